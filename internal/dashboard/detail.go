@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
-	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/history"
 	"github.com/everynode/everynode/internal/survey"
 	"github.com/everynode/everynode/internal/why"
@@ -100,7 +100,7 @@ func lineOf(p *corev1.Pod) podLine {
 func (d *Dashboard) why(w http.ResponseWriter, r *http.Request) {
 	var report *why.SetReport
 	err := d.ofSet(r, func(s *survey.Survey, ds *appsv1.DaemonSet) (err error) {
-		report, err = why.Set(s, ds, course.Verdict(r.URL.Query().Get("verdict")))
+		report, err = why.Set(s, ds, standing.Verdict(r.URL.Query().Get("verdict")))
 		return err
 	})
 	answer(w, report, err)
@@ -179,7 +179,8 @@ func (d *Dashboard) plan(w http.ResponseWriter, r *http.Request) {
 		Text     string `json:"text"`
 	}
 	// Its own survey: the server is asked meanwhile, which may take long.
-	out.Forecast, out.Text, err = d.config.Plan(r.Context(), d.cluster.survey(time.Now()), d.cluster.ownKinds().hidden, manifest)
+	out.Forecast, out.Text, err = d.config.Plan(r.Context(), d.cluster.survey(time.Now()), d.cluster.ownKinds().hidden,
+		manifest)
 	answer(w, out, err)
 }
 

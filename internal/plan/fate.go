@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/pod"
 	"github.com/everynode/everynode/internal/survey"
@@ -58,9 +58,9 @@ func (p *planner) fateOf(node string, has fact.Pod) fate {
 	verdict, _, _ := p.core.Verdict(uid, node)
 	if !p.core.Selects(uid, p.set.Revision, node) {
 		switch {
-		case there && verdict == course.Waiting:
+		case there && verdict == standing.Waiting:
 			return waits
-		case there && verdict == course.NodeFault:
+		case there && verdict == standing.NodeFault:
 			return outOfOrder
 		case there:
 			return stays

@@ -15,7 +15,6 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
-	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
@@ -27,7 +26,8 @@ import (
 	"github.com/everynode/everynode/internal/survey/surveytest"
 )
 
-// lab is a cluster with a DaemonSet controller in it: objects as the API holds them, a matrix and a book that hear of them
+// lab is a cluster with a DaemonSet controller in it: objects as the API holds them, a matrix and a book that hear of
+// them
 // late and in any order, and nodes that take their time. It shares no code with a play.
 type lab struct {
 	t *rapid.T
@@ -61,7 +61,8 @@ type deed struct {
 	deleted        bool
 	reason         action.Reason
 	step           string
-	// back tells that nodes went to the stable revision then, wanted that the node was to have the newest one, asked that
+	// back tells that nodes went to the stable revision then, wanted that the node was to have the newest one, asked
+	// that
 	// somebody had been asked for something before.
 	back, wanted, asked bool
 }
@@ -92,7 +93,8 @@ func (l *lab) happen(most int, do func()) {
 func (l *lab) restart() {
 	l.life++
 	l.soon = nil
-	// After its start a controller has daemons that come up ask for a turn for a while. A plan knows nothing of that start.
+	// After its start a controller has daemons that come up ask for a turn for a while. A plan knows nothing of that
+	// start.
 	l.matrix = matrix.New(row.Config{Foretells: true})
 	l.book = rollouts.New(l.matrix, time.LoadLocation)
 	l.clock()
@@ -142,9 +144,11 @@ func (l *lab) hearDaemonSet() {
 	}
 	ds := l.ds
 	l.matrix.Step(fact.DaemonSet{
-		UID: ds.UID, Namespace: ds.Namespace, Name: ds.Name, Generation: ds.Generation, Revision: history.HashOf(r), Digest: digest,
-		Placement: placement.Compile(&ds.Spec.Template.Spec), Earlier: belongings.PlacementsOf(slices.Values(l.Objects.Revisions)),
-		Strategy: belongings.StrategyOf(ds), MinReadySeconds: ds.Spec.MinReadySeconds,
+		UID: ds.UID, Namespace: ds.Namespace, Name: ds.Name, Generation: ds.Generation, Revision: history.HashOf(r),
+		Digest:    digest,
+		Placement: placement.Compile(&ds.Spec.Template.Spec),
+		Earlier:   belongings.PlacementsOf(slices.Values(l.Objects.Revisions)),
+		Strategy:  belongings.StrategyOf(ds), MinReadySeconds: ds.Spec.MinReadySeconds,
 		Reported: fact.StatusOf(&ds.Status), Conditions: fact.ConditionsOf(&ds.Status),
 	})
 }
@@ -209,7 +213,8 @@ func meantFor(p *corev1.Pod) string {
 }
 
 func condition(p *corev1.Pod, t corev1.PodConditionType, status corev1.ConditionStatus, at time.Time, message string) {
-	p.Status.Conditions = slices.DeleteFunc(slices.Clone(p.Status.Conditions), func(c corev1.PodCondition) bool { return c.Type == t })
+	p.Status.Conditions = slices.DeleteFunc(slices.Clone(p.Status.Conditions),
+		func(c corev1.PodCondition) bool { return c.Type == t })
 	c := corev1.PodCondition{Type: t, Status: status, LastTransitionTime: metav1.NewTime(at), Message: message}
 	if message != "" {
 		c.Reason = corev1.PodReasonUnschedulable
@@ -227,7 +232,8 @@ func (l *lab) schedule(uid types.UID) {
 	reasons := survey.New(l.Objects).Reasons(p, node, nil)
 	l.change(uid, func(p *corev1.Pod) {
 		if len(reasons) > 0 {
-			condition(p, corev1.PodScheduled, corev1.ConditionFalse, l.Objects.Now, "0/1 nodes are available: "+reasons[0]+".")
+			condition(p, corev1.PodScheduled, corev1.ConditionFalse, l.Objects.Now,
+				"0/1 nodes are available: "+reasons[0]+".")
 			return
 		}
 		p.Spec.NodeName = node
@@ -243,7 +249,8 @@ func (l *lab) start(uid types.UID) {
 	l.change(uid, func(p *corev1.Pod) {
 		p.Status.Phase = corev1.PodRunning
 		if l.bad[hashOf(p)][p.Spec.NodeName] {
-			p.Status.Conditions = append(slices.Clone(p.Status.Conditions), corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse})
+			p.Status.Conditions = append(slices.Clone(p.Status.Conditions),
+				corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse})
 			surveytest.CrashesAt(p, l.Objects.Now)
 			return
 		}
@@ -324,7 +331,8 @@ func (l *lab) create(a *action.CreatePod) types.UID {
 		}
 	}
 	p := survey.Candidate(template, l.ds.Namespace, a.Node)
-	p.Name, p.UID, p.CreationTimestamp = a.PodName, types.UID(fmt.Sprintf("pod-%d", l.made)), metav1.NewTime(l.Objects.Now)
+	p.Name, p.UID, p.CreationTimestamp = a.PodName, types.UID(fmt.Sprintf("pod-%d",
+		l.made)), metav1.NewTime(l.Objects.Now)
 	p.Labels[appsv1.ControllerRevisionHashLabelKey] = a.Revision
 	p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(l.ds, belongings.Kind)}
 	p.Status.Phase = corev1.PodPending
@@ -349,7 +357,8 @@ func (l *lab) rollout() *v1alpha1.DaemonSetRollout {
 }
 
 func (l *lab) store(a *action.UpdateRollout) {
-	r := &v1alpha1.DaemonSetRollout{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: a.Name, UID: "rollout", Generation: 1}}
+	r := &v1alpha1.DaemonSetRollout{ObjectMeta: metav1.ObjectMeta{Namespace: a.Namespace, Name: a.Name, UID: "rollout",
+		Generation: 1}}
 	if have := l.rollout(); have != nil {
 		r = have.DeepCopy()
 	} else if a.PausedWhy != "" {
@@ -358,7 +367,7 @@ func (l *lab) store(a *action.UpdateRollout) {
 	}
 	r.Labels = map[string]string{rollouts.OwnerLabel: string(a.UID)}
 	r.Status = a.Status
-	r.Status.Conditions = course.Conditions(&r.Status, r.Status.Conditions, l.Objects.Now)
+	r.Status.Conditions = rollouts.Conditions(&r.Status, r.Status.Conditions, l.Objects.Now)
 	l.write(r)
 }
 
@@ -489,7 +498,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// hush lets the controller hear all that there is to hear. On nodes only what is to end ends meanwhile: whether a daemon
+// hush lets the controller hear all that there is to hear. On nodes only what is to end ends meanwhile: whether a
+// daemon
 // comes back first, or its node's turn to lose it comes, is a matter of seconds.
 func (l *lab) hush() {
 	l.still = true

@@ -5,15 +5,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/survey"
 	"github.com/everynode/everynode/internal/survey/surveytest"
 )
 
 // A DaemonSet of another API group, such as one of OpenKruise, has pods of its own.
 func TestPodsOfAnotherGroupsDaemonSetAreNoDaemons(t *testing.T) {
-	for group, want := range map[string]course.Verdict{
-		"apps/v1": course.Current, "apps/v1beta2": course.Current, "extensions/v1beta1": course.Current, "apps.kruise.io/v1alpha1": course.Waiting,
+	for group, want := range map[string]standing.Verdict{
+		"apps/v1": standing.Current, "apps/v1beta2": standing.Current, "extensions/v1beta1": standing.Current, "apps.kruise.io/v1alpha1": standing.Waiting,
 	} {
 		w := surveytest.New(t)
 		ds, revisions := w.DaemonSet("log-agent", "example.com/agent:1.4")

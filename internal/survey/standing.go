@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/pod"
@@ -18,7 +18,7 @@ import (
 
 // Standing is where one DaemonSet stands on one node.
 type Standing struct {
-	Verdict course.Verdict
+	Verdict standing.Verdict
 	Since   time.Time
 	// Reasons are all that is known, the one that decided first.
 	Reasons []string
@@ -42,7 +42,7 @@ func (v *View) Standing(name string) Standing {
 	}
 	st.Since = v.since(name, verdict, st.Pod)
 	order, _ := v.core.Order(v.DaemonSet.UID, name)
-	if verdict == course.NotSelected {
+	if verdict == standing.NotSelected {
 		st.Reasons = unselected(&v.Template(order.Target).Spec, v.survey.nodes[name])
 		if strings.Contains(strings.Join(st.Reasons, " "), "taint node.kubernetes.io/") {
 			v.addFaults(&st, name) // the taint comes from one
@@ -52,7 +52,7 @@ func (v *View) Standing(name string) Standing {
 	if v.core.Selects(v.DaemonSet.UID, order.Target, name) {
 		st.Wants = order.Target
 	}
-	if then, is := strings.CutPrefix(why, "its turn"); is || why == "" && verdict == course.Waiting {
+	if then, is := strings.CutPrefix(why, "its turn"); is || why == "" && verdict == standing.Waiting {
 		why = v.turn(name) + then
 	}
 	st.add(why)
@@ -91,7 +91,7 @@ func (s *Survey) Busy(c *Core, uid types.UID, but string) string {
 	var busy []string
 	for _, n := range s.Nodes {
 		verdict, _, _ := c.Verdict(uid, n.Name)
-		if n.Name != but && (verdict == course.Changing || verdict == course.FailedRevision) {
+		if n.Name != but && (verdict == standing.Changing || verdict == standing.FailedRevision) {
 			busy = append(busy, n.Name)
 		}
 	}
@@ -114,7 +114,8 @@ func (v *View) addFaults(st *Standing, name string) {
 		if c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue && c.Message != "" {
 			st.add("node says: " + c.Message)
 		}
-		if c.Type != corev1.NodeReady && c.Status == corev1.ConditionTrue && strings.HasSuffix(string(c.Type), "Pressure") {
+		if c.Type != corev1.NodeReady && c.Status == corev1.ConditionTrue &&
+			strings.HasSuffix(string(c.Type), "Pressure") {
 			st.add("node has " + string(c.Type))
 		}
 	}
@@ -154,8 +155,8 @@ func (v *View) addPod(st *Standing, name string) {
 	}
 }
 
-func verdictIsBad(v course.Verdict) bool {
-	return v == course.FailedRevision || v == course.Changing || v == course.NodeFault
+func verdictIsBad(v standing.Verdict) bool {
+	return v == standing.FailedRevision || v == standing.Changing || v == standing.NodeFault
 }
 
 func (st *Standing) addContainer(c *corev1.ContainerStatus) {
@@ -191,13 +192,16 @@ func (st *Standing) addContainer(c *corev1.ContainerStatus) {
 
 // addDomains names the nodes that are down in a domain that is full.
 func (v *View) addDomains(st *Standing, name string) {
-	if v.Rules == nil || st.Verdict != course.Waiting {
+	if v.Rules == nil || st.Verdict != standing.Waiting {
 		return
 	}
 	own := v.survey.nodes[name].Labels
 	for _, d := range v.Rules.Domains {
 		value, has := own[d.Key]
-		if !has || !slices.ContainsFunc(st.Reasons, func(r string) bool { return strings.Contains(r, d.Key+"="+value) }) {
+		if !has || !slices.ContainsFunc(st.Reasons, func(r string) bool {
+			return strings.Contains(r,
+				d.Key+"="+value)
+		}) {
 			continue
 		}
 		var down []string
@@ -206,7 +210,7 @@ func (v *View) addDomains(st *Standing, name string) {
 				continue
 			}
 			verdict, why, _ := v.core.Verdict(v.DaemonSet.UID, n.Name)
-			if verdictIsBad(verdict) || verdict == course.NoRoom {
+			if verdictIsBad(verdict) || verdict == standing.NoRoom {
 				down = append(down, n.Name+" ("+why+")")
 			}
 		}
@@ -239,12 +243,12 @@ func byAge(pods []*corev1.Pod) []*corev1.Pod {
 }
 
 // podSince is since when a pod is as it is.
-func podSince(verdict course.Verdict, p *corev1.Pod) time.Time {
+func podSince(verdict standing.Verdict, p *corev1.Pod) time.Time {
 	switch verdict {
-	case course.Current:
+	case standing.Current:
 		at, _ := pod.ReadySince(p)
 		return at
-	case course.Changing, course.FailedRevision, course.NoRoom:
+	case standing.Changing, standing.FailedRevision, standing.NoRoom:
 		return p.CreationTimestamp.Time
 	}
 	return time.Time{}

@@ -13,7 +13,7 @@ import (
 	"github.com/everynode/everynode/internal/survey/surveytest"
 )
 
-func standing(t *testing.T, edit func(*corev1.Pod)) survey.Standing {
+func standingOf(t *testing.T, edit func(*corev1.Pod)) survey.Standing {
 	t.Helper()
 	w := surveytest.New(t)
 	ds, revisions := w.DaemonSet("log-agent", "example.com/agent:1.4", "example.com/agent:1.5")
@@ -33,14 +33,17 @@ func says(st survey.Standing, words string) bool {
 	return slices.ContainsFunc(st.Reasons, func(r string) bool { return strings.Contains(r, words) })
 }
 
-// TestWhichContainerFailed: one that has done its work has not, one that ended badly has, also if it is an init container.
+// TestWhichContainerFailed: one that has done its work has not, one that ended badly has, also if it is an init
+// container.
 func TestWhichContainerFailed(t *testing.T) {
 	ended := func(code int32, restarts int32) corev1.ContainerStatus {
 		return corev1.ContainerStatus{Name: "init", RestartCount: restarts, State: corev1.ContainerState{
-			Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: "Over", FinishedAt: surveytest.Ago(time.Minute)},
+			Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: "Over",
+				FinishedAt: surveytest.Ago(time.Minute)},
 		}}
 	}
-	waiting := corev1.ContainerStatus{Name: "agent", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}}
+	waiting := corev1.ContainerStatus{Name: "agent",
+		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "PodInitializing"}}}
 	for _, c := range []struct {
 		name      string
 		init      corev1.ContainerStatus
@@ -51,14 +54,15 @@ func TestWhichContainerFailed(t *testing.T) {
 		{"ended badly", ended(3, 0), "init", false},
 		{"ended badly, and was started before", ended(3, 2), "init", false},
 	} {
-		st := standing(t, func(p *corev1.Pod) {
+		st := standingOf(t, func(p *corev1.Pod) {
 			p.Status.InitContainerStatuses, p.Status.ContainerStatuses = []corev1.ContainerStatus{c.init}, []corev1.ContainerStatus{waiting}
 		})
-		if st.Container != c.container || st.Restarted != c.restarted || says(st, "container init: ") != (c.container != "") {
+		if st.Container != c.container || st.Restarted != c.restarted ||
+			says(st, "container init: ") != (c.container != "") {
 			t.Errorf("%s: container %q, restarted %t, because %q", c.name, st.Container, st.Restarted, st.Reasons)
 		}
 	}
-	st := standing(t, func(p *corev1.Pod) {
+	st := standingOf(t, func(p *corev1.Pod) {
 		s := ended(3, 2)
 		s.LastTerminationState, s.State = s.State, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 		p.Status.InitContainerStatuses = []corev1.ContainerStatus{s}
@@ -68,7 +72,8 @@ func TestWhichContainerFailed(t *testing.T) {
 	}
 }
 
-// TestWhatKeepsAPodAway: a taint that only asks for another node keeps nobody away, and a pod that is over takes no room.
+// TestWhatKeepsAPodAway: a taint that only asks for another node keeps nobody away, and a pod that is over takes no
+// room.
 func TestWhatKeepsAPodAway(t *testing.T) {
 	w := surveytest.New(t)
 	ds, _ := w.DaemonSet("log-agent", "example.com/agent:1.4")
@@ -85,7 +90,8 @@ func TestWhatKeepsAPodAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if st := v.Standing("node-1"); !slices.Equal(st.Reasons, []string{"nodeSelector disk=ssd: the node has no label disk"}) {
+	if st := v.Standing("node-1"); !slices.Equal(st.Reasons,
+		[]string{"nodeSelector disk=ssd: the node has no label disk"}) {
 		t.Errorf("it is not selected because %q", st.Reasons)
 	}
 	template := ds.Spec.Template.DeepCopy()

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/node"
@@ -20,7 +20,8 @@ import (
 // View is where one DaemonSet stands on each node.
 type View struct {
 	*Set
-	// Rules is what the policy says that is followed, nil if none is. Status is where the rollout stands by what was read
+	// Rules is what the policy says that is followed, nil if none is. Status is where the rollout stands by what was
+	// read
 	// now.
 	Rules  *rolloutpolicy.Policy
 	Status v1alpha1.DaemonSetRolloutStatus
@@ -102,7 +103,7 @@ func (v *View) because(name string) row.Because {
 }
 
 // Verdict is where a node stands.
-func (v *View) Verdict(name string) course.Verdict {
+func (v *View) Verdict(name string) standing.Verdict {
 	verdict, _, _ := v.core.Verdict(v.DaemonSet.UID, name)
 	return verdict
 }
@@ -116,10 +117,10 @@ func (v *View) Step(name string) string {
 }
 
 // since is from when on the verdict holds, as far as that shows; else the zero time.
-func (v *View) since(name string, verdict course.Verdict, newest *corev1.Pod) time.Time {
+func (v *View) since(name string, verdict standing.Verdict, newest *corev1.Pod) time.Time {
 	n := v.survey.nodes[name]
 	switch {
-	case verdict == course.NodeFault && n != nil:
+	case verdict == standing.NodeFault && n != nil:
 		_, _, at := node.Fault(n)
 		return at
 	case newest == nil:

@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 )
 
 // keptEvents is how many events of a pod are shown.
@@ -16,8 +16,8 @@ const keptEvents = 5
 
 // AsksForMore reports whether the events of the place's pod are worth showing, and the log of its container.
 func (p *Place) AsksForMore() (events, log bool) {
-	switch course.Verdict(p.Verdict) {
-	case course.Current, course.NotSelected, course.Waiting:
+	switch standing.Verdict(p.Verdict) {
+	case standing.Current, standing.NotSelected, standing.Waiting:
 		return false, false
 	}
 	return p.Pod != "", p.Container != ""

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/survey"
 	"github.com/everynode/everynode/internal/survey/surveytest"
 )
@@ -19,10 +19,12 @@ func TestEventsOfAPod(t *testing.T) {
 	at := func(minute int) time.Time { return time.Date(2030, 1, 1, 10, minute, 0, 0, time.UTC) }
 	var events []corev1.Event
 	for i := range 6 {
-		events = append(events, corev1.Event{Type: "Normal", Reason: fmt.Sprint("Old", i), Message: "m\n", LastTimestamp: metav1.NewTime(at(i))})
+		events = append(events, corev1.Event{Type: "Normal", Reason: fmt.Sprint("Old", i), Message: "m\n",
+			LastTimestamp: metav1.NewTime(at(i))})
 	}
 	events = append([]corev1.Event{
-		{Type: "Warning", Reason: "Series", Message: "m", Count: 2, EventTime: metav1.NewMicroTime(at(0)), Series: &corev1.EventSeries{Count: 9, LastObservedTime: metav1.NewMicroTime(at(30))}},
+		{Type: "Warning", Reason: "Series", Message: "m", Count: 2, EventTime: metav1.NewMicroTime(at(0)),
+			Series: &corev1.EventSeries{Count: 9, LastObservedTime: metav1.NewMicroTime(at(30))}},
 		{Type: "Normal", Reason: "New", Message: "m", EventTime: metav1.NewMicroTime(at(20))},
 	}, events...)
 	var p Place
@@ -39,7 +41,7 @@ func TestEventsOfAPod(t *testing.T) {
 // TestWhoNeedsMore: where nothing is wrong, events and logs say nothing.
 func TestWhoNeedsMore(t *testing.T) {
 	for _, verdict := range Verdicts {
-		well := verdict == course.Current || verdict == course.Waiting || verdict == course.NotSelected
+		well := verdict == standing.Current || verdict == standing.Waiting || verdict == standing.NotSelected
 		p := Place{Verdict: string(verdict), Pod: "p", Container: "c"}
 		if events, log := p.AsksForMore(); events == well || log == well {
 			t.Errorf("%s asks for events %t, log %t", verdict, events, log)

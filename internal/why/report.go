@@ -11,13 +11,14 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/survey"
 )
 
 // Verdicts are all, in the order in which they are shown: what is wrong first.
-var Verdicts = []course.Verdict{
-	course.FailedRevision, course.NoRoom, course.NodeFault, course.Changing, course.Waiting, course.Current, course.NotSelected,
+var Verdicts = []standing.Verdict{
+	standing.FailedRevision, standing.NoRoom, standing.NodeFault, standing.Changing, standing.Waiting, standing.Current,
+	standing.NotSelected,
 }
 
 // NodeReport is why one node is where it is.
@@ -110,7 +111,7 @@ func Node(s *survey.Survey, name string, only *appsv1.DaemonSet) (*NodeReport, e
 		r.DaemonSets = append(r.DaemonSets, p)
 	}
 	r.Fault = s.Fault(name)
-	rank := func(p Place) int { return slices.Index(Verdicts, course.Verdict(p.Verdict)) }
+	rank := func(p Place) int { return slices.Index(Verdicts, standing.Verdict(p.Verdict)) }
 	slices.SortStableFunc(r.DaemonSets, func(a, b Place) int { return rank(a) - rank(b) })
 	return r, nil
 }
@@ -156,12 +157,13 @@ func numbered(v *survey.View, text string) string {
 }
 
 // Set reports about one DaemonSet. All nodes of a verdict are listed if it is asked for; then the others are left out.
-func Set(s *survey.Survey, ds *appsv1.DaemonSet, all course.Verdict) (*SetReport, error) {
+func Set(s *survey.Survey, ds *appsv1.DaemonSet, all standing.Verdict) (*SetReport, error) {
 	v, err := s.View(ds)
 	if err != nil {
 		return nil, err
 	}
-	r := &SetReport{Namespace: ds.Namespace, DaemonSet: ds.Name, Revision: revision(v, v.Revision), Nodes: len(s.Nodes), Groups: []Group{}, Unseen: s.Unseen(ds)}
+	r := &SetReport{Namespace: ds.Namespace, DaemonSet: ds.Name, Revision: revision(v, v.Revision), Nodes: len(s.Nodes),
+		Groups: []Group{}, Unseen: s.Unseen(ds)}
 	if v.Policy != nil {
 		r.Policy = v.Policy.Name
 	}
@@ -171,7 +173,7 @@ func Set(s *survey.Survey, ds *appsv1.DaemonSet, all course.Verdict) (*SetReport
 		r.Phase, r.Message, r.Step = string(status.Phase), numbered(v, status.Message), status.Step
 		r.Stable, r.Target = revision(v, status.StableRevision), revision(v, status.TargetRevision)
 	}
-	nodes := map[course.Verdict][]string{}
+	nodes := map[standing.Verdict][]string{}
 	for _, n := range s.Nodes {
 		verdict := v.Verdict(n.Name)
 		nodes[verdict] = append(nodes[verdict], n.Name)

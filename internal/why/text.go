@@ -5,7 +5,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/survey"
 )
 
@@ -18,13 +18,13 @@ type Style struct {
 
 // meaning says what a verdict means, for somebody who has not read about it.
 var meaning = map[string]string{
-	string(course.FailedRevision): "its revision fails there",
-	string(course.NoRoom):         "the scheduler finds no room there",
-	string(course.NodeFault):      "the node is out of order by itself",
-	string(course.Changing):       "its pod is being replaced or starts",
-	string(course.Waiting):        "it is to change, and waits",
-	string(course.Current):        "it has what it is to have",
-	string(course.NotSelected):    "it is to have no pod",
+	string(standing.FailedRevision): "its revision fails there",
+	string(standing.NoRoom):         "the scheduler finds no room there",
+	string(standing.NodeFault):      "the node is out of order by itself",
+	string(standing.Changing):       "its pod is being replaced or starts",
+	string(standing.Waiting):        "it is to change, and waits",
+	string(standing.Current):        "it has what it is to have",
+	string(standing.NotSelected):    "it is to have no pod",
 }
 
 const (
@@ -35,12 +35,12 @@ func (s Style) verdict(v string) string {
 	if !s.Colours {
 		return v
 	}
-	switch course.Verdict(v) {
-	case course.FailedRevision, course.NoRoom:
+	switch standing.Verdict(v) {
+	case standing.FailedRevision, standing.NoRoom:
 		return red + v + plain
-	case course.NodeFault, course.Changing, course.Waiting:
+	case standing.NodeFault, standing.Changing, standing.Waiting:
 		return yellow + v + plain
-	case course.Current:
+	case standing.Current:
 		return green + v + plain
 	}
 	return v
@@ -151,7 +151,8 @@ func (r *SetReport) Write(w io.Writer, s Style) {
 		for i := range g.Nodes {
 			g.Nodes[i].brief(w, s)
 		}
-		if more := g.Count - len(g.Nodes); more > 0 && g.Verdict != string(course.Current) && g.Verdict != string(course.NotSelected) {
+		if more := g.Count - len(g.Nodes); more > 0 && g.Verdict != string(standing.Current) &&
+			g.Verdict != string(standing.NotSelected) {
 			fmt.Fprintf(w, "  and %s more (--verdict %s lists all)\n", survey.Number(more), g.Verdict)
 		}
 	}
@@ -186,10 +187,10 @@ func (r *SetReport) line() string {
 func (r *SetReport) summary() string {
 	current, wrong := 0, 0
 	for _, g := range r.Groups {
-		switch course.Verdict(g.Verdict) {
-		case course.Current:
+		switch standing.Verdict(g.Verdict) {
+		case standing.Current:
 			current = g.Count
-		case course.NotSelected:
+		case standing.NotSelected:
 		default:
 			wrong += g.Count
 		}

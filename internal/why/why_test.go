@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/survey"
 	"github.com/everynode/everynode/internal/survey/surveytest"
 )
@@ -36,8 +36,10 @@ func TestNodes(t *testing.T) {
 	gpu.Spec.Template.Spec.NodeSelector = map[string]string{"gpu": "yes", "kubernetes.io/hostname": "node-x"}
 	gpu.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 		NodeSelectorTerms: []corev1.NodeSelectorTerm{
-			{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "arch", Operator: corev1.NodeSelectorOpIn, Values: []string{"arm64", "amd64"}}}},
-			{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "old", Operator: corev1.NodeSelectorOpDoesNotExist}, {Key: "zone", Operator: corev1.NodeSelectorOpExists}}},
+			{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "arch", Operator: corev1.NodeSelectorOpIn,
+				Values: []string{"arm64", "amd64"}}}},
+			{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "old",
+				Operator: corev1.NodeSelectorOpDoesNotExist}, {Key: "zone", Operator: corev1.NodeSelectorOpExists}}},
 		},
 	}}}
 	var out bytes.Buffer
@@ -51,8 +53,10 @@ func TestNodes(t *testing.T) {
 			p := &r.DaemonSets[i]
 			if events, log := p.AsksForMore(); events && log {
 				p.AddEvents([]corev1.Event{
-					{Type: "Warning", Reason: "BackOff", Message: "Back-off restarting failed container", Count: 9, LastTimestamp: surveytest.Ago(time.Minute)},
-					{Type: "Normal", Reason: "Pulled", Message: "Container image already present on machine", LastTimestamp: surveytest.Ago(2 * time.Minute)},
+					{Type: "Warning", Reason: "BackOff", Message: "Back-off restarting failed container", Count: 9,
+						LastTimestamp: surveytest.Ago(time.Minute)},
+					{Type: "Normal", Reason: "Pulled", Message: "Container image already present on machine",
+						LastTimestamp: surveytest.Ago(2 * time.Minute)},
 				})
 				p.Log, p.Missing = []string{"starting", "cannot read /etc/agent.conf"}, []string{"something cannot be read"}
 			}
@@ -69,7 +73,8 @@ func TestNodes(t *testing.T) {
 
 	out.Reset()
 	w.Policy("careful", careful)
-	w.Rollout(w.Objects.DaemonSets[0], v1alpha1.DaemonSetRolloutStatus{StableRevision: revisions[0], TargetRevision: revisions[1], Step: "rest", Phase: v1alpha1.PhaseProgressing, Message: "step rest"})
+	w.Rollout(w.Objects.DaemonSets[0], v1alpha1.DaemonSetRolloutStatus{StableRevision: revisions[0],
+		TargetRevision: revisions[1], Step: "rest", Phase: v1alpha1.PhaseProgressing, Message: "step rest"})
 	s = survey.New(w.Objects)
 	for _, n := range s.Nodes[:6] {
 		write(s, n.Name)
@@ -80,7 +85,7 @@ func TestNodes(t *testing.T) {
 func TestDaemonSets(t *testing.T) {
 	w, ds, revisions := surveytest.Fleet(t)
 	var out bytes.Buffer
-	set := func(verdict course.Verdict, style Style) *SetReport {
+	set := func(verdict standing.Verdict, style Style) *SetReport {
 		t.Helper()
 		r, err := Set(survey.New(w.Objects), ds, verdict)
 		if err != nil {
@@ -91,14 +96,15 @@ func TestDaemonSets(t *testing.T) {
 		return r
 	}
 	set("", Style{Now: surveytest.Now})
-	set(course.Waiting, Style{Now: surveytest.Now})
-	set(course.NodeFault, Style{Now: surveytest.Now, Colours: true})
+	set(standing.Waiting, Style{Now: surveytest.Now})
+	set(standing.NodeFault, Style{Now: surveytest.Now, Colours: true})
 	w.Policy("careful", careful)
 	set("", Style{Now: surveytest.Now})
 	w.Rollout(ds, v1alpha1.DaemonSetRolloutStatus{
 		StableRevision: revisions[0], TargetRevision: revisions[1], Step: "rest", Phase: v1alpha1.PhaseRolledBack,
-		Message:         "revision " + revisions[1] + " failed on 3 of 3 nodes: node-crash: container agent ended with exit code 2",
-		FailedRevisions: []v1alpha1.FailedRevision{{Revision: revisions[1], Why: "failed on 3 of 3 nodes", Action: v1alpha1.FailureRollback, Time: surveytest.Ago(time.Minute)}},
+		Message: "revision " + revisions[1] + " failed on 3 of 3 nodes: node-crash: container agent ended with exit code 2",
+		FailedRevisions: []v1alpha1.FailedRevision{{Revision: revisions[1], Why: "failed on 3 of 3 nodes",
+			Action: v1alpha1.FailureRollback, Time: surveytest.Ago(time.Minute)}},
 	})
 	r := set("", Style{Now: surveytest.Now})
 	golden(t, "daemonset.txt", out.Bytes())
@@ -118,7 +124,8 @@ func TestNodesThatAreLeftOutInTurn(t *testing.T) {
 		if name > "n2" {
 			disk = "ssd"
 		}
-		w.Node(name, surveytest.Label("disk", disk), surveytest.Label("canary", map[bool]string{true: "yes", false: "no"}[name == "n1" || name == "n4"]))
+		w.Node(name, surveytest.Label("disk", disk),
+			surveytest.Label("canary", map[bool]string{true: "yes", false: "no"}[name == "n1" || name == "n4"]))
 	}
 	ds.Spec.Template.Spec.NodeSelector = map[string]string{"disk": "hdd"}
 	revisions = append(revisions, w.Revise(ds))
@@ -128,7 +135,8 @@ func TestNodesThatAreLeftOutInTurn(t *testing.T) {
 	ds.Spec.Template.Spec.NodeSelector = map[string]string{"disk": "ssd"}
 	revisions = append(revisions, w.Revise(ds))
 	w.Policy("careful", "waves: [{name: canary, nodes: {matchLabels: {canary: \"yes\"}}, approval: Manual}]")
-	w.Rollout(ds, v1alpha1.DaemonSetRolloutStatus{StableRevision: revisions[1], TargetRevision: revisions[2], Step: "canary", Phase: v1alpha1.PhaseProgressing, Message: "step canary"})
+	w.Rollout(ds, v1alpha1.DaemonSetRolloutStatus{StableRevision: revisions[1], TargetRevision: revisions[2],
+		Step: "canary", Phase: v1alpha1.PhaseProgressing, Message: "step canary"})
 	var out bytes.Buffer
 	for _, n := range w.Objects.Nodes {
 		r, err := Node(survey.New(w.Objects), n.Name, nil)
@@ -164,7 +172,8 @@ func TestUnknownNode(t *testing.T) {
 }
 
 func TestAge(t *testing.T) {
-	for want, d := range map[string]time.Duration{"0 s": -time.Minute, "119 s": 119 * time.Second, "119 min": 119*time.Minute + 59*time.Second, "47 h": 47 * time.Hour, "2 days": 71 * time.Hour} {
+	for want, d := range map[string]time.Duration{"0 s": -time.Minute, "119 s": 119 * time.Second,
+		"119 min": 119*time.Minute + 59*time.Second, "47 h": 47 * time.Hour, "2 days": 71 * time.Hour} {
 		if got := Age(d); got != want {
 			t.Errorf("%s is %q, want %q", d, got, want)
 		}
@@ -175,7 +184,8 @@ func TestAge(t *testing.T) {
 func TestLogsDoNothingInATerminal(t *testing.T) {
 	p := Place{
 		Namespace: "default", DaemonSet: "agent", Node: "n1", Verdict: "FailedRevision", Container: "main",
-		Log: []string{"ok\x1b[1A\x1b[2KReady", "\x1b]0;owned\x07", "\u009b31mred \xff"}, Events: []string{"Warning \u202edesrever"}, Missing: []string{"\rgone"},
+		Log:    []string{"ok\x1b[1A\x1b[2KReady", "\x1b]0;owned\x07", "\u009b31mred \xff"},
+		Events: []string{"Warning \u202edesrever"}, Missing: []string{"\rgone"},
 	}
 	var out bytes.Buffer
 	(&NodeReport{Node: "n1", DaemonSets: []Place{p}}).Write(&out, Style{})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
@@ -68,8 +69,9 @@ func TestAssignedIsWhatTheCourseSays(t *testing.T) {
 		for i, labels := range []map[string]string{{"fleet": "canary"}, {"zone": "x"}, {"zone": "y"}, {}} {
 			name := fmt.Sprint("node-", i)
 			fleet.Set(name, labels)
-			c.SetNode(name, course.Node{Object: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}})
-			c.SetDaemon(name, course.Daemon{})
+			c.SetNode(name, course.Node{Object: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
+				Labels: labels}}})
+			c.SetDaemon(name, standing.Daemon{})
 		}
 		c.Start(before)
 		follows := policy
@@ -83,7 +85,8 @@ func TestAssignedIsWhatTheCourseSays(t *testing.T) {
 			step, _ := fleet.Step(name)
 			got, err := Assigned(&status, follows, step)
 			if want := c.Order(name).Target; err != nil || got != want {
-				r.Fatalf("%s of step %s is to have %q, and not %q: %v; the status is %+v", name, policy.StepName(step), want, got,
+				r.Fatalf("%s of step %s is to have %q, and not %q: %v; the status is %+v", name, policy.StepName(step),
+					want, got,
 					err, status)
 			}
 		}

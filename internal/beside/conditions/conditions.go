@@ -14,7 +14,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/admit"
-	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 )
 
 // types are those of the conditions.
@@ -35,7 +35,7 @@ func Of(ds *appsv1.DaemonSet, rollout *v1alpha1.DaemonSetRollout, hindered strin
 	if rollout != nil && rollout.Status.DaemonSetGeneration >= ds.Generation {
 		s := &rollout.Status
 		reason, message = string(s.Phase), says(s)
-		of := course.Conditions(s, nil, time.Time{})
+		of := rollouts.Conditions(s, nil, time.Time{})
 		for _, t := range types {
 			is[t] = meta.IsStatusConditionTrue(of, string(t))
 		}

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/internal/cli/command"
-	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/survey"
 	"github.com/everynode/everynode/internal/why"
 )
@@ -75,7 +75,7 @@ func verdictNames() string {
 // question is what "everynode why" is asked: about a node, a DaemonSet, or both.
 type question struct {
 	node, daemonSet string
-	verdict         course.Verdict
+	verdict         standing.Verdict
 }
 
 func askedFor(args []string, output, verdict string) (question, error) {
@@ -86,7 +86,7 @@ func askedFor(args []string, output, verdict string) (question, error) {
 	if output != "" && output != "json" {
 		return q, fmt.Errorf("--output %s is not known; use json, or leave it out", output)
 	}
-	q.verdict = course.Verdict(verdict)
+	q.verdict = standing.Verdict(verdict)
 	if verdict != "" && !slices.Contains(why.Verdicts, q.verdict) {
 		return q, fmt.Errorf("--verdict %s is not known; use one of %s", verdict, verdictNames())
 	}

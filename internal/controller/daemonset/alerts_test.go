@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/testenv/promtool"
 )
@@ -28,9 +28,11 @@ func TestAlertsAreAboutMetricsThatAre(t *testing.T) {
 	}
 	registry, m := prometheus.NewRegistry(), newRolloutMetrics()
 	registry.MustRegister(m.collectors()...)
-	a := &action.UpdateRollout{Target: action.Target{Namespace: "n", Name: "d"}, Status: v1alpha1.DaemonSetRolloutStatus{
-		Phase: v1alpha1.PhaseProgressing, Step: "s", Steps: []v1alpha1.StepStatus{{Name: "s", Nodes: 1}}, Counts: map[string]int32{"Waiting": 1},
-	}, Failing: map[course.Reason]int{course.BecauseLate: 1}}
+	a := &action.UpdateRollout{Target: action.Target{Namespace: "n", Name: "d"},
+		Status: v1alpha1.DaemonSetRolloutStatus{
+			Phase: v1alpha1.PhaseProgressing, Step: "s", Steps: []v1alpha1.StepStatus{{Name: "s", Nodes: 1}},
+			Counts: map[string]int32{"Waiting": 1},
+		}, Failing: map[standing.Reason]int{standing.BecauseLate: 1}}
 	m.show(a)
 	a.Status.Phase, a.Status.StepStarted = v1alpha1.PhaseHalted, &metav1.Time{}
 	m.show(a)

@@ -12,7 +12,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 )
@@ -21,7 +20,8 @@ import (
 // the API then holds, or nil if that is not all of it. One that another DaemonSet of the name
 // has left is taken over when its status is of this one: whoever dies before that leaves
 // nothing that passes for the new one's.
-func (e *executor) updateRollout(ctx context.Context, ds *appsv1.DaemonSet, have *v1alpha1.DaemonSetRollout, a *action.UpdateRollout) (*v1alpha1.DaemonSetRollout, action.Outcome) {
+func (e *executor) updateRollout(ctx context.Context, ds *appsv1.DaemonSet, have *v1alpha1.DaemonSetRollout,
+	a *action.UpdateRollout) (*v1alpha1.DaemonSetRollout, action.Outcome) {
 	var err, refused error
 	why := a.PausedWhy
 	for range 3 {
@@ -29,7 +29,7 @@ func (e *executor) updateRollout(ctx context.Context, ds *appsv1.DaemonSet, have
 		if have, err = e.someRollout(ctx, ds, have, why); err == nil {
 			next := have.DeepCopy()
 			next.Status = *a.Status.DeepCopy()
-			next.Status.Conditions = course.Conditions(&next.Status, have.Status.Conditions, e.clock.Now())
+			next.Status.Conditions = rollouts.Conditions(&next.Status, have.Status.Conditions, e.clock.Now())
 			meta.RemoveStatusCondition(&next.Status.Conditions, rollouts.DaemonSetGone)
 			meta.RemoveStatusCondition(&next.Status.Conditions, rollouts.PolicyGone)
 			if next, err = e.rollouts.UpdateRolloutStatus(ctx, next); err == nil {
@@ -53,14 +53,16 @@ func (e *executor) updateRollout(ctx context.Context, ds *appsv1.DaemonSet, have
 			break
 		}
 	}
-	klog.FromContext(ctx).Info("Cannot write where a rollout stands, will try again", "daemonSet", klog.KObj(ds), "err", refused)
+	klog.FromContext(ctx).Info("Cannot write where a rollout stands, will try again", "daemonSet", klog.KObj(ds), "err",
+		refused)
 	e.metrics.writesFailed.Inc()
 	return nil, action.Failed
 }
 
 // someRollout makes sure that there is a rollout. One that is made is paused if there is a
 // reason.
-func (e *executor) someRollout(ctx context.Context, ds *appsv1.DaemonSet, have *v1alpha1.DaemonSetRollout, pausedWhy string) (*v1alpha1.DaemonSetRollout, error) {
+func (e *executor) someRollout(ctx context.Context, ds *appsv1.DaemonSet, have *v1alpha1.DaemonSetRollout,
+	pausedWhy string) (*v1alpha1.DaemonSetRollout, error) {
 	if have != nil {
 		return have, nil
 	}
@@ -79,7 +81,8 @@ func (e *executor) someRollout(ctx context.Context, ds *appsv1.DaemonSet, have *
 }
 
 // takeOver makes sure that the rollout says whose it is.
-func (e *executor) takeOver(ctx context.Context, ds *appsv1.DaemonSet, have *v1alpha1.DaemonSetRollout) (*v1alpha1.DaemonSetRollout, error) {
+func (e *executor) takeOver(ctx context.Context, ds *appsv1.DaemonSet,
+	have *v1alpha1.DaemonSetRollout) (*v1alpha1.DaemonSetRollout, error) {
 	if have.Labels[rollouts.OwnerLabel] == string(ds.UID) {
 		return have, nil
 	}

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
@@ -27,7 +27,8 @@ func TestPodOfANode(t *testing.T) {
 
 	want := metav1.ObjectMeta{
 		Namespace: "default", Name: "logs-1", GenerateName: "logs-",
-		Labels:      map[string]string{"app": "logs", appsv1.ControllerRevisionHashLabelKey: "hash", "pod-template-generation": "1"},
+		Labels: map[string]string{"app": "logs", appsv1.ControllerRevisionHashLabelKey: "hash",
+			"pod-template-generation": "1"},
 		Annotations: map[string]string{"note": "n"}, Finalizers: []string{"example.com/held"},
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "logs", UID: "uid",
 			Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true)}},
@@ -57,7 +58,7 @@ func TestPodSaysWhatItReplaced(t *testing.T) {
 	for _, annotations := range []map[string]string{nil, {"note": "n"}, {fact.Replaced: "unavailable logs-2"}} {
 		ds.Spec.Template.Annotations = annotations
 		mold := newPodMold(ds)
-		for _, before := range []course.Before{course.WasAvailable, course.WasNotAvailable} {
+		for _, before := range []standing.Before{standing.WasAvailable, standing.WasNotAvailable} {
 			p := mold.pod(&action.CreatePod{Node: "n1", PodName: "logs-1", Before: before})
 			if got := fact.OfPod(p, "").Before; got != before || p.Annotations["note"] != annotations["note"] {
 				t.Errorf("%v, %s: it says %q, and its annotations are %v", annotations, before, got, p.Annotations)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 )
 
 // What a node was like before its change is known to a process that starts later: the pod
@@ -14,24 +15,24 @@ import (
 func TestWhatANodeWasLikeOutlivesARestart(t *testing.T) {
 	const bad = "z0-r0-01"
 	for name, test := range map[string]struct {
-		before func(d *Daemon)
-		after  func(d *Daemon)
+		before func(d *standing.Daemon)
+		after  func(d *standing.Daemon)
 		phase  v1alpha1.Phase
 		words  string
 	}{
 		"broken before": {
-			func(d *Daemon) { d.Available, d.Since, d.Trouble = false, time.Time{}, "no such device" },
-			func(d *Daemon) { d.Restarts, d.Trouble = 5, "no such device" },
+			func(d *standing.Daemon) { d.Available, d.Since, d.Trouble = false, time.Time{}, "no such device" },
+			func(d *standing.Daemon) { d.Restarts, d.Trouble = 5, "no such device" },
 			v1alpha1.PhaseComplete, "9 of 10 nodes have revision v2; 1 are out of order",
 		},
 		"well before": {
-			func(*Daemon) {},
-			func(d *Daemon) { d.Restarts, d.Trouble = 5, "no such device" },
+			func(*standing.Daemon) {},
+			func(d *standing.Daemon) { d.Restarts, d.Trouble = 5, "no such device" },
 			v1alpha1.PhaseHalted, "z0-r0-01: 5 restarts: no such device",
 		},
 		"no room, and had one": {
-			func(*Daemon) {},
-			func(d *Daemon) { d.Bound, d.NoRoom = time.Time{}, "cpu short" },
+			func(*standing.Daemon) {},
+			func(d *standing.Daemon) { d.Bound, d.NoRoom = time.Time{}, "cpu short" },
 			v1alpha1.PhaseHalted, "z0-r0-01: there is no room for it: cpu short",
 		},
 	} {
@@ -66,23 +67,23 @@ func TestWhatANodeWasLikeOutlivesARestart(t *testing.T) {
 // Between two daemons no pod says what the one before was like: the rollout's status does.
 func TestWhatANodeWasLikeOutlivesARestartBetweenTwoDaemons(t *testing.T) {
 	for name, test := range map[string]struct {
-		before, after func(d *Daemon)
+		before, after func(d *standing.Daemon)
 		phase         v1alpha1.Phase
 		words         string
 	}{
 		"refused": {
-			func(*Daemon) {},
-			func(d *Daemon) { *d = Daemon{Refused: "the API refuses its pod: quota", Held: true} },
+			func(*standing.Daemon) {},
+			func(d *standing.Daemon) { *d = standing.Daemon{Refused: "the API refuses its pod: quota", Held: true} },
 			v1alpha1.PhaseHalted, "the API refuses its pod: quota",
 		},
 		"no room, and had one": {
-			func(*Daemon) {},
-			func(d *Daemon) { d.NoRoom = "cpu short" },
+			func(*standing.Daemon) {},
+			func(d *standing.Daemon) { d.NoRoom = "cpu short" },
 			v1alpha1.PhaseHalted, "there is no room for it: cpu short",
 		},
 		"broken before": {
-			func(d *Daemon) { d.Available, d.Since = false, time.Time{} },
-			func(d *Daemon) { d.Restarts, d.Trouble = 5, "no such device" },
+			func(d *standing.Daemon) { d.Available, d.Since = false, time.Time{} },
+			func(d *standing.Daemon) { d.Restarts, d.Trouble = 5, "no such device" },
 			v1alpha1.PhaseProgressing, "step rest: 0 of 10 nodes done",
 		},
 	} {
@@ -99,7 +100,7 @@ func TestWhatANodeWasLikeOutlivesARestartBetweenTwoDaemons(t *testing.T) {
 					t.Fatalf("%s: %+v", name, p)
 				}
 				m := w.nodes[one]
-				m.daemon = Daemon{Ended: ended}
+				m.daemon = standing.Daemon{Ended: ended}
 				w.tell(one)
 				for range restarts {
 					w.again()
@@ -107,7 +108,7 @@ func TestWhatANodeWasLikeOutlivesARestartBetweenTwoDaemons(t *testing.T) {
 				if p := w.take(10); len(p) > 0 {
 					t.Errorf("%s, %d restarts: %d more are changed than the limit allows", name, restarts, len(p))
 				}
-				m.daemon = Daemon{}
+				m.daemon = standing.Daemon{}
 				w.create(one) // with what it says of the one before
 				test.after(&m.daemon)
 				w.tell(one)
@@ -128,7 +129,7 @@ func TestStatusNamesFewNodesBetweenTwoDaemons(t *testing.T) {
 	w.start(policy(t, "waves: [{name: all, percent: 100, maxUnavailable: 100%, soak: 30s}]"), daemonSet("v1"))
 	w.update("v2")
 	for _, p := range w.take(300) {
-		w.nodes[p.Node].daemon = Daemon{}
+		w.nodes[p.Node].daemon = standing.Daemon{}
 		w.tell(p.Node)
 	}
 	if s := w.course.Status().Replacing; s == nil || len(s.Available) != 200 || len(s.Unavailable) != 0 {
@@ -149,13 +150,14 @@ func TestStatusNamesNoNodeThatGetsNoOtherDaemon(t *testing.T) {
 	w.start(policy(t, "waves: [{name: all, percent: 100, maxUnavailable: 100%, soak: 30s}]"), daemonSet("v1"))
 	w.update("v2")
 	for _, p := range w.take(300) {
-		w.nodes[p.Node].daemon = Daemon{}
+		w.nodes[p.Node].daemon = standing.Daemon{}
 		w.tell(p.Node)
 	}
 	if w.on("v1") > 0 {
 		t.Fatalf("%d nodes have not begun", w.on("v1"))
 	}
-	if s := w.course.Status().Replacing; s == nil || !slices.Equal(s.Available, []string{stays}) || len(s.Unavailable) > 0 {
+	if s := w.course.Status().Replacing; s == nil || !slices.Equal(s.Available, []string{stays}) ||
+		len(s.Unavailable) > 0 {
 		t.Errorf("named are %+v", s)
 	}
 }
@@ -183,7 +185,7 @@ func TestWhatAnEarlierRevisionReplacedExcusesNothing(t *testing.T) {
 	w.addFleet(1, 2, 5, "v1")
 	const lost = "z0-r0-01"
 	m := w.nodes[lost]
-	m.daemon.Before = WasNotAvailable
+	m.daemon.Before = standing.WasNotAvailable
 	w.tell(lost)
 	w.start(policy(t, "waves: [{name: canary, nodes: {matchLabels: {rack: z0-r0}}, maxUnavailable: 1}]\nfailure: {max: 0}"), daemonSet("v1"))
 	w.starts = 20 * time.Second
@@ -193,12 +195,13 @@ func TestWhatAnEarlierRevisionReplacedExcusesNothing(t *testing.T) {
 		if restart {
 			w.again()
 		}
-		m.daemon, m.ready = Daemon{}, time.Time{} // somebody deletes it before its turn
+		m.daemon, m.ready = standing.Daemon{}, time.Time{} // somebody deletes it before its turn
 		w.tell(lost)
-		if was := w.course.Before(lost); was == WasNotAvailable {
+		if was := w.course.Before(lost); was == standing.WasNotAvailable {
 			t.Errorf("restart %t: the pod that comes says that the one before was %s", restart, was)
 		}
-		m.daemon = Daemon{Revision: "v1", Available: true, Since: w.now, Made: w.now, Bound: w.now, Before: WasNotAvailable}
+		m.daemon = standing.Daemon{Revision: "v1", Available: true, Since: w.now, Made: w.now, Bound: w.now,
+			Before: standing.WasNotAvailable}
 		w.tell(lost)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 )
 
 // TestMisplacedNodesGoBackFirst has pods of the target come where its step has not begun, as beside another controller
@@ -25,7 +26,7 @@ func TestMisplacedNodesGoBackFirst(t *testing.T) {
 		m := w.nodes[name]
 		if wrong < 3 && m.daemon.Revision == "v1" {
 			wrong++
-			m.daemon = Daemon{Revision: "v2", Available: true, Since: w.now, Made: w.now, Bound: w.now}
+			m.daemon = standing.Daemon{Revision: "v2", Available: true, Since: w.now, Made: w.now, Bound: w.now}
 			w.course.SetDaemon(name, m.daemon)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 )
 
 // offs is by how much the API's clock may be another than the controller's.
@@ -62,12 +63,14 @@ func TestGoingPodsUseUpTheLimitByAnyClock(t *testing.T) {
 				w.course.Tick(w.now)
 				for _, p := range w.take(10) {
 					m := w.nodes[p.Node]
-					m.daemon = Daemon{Ended: true, Ending: p.From, EndsBy: w.now.Add(off + grace), Grace: grace}
+					m.daemon = standing.Daemon{Ended: true, Ending: p.From, EndsBy: w.now.Add(off + grace),
+						Grace: grace}
 					w.course.SetDaemon(p.Node, m.daemon)
 				}
 			}
 			if n := w.downNodes(); n != 1 {
-				t.Errorf("the API's clock is off by %s, pods end in %s: %d nodes are without a daemon, 1 may be", off, grace, n)
+				t.Errorf("the API's clock is off by %s, pods end in %s: %d nodes are without a daemon, 1 may be", off,
+					grace, n)
 			}
 		}
 	}
@@ -82,7 +85,8 @@ func TestGoingPodsUseUpTheLimitAfterARestartByAnyClock(t *testing.T) {
 		w.start(policy(t, "failure: {startDeadline: 5m}"), dsWith("v1", 1))
 		w.update("v2")
 		for _, p := range w.take(10) {
-			w.nodes[p.Node].daemon = Daemon{Ended: true, Ending: p.From, EndsBy: w.now.Add(off + 30*time.Second)}
+			w.nodes[p.Node].daemon = standing.Daemon{Ended: true, Ending: p.From,
+				EndsBy: w.now.Add(off + 30*time.Second)}
 			w.course.SetDaemon(p.Node, w.nodes[p.Node].daemon)
 		}
 		w.crash()

@@ -9,6 +9,7 @@ import (
 	"github.com/google/btree"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/deadline"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
@@ -48,7 +49,7 @@ type Course struct {
 	places    map[place]*domain
 	groups    map[string]*group
 	totals    sums
-	counts    map[Verdict]int32
+	counts    map[standing.Verdict]int32
 	stale     []*node // to be judged again: their domain has changed
 	moved     []string
 	timers    deadline.Timers[*node]
@@ -107,15 +108,16 @@ func (c *Course) takeAim() {
 
 // failure is why the target fails on a node; both "" if that was seen before a restart.
 type failure struct {
-	reason Reason
+	reason standing.Reason
 	why    string
 }
 
 // New returns a course that has been told nothing.
 func New() *Course {
 	c := &Course{
-		nodes: map[string]*node{}, replacing: map[*node]bool{}, blocked: btree.NewG(8, byName), groups: map[string]*group{},
-		places: map[place]*domain{}, steps: map[rolloutpolicy.Step]*step{}, counts: map[Verdict]int32{},
+		nodes: map[string]*node{}, replacing: map[*node]bool{}, blocked: btree.NewG(8, byName),
+		groups: map[string]*group{},
+		places: map[place]*domain{}, steps: map[rolloutpolicy.Step]*step{}, counts: map[standing.Verdict]int32{},
 	}
 	c.state.failures = map[string]failure{}
 	c.takeAim()
@@ -227,7 +229,8 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 func (c *Course) restore(status *v1alpha1.DaemonSetRolloutStatus) {
 	c.state.stable, c.state.target = status.StableRevision, status.TargetRevision
 	c.state.steps = !c.ds.Beside && status.StableRevision == "" && status.Step != ""
-	c.state.memory = memory{slices.Clone(status.FailedRevisions), slices.Clone(status.EarlierFailures), status.ForgottenFailures}
+	c.state.memory = memory{slices.Clone(status.FailedRevisions), slices.Clone(status.EarlierFailures),
+		status.ForgottenFailures}
 	if f := status.Failures; f != nil && f.Revision == status.TargetRevision {
 		for _, n := range f.Nodes {
 			c.state.failures[n] = failure{}
@@ -435,7 +438,7 @@ func (c *Course) runsAlready() bool {
 // the nodes: a node that never had it must not keep a DaemonSet new for ever, whose
 // changes ask for no steps.
 func (c *Course) mostHave(revision string) bool {
-	return revision != "" && !c.hasFailed(revision) && c.onMost(func(d *Daemon) bool {
+	return revision != "" && !c.hasFailed(revision) && c.onMost(func(d *standing.Daemon) bool {
 		return d.Revision == revision && !d.Since.IsZero()
 	})
 }
@@ -443,11 +446,14 @@ func (c *Course) mostHave(revision string) bool {
 // mostWork reports whether more than half of the nodes have an available daemon, of another revision than the target.
 // Beside another controller that makes pods of the newest everywhere.
 func (c *Course) mostWork() bool {
-	return !c.ds.Beside && c.onMost(func(d *Daemon) bool { return d.Available && d.Revision != c.state.target })
+	return !c.ds.Beside && c.onMost(func(d *standing.Daemon) bool {
+		return d.Available &&
+			d.Revision != c.state.target
+	})
 }
 
 // onMost reports whether something holds of the daemon on more than half of the nodes.
-func (c *Course) onMost(holds func(*Daemon) bool) bool {
+func (c *Course) onMost(holds func(*standing.Daemon) bool) bool {
 	selected, held := 0, 0
 	for _, n := range c.nodes {
 		selected += one(n.chosen.any())

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 )
 
 // What a status says of a step and of failures is what it says after a restart, and failures that heal are forgotten.
@@ -33,13 +34,15 @@ func TestStatusIsTheSameAfterARestart(t *testing.T) {
 	w.now = w.now.Add(time.Minute)
 	w.crash()
 	after := w.course.Status()
-	if before.LastDeparture == nil || !after.LastDeparture.Equal(before.LastDeparture) || !after.StepStarted.Equal(before.StepStarted) {
-		t.Errorf("step since %s, and %s after a restart; last departure %s, and %s", before.StepStarted, after.StepStarted, before.LastDeparture, after.LastDeparture)
+	if before.LastDeparture == nil || !after.LastDeparture.Equal(before.LastDeparture) ||
+		!after.StepStarted.Equal(before.StepStarted) {
+		t.Errorf("step since %s, and %s after a restart; last departure %s, and %s", before.StepStarted,
+			after.StepStarted, before.LastDeparture, after.LastDeparture)
 	}
 	if n := len(after.Failures.Nodes); n != 2 || after.Failures.More != 0 {
 		t.Fatalf("%d nodes fail after a restart, and %d more; want 2", n, after.Failures.More)
 	}
-	if why := w.course.Failing(); why[BecauseRestarts] != 2 {
+	if why := w.course.Failing(); why[standing.BecauseRestarts] != 2 {
 		t.Errorf("they fail for %v", why)
 	}
 	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Paused: true})
@@ -63,7 +66,7 @@ func TestFailuresThatHealAreForgottenAsFarAsTheyAreNamed(t *testing.T) {
 		w.addFleet(1, 1, failed, "v1")
 		w.start(policy(t, "{}"), daemonSet("v1"))
 		for _, name := range w.names() {
-			w.course.blame(w.course.nodes[name], failure{BecauseLate, "not available in time"})
+			w.course.blame(w.course.nodes[name], failure{standing.BecauseLate, "not available in time"})
 		}
 		for _, name := range w.names() {
 			w.course.acquit(w.course.nodes[name])
@@ -89,7 +92,7 @@ func TestTheFirstReasonOfAFailureStays(t *testing.T) {
 		}
 	}
 	w.pass(10 * time.Minute)
-	if why := w.course.Failing(); why[BecauseRestarts] != 1 {
+	if why := w.course.Failing(); why[standing.BecauseRestarts] != 1 {
 		t.Errorf("it fails for %v", why)
 	}
 }
@@ -120,7 +123,8 @@ func TestWhatWorksOnMostNodesIsStable(t *testing.T) {
 	}
 }
 
-// Where none is stable, what works on most nodes stands in for it, and neither what failed, nor the target, nor what most have
+// Where none is stable, what works on most nodes stands in for it, and neither what failed, nor the target, nor what
+// most have
 // that works on fewer.
 func TestWhatStandsInWorksOnMostNodes(t *testing.T) {
 	w := newWorld()
@@ -165,7 +169,7 @@ func TestAnotherLimitRevokesWhatWasLetBegin(t *testing.T) {
 		begun := w.take(100)
 		edit(&w.ds)
 		w.tellRules()
-		if n := w.course.totals[Ours]; len(begun) != 5 || n != 0 {
+		if n := w.course.totals[standing.Ours]; len(begun) != 5 || n != 0 {
 			t.Errorf("of %d changes %d are let begin", len(begun), n)
 		}
 	}
@@ -265,22 +269,23 @@ func TestARetryTakesNoBlameForWhatWasBroken(t *testing.T) {
 	m.daemon.Available, m.daemon.Since, m.daemon.Trouble = false, time.Time{}, "it was broken by hand"
 	w.tell("z0-r0-19")
 	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Paused: true, Retry: &v1alpha1.Retry{Revision: "v2", Count: 1}})
-	if n := w.course.totals[Ours]; n != 0 {
+	if n := w.course.totals[standing.Ours]; n != 0 {
 		t.Errorf("%d nodes count as unavailable by our doing", n)
 	}
 }
 
-// Of more names than a status has room for nobody knows what those were like that it does not name. Those that it names it does.
+// Of more names than a status has room for nobody knows what those were like that it does not name. Those that it
+// names it does.
 func TestWhatIsStoredOfAWayBackStays(t *testing.T) {
 	w := newWorld()
 	w.addFleet(1, 1, 2, "")
 	w.start(policy(t, "{}"), dsWith("v1", 1))
-	stored := map[string]Before{"z0-r0-00": WasNotAvailable}
+	stored := map[string]standing.Before{"z0-r0-00": standing.WasNotAvailable}
 	for i := range keptNames {
-		stored[string(rune(0x4e00+i))] = WasAvailable
+		stored[string(rune(0x4e00+i))] = standing.WasAvailable
 	}
 	w.course.recallReturn(stored)
-	if stored["z0-r0-00"] != WasNotAvailable || stored["z0-r0-01"] != WasAvailable {
+	if stored["z0-r0-00"] != standing.WasNotAvailable || stored["z0-r0-01"] != standing.WasAvailable {
 		t.Errorf("the named one was %s, the other %s", stored["z0-r0-00"], stored["z0-r0-01"])
 	}
 }
@@ -300,7 +305,8 @@ func TestAFirstRevisionSoaksWhenAllNodesHaveIt(t *testing.T) {
 	w.expect(t, v1alpha1.PhaseProgressing, "have the first revision")
 }
 
-// Nodes that go back from a failed revision before their step begins are not misplaced: only beside another controller there
+// Nodes that go back from a failed revision before their step begins are not misplaced: only beside another controller
+// there
 // are such.
 func TestNodesThatReturnAreNotMisplaced(t *testing.T) {
 	w := newWorld()
@@ -316,12 +322,13 @@ func TestNodesThatReturnAreNotMisplaced(t *testing.T) {
 			w.tell(name)
 		}
 	}
-	if w.course.totals[Pending] == 0 || w.course.Misplaced() != 0 {
-		t.Errorf("%d nodes may go back, and %d are misplaced", w.course.totals[Pending], w.course.Misplaced())
+	if w.course.totals[standing.Pending] == 0 || w.course.Misplaced() != 0 {
+		t.Errorf("%d nodes may go back, and %d are misplaced", w.course.totals[standing.Pending], w.course.Misplaced())
 	}
 }
 
-// Where no other node is left to compare with, as many nodes fall out of order as had when the change began, or the controller
+// Where no other node is left to compare with, as many nodes fall out of order as had when the change began, or the
+// controller
 // started.
 func TestWhatWasUsualBeforeIsNoEvidence(t *testing.T) {
 	for _, restart := range []bool{false, true} {
@@ -389,14 +396,5 @@ func TestUndoingAChangeIsAReturn(t *testing.T) {
 	w.pass(time.Minute)
 	if w.expect(t, v1alpha1.PhaseComplete, "10 of 10"); w.course.Returns() {
 		t.Error("nodes go back when all have")
-	}
-}
-
-// A pace that has saved up one node lets it begin now.
-func TestAPaceThatHasSavedANodeWaitsForNothing(t *testing.T) {
-	now := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
-	p := &Pace{}
-	if p.Set(6, now); p.Allows(now) != 1 || !p.Next().Equal(now) {
-		t.Errorf("%d may begin, the next one at %s", p.Allows(now), p.Next())
 	}
 }

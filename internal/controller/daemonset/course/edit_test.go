@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 )
 
 // When all nodes behind the canary are out of reach, the change is not complete: they
@@ -45,12 +46,15 @@ func TestStepsOfAnEditedPolicyThatNeverBegan(t *testing.T) {
 		step   string
 		begun  int // nodes with the target soon after the edit
 	}{
-		"another order":            {"waves: [{name: pilot, count: 3, soak: 1h}, {name: canary, count: 2, soak: 1h}]", time.Minute, "pilot", 5},
-		"a step between":           {"waves: [{name: canary, count: 2, soak: 1h}, {name: pilot, count: 3, soak: 1h}, {name: zones, each: zone, soak: 1h}]", 70 * time.Minute, "pilot", 0},
-		"the step is gone":         {"waves: [{name: zones, each: zone, soak: 1h}]", time.Minute, "zones/z0", 8},
-		"a step after it":          {"waves: [{name: canary, count: 2, soak: 1h}, {name: pilot, count: 3, soak: 1h}]", time.Minute, "canary", 2},
-		"a step before is gone":    {"waves: [{name: zones, each: zone, soak: 1h}]", 70 * time.Minute, "zones/z0", 8},
-		"only a length is another": {"waves: [{name: canary, count: 2, soak: 1h}, {name: zones, each: zone, soak: 2h}]", 70 * time.Minute, "zones/z0", 8},
+		"another order": {"waves: [{name: pilot, count: 3, soak: 1h}, {name: canary, count: 2, soak: 1h}]",
+			time.Minute, "pilot", 5},
+		"a step between":   {"waves: [{name: canary, count: 2, soak: 1h}, {name: pilot, count: 3, soak: 1h}, {name: zones, each: zone, soak: 1h}]", 70 * time.Minute, "pilot", 0},
+		"the step is gone": {"waves: [{name: zones, each: zone, soak: 1h}]", time.Minute, "zones/z0", 8},
+		"a step after it": {"waves: [{name: canary, count: 2, soak: 1h}, {name: pilot, count: 3, soak: 1h}]",
+			time.Minute, "canary", 2},
+		"a step before is gone": {"waves: [{name: zones, each: zone, soak: 1h}]", 70 * time.Minute, "zones/z0", 8},
+		"only a length is another": {"waves: [{name: canary, count: 2, soak: 1h}, {name: zones, each: zone, soak: 2h}]",
+			70 * time.Minute, "zones/z0", 8},
 	} {
 		for _, restart := range []bool{false, true} {
 			w := newWorld()
@@ -125,7 +129,8 @@ func TestAbortWithoutAPolicy(t *testing.T) {
 				w.expect(t, v1alpha1.PhasePaused, "nobody can read it; revision v2 ")
 				w.expect(t, v1alpha1.PhasePaused, "somebody aborted it; "+have(given)+" not gone back, and will when a policy can be followed")
 				f := w.course.Status().FailedRevisions
-				if len(f) != 1 || f[0].Revision != "v2" || f[0].Action != v1alpha1.FailureRollback || given == 0 || w.on("v2") != given {
+				if len(f) != 1 || f[0].Revision != "v2" || f[0].Action != v1alpha1.FailureRollback || given == 0 ||
+					w.on("v2") != given {
 					t.Fatalf("%d nodes have v2, had %d; failed are %+v", w.on("v2"), given, f)
 				}
 				w.againWith(nil, follow, "nobody can read it")
@@ -136,7 +141,7 @@ func TestAbortWithoutAPolicy(t *testing.T) {
 					lost = name
 				}
 			}
-			w.nodes[lost].daemon, w.nodes[lost].ready = Daemon{}, time.Time{} // somebody deletes it
+			w.nodes[lost].daemon, w.nodes[lost].ready = standing.Daemon{}, time.Time{} // somebody deletes it
 			w.tell(lost)
 			w.pass(time.Minute)
 			if w.nodes[lost].daemon.Revision != "v1" {
@@ -179,12 +184,13 @@ func TestMessageNamesWhatIsWaitedFor(t *testing.T) {
 	w.start(policy(t, "waves: [{name: canary, count: 3, maxUnavailable: 1}]"), daemonSet("v1"))
 	w.update("v2")
 	p := w.take(1)
-	w.nodes[p[0].Node].daemon = Daemon{Trouble: "the old pod does not end"}
+	w.nodes[p[0].Node].daemon = standing.Daemon{Trouble: "the old pod does not end"}
 	w.tell(p[0].Node)
 	w.now = w.now.Add(time.Hour)
 	w.course.Tick(w.now)
 	_, message := w.course.Phase()
-	for _, word := range []string{"step canary: 0 of 3 nodes done", "1 under way", p[0].Node, "the old pod does not end"} {
+	for _, word := range []string{"step canary: 0 of 3 nodes done", "1 under way", p[0].Node,
+		"the old pod does not end"} {
 		if !strings.Contains(message, word) {
 			t.Errorf("%q does not say %q", message, word)
 		}
@@ -224,7 +230,7 @@ func TestFailedFirstDaemonIsDown(t *testing.T) {
 	w.ds = daemonSet("v2")
 	w.tellRules()
 	w.course.Start(&v1alpha1.DaemonSetRolloutStatus{TargetRevision: "v2"})
-	w.course.SetDaemon(second, Daemon{Ended: true, Held: true})
+	w.course.SetDaemon(second, standing.Daemon{Ended: true, Held: true})
 	for _, p := range w.take(2) {
 		if p.Node == first {
 			t.Error("the other node of the rack was changed while the first was down")
@@ -239,7 +245,8 @@ func TestFirstRevisionThatMostNodesRunIsStable(t *testing.T) {
 		for _, restart := range []bool{false, true} {
 			w := newWorld()
 			w.addFleet(1, 2, 10, "")
-			w.start(policy(t, "waves: [{name: canary, count: 2, approval: Manual}]\nfailure: {max: 50%, min: 11}"), daemonSet("v1"))
+			w.start(policy(t, "waves: [{name: canary, count: 2, approval: Manual}]\nfailure: {max: 50%, min: 11}"),
+				daemonSet("v1"))
 			w.bad = func(revision, node string) string {
 				if revision == "v1" && node >= works {
 					return "no such device"
@@ -266,7 +273,8 @@ func TestFirstRevisionThatMostNodesRunIsStable(t *testing.T) {
 func TestMessageOfTheWayBackNamesWhatIsWaitedFor(t *testing.T) {
 	w := newWorld()
 	w.addFleet(1, 1, 10, "v1")
-	w.start(policy(t, "waves: [{name: canary, count: 5, soak: 1h}]\ndomains: [{key: rack, maxUnavailable: 2}]"), daemonSet("v1"))
+	w.start(policy(t, "waves: [{name: canary, count: 5, soak: 1h}]\ndomains: [{key: rack, maxUnavailable: 2}]"),
+		daemonSet("v1"))
 	w.update("v2")
 	w.pass(20 * time.Minute)
 	down := 0

@@ -4,21 +4,23 @@ import (
 	"cmp"
 	"fmt"
 	"time"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 )
 
 // weigh adds the node to the evidence against the target, or takes it off when it
 // has healed before the limit was passed.
-func (c *Course) weigh(n *node, in *input) {
+func (c *Course) weigh(n *node, in *standing.Input) {
 	if !n.chosen.target {
 		return // what is taken away cannot fail
 	}
 	d := &n.daemon
-	has, failed := d.Revision == in.target, in.failed
+	has, failed := d.Revision == in.Target, in.Failed
 	if !has && d.Revision != "" {
 		return
 	}
 	available := has && !d.Since.IsZero()
-	soaked := available && in.fault == "" && !in.soaked.After(in.now)
+	soaked := available && in.Fault == "" && !in.Soaked.After(in.Now)
 	switch {
 	case failed && soaked && !c.targetFailed:
 		c.acquit(n)
@@ -32,14 +34,14 @@ func (c *Course) weigh(n *node, in *input) {
 }
 
 // recall finds out once more why the target fails on a node that a status named.
-func (c *Course) recall(n *node, in *input, available bool) {
-	if c.state.failures[n.name].why == "" && in.fault == "" {
+func (c *Course) recall(n *node, in *standing.Input, available bool) {
+	if c.state.failures[n.name].why == "" && in.Fault == "" {
 		c.blameFor(n, in, available)
 	}
 }
 
 // blameFor counts a node as failed if the target fails on it.
-func (c *Course) blameFor(n *node, in *input, available bool) {
+func (c *Course) blameFor(n *node, in *standing.Input, available bool) {
 	f := c.failing(n, in, available)
 	if f.why != "" {
 		c.blame(n, f)
@@ -54,34 +56,35 @@ func (c *Course) refusedBeside(n *node) {
 	begun := n.change.begun
 	if begun != nil && d.Revision == *begun && d.Revision != "" && d.Held && d.Refused != "" &&
 		c.lasts(n) && !failed && c.changing && c.target(n) == c.state.target {
-		c.blame(n, failure{BecauseRefused, d.Refused})
+		c.blame(n, failure{standing.BecauseRefused, d.Refused})
 	}
 }
 
 // innocent: whatever is wrong with the node's daemon is not the target's doing. The
 // node is out of order, its daemon was before, or it was never given the target.
-func (c *Course) innocent(n *node, in *input, available bool) bool {
-	return in.fault != "" || n.change.before == WasNotAvailable && !available ||
-		n.daemon.Revision == "" && n.change.before == "" && !in.isNew && !in.joins
+func (c *Course) innocent(n *node, in *standing.Input, available bool) bool {
+	return in.Fault != "" || n.change.before == standing.WasNotAvailable && !available ||
+		n.daemon.Revision == "" && n.change.before == "" && !in.IsNew && !in.Joins
 }
 
 // failing says why the target fails on the node; nothing if it does not.
-func (c *Course) failing(n *node, in *input, available bool) failure {
+func (c *Course) failing(n *node, in *standing.Input, available bool) failure {
 	d := &n.daemon
 	switch {
 	case d.NoRoom != "":
-		if in.crowded && n.change.before != "" && d.Revision == in.target {
-			return failure{BecauseNoRoom, "there is no room for it: " + d.NoRoom}
+		if in.Crowded && n.change.before != "" && d.Revision == in.Target {
+			return failure{standing.BecauseNoRoom, "there is no room for it: " + d.NoRoom}
 		}
-	case in.restarted:
-		return failure{cmp.Or(d.Cause, BecauseRestarts), fmt.Sprintf("%d restarts%s", c.restarts(n), colon(d.Trouble))}
+	case in.Restarted:
+		return failure{cmp.Or(d.Cause, standing.BecauseRestarts),
+			fmt.Sprintf("%d restarts%s", c.restarts(n), colon(d.Trouble))}
 	case d.Refused != "" && c.lasts(n):
-		return failure{BecauseRefused, d.Refused}
+		return failure{standing.BecauseRefused, d.Refused}
 	case available:
-	case in.hopeless:
-		return failure{cmp.Or(d.Cause, BecauseStart), cmp.Or(d.Trouble, "its containers cannot start")}
-	case passed(in.late, in.now):
-		return failure{BecauseLate, "not available in time" + colon(d.Trouble)}
+	case in.Hopeless:
+		return failure{cmp.Or(d.Cause, standing.BecauseStart), cmp.Or(d.Trouble, "its containers cannot start")}
+	case standing.IsPast(in.Late, in.Now):
+		return failure{standing.BecauseLate, "not available in time" + colon(d.Trouble)}
 	}
 	return failure{}
 }

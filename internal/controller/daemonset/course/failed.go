@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 )
 
 // So many failed revisions are remembered with what happened, and so many more by name.
@@ -38,7 +39,8 @@ func (m *memory) add(f v1alpha1.FailedRevision) {
 
 // drop forgets one that is tried again.
 func (m *memory) drop(revision string) {
-	m.failed = slices.DeleteFunc(slices.Clone(m.failed), func(f v1alpha1.FailedRevision) bool { return f.Revision == revision })
+	m.failed = slices.DeleteFunc(slices.Clone(m.failed),
+		func(f v1alpha1.FailedRevision) bool { return f.Revision == revision })
 	m.earlier = slices.DeleteFunc(slices.Clone(m.earlier), func(r string) bool { return r == revision })
 }
 
@@ -116,11 +118,11 @@ func (c *Course) retry() bool {
 
 // goneBack are the nodes from which the way back took a working daemon, and which have none since. A try
 // of the target does not give it to them.
-func (c *Course) goneBack() map[string]Before {
-	out := map[string]Before{}
+func (c *Course) goneBack() map[string]standing.Before {
+	out := map[string]standing.Before{}
 	for name, n := range c.nodes {
 		if n.change.taken && n.daemon.Revision != c.state.target {
-			out[name] = WasAvailable
+			out[name] = standing.WasAvailable
 		}
 	}
 	return out
@@ -130,7 +132,7 @@ func (c *Course) goneBack() map[string]Before {
 // the template until those that went work. Of a target that failed it is known when it did.
 func (c *Course) noteReturn() {
 	switch {
-	case len(c.replacing) == 0 && (c.changing || c.totals[Pending]+c.totals[Held] == 0):
+	case len(c.replacing) == 0 && (c.changing || c.totals[standing.Pending]+c.totals[standing.Held] == 0):
 		c.state.returns, c.undone = time.Time{}, false
 	case c.state.returns.IsZero() && !c.changing:
 		c.state.returns = c.now
@@ -139,13 +141,13 @@ func (c *Course) noteReturn() {
 
 // recallReturn adds, to what a status says of daemons that were taken away, those that the way back took: the pods
 // that came for them say it. Where the status had no room for more names, every node that has no pod may be one.
-func (c *Course) recallReturn(stored map[string]Before) {
+func (c *Course) recallReturn(stored map[string]standing.Before) {
 	full := len(stored) >= keptNames
 	for _, n := range c.nodes {
 		d := &n.daemon
-		came := d.Revision != "" && d.Before == WasAvailable && c.isOfThisChange(d, c.failed)
+		came := d.Revision != "" && d.Before == standing.WasAvailable && c.isOfThisChange(d, c.failed)
 		if stored[n.name] == "" && !d.Available && (came || full && d.Revision == "") {
-			stored[n.name] = WasAvailable
+			stored[n.name] = standing.WasAvailable
 		}
 	}
 }

@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 )
 
 // halted is a world in which a canary of two nodes has failed in that way.
-func halted(t *testing.T, ail func(d *Daemon)) (w *world, canary []string) {
+func halted(t *testing.T, ail func(d *standing.Daemon)) (w *world, canary []string) {
 	w = newWorld()
 	w.addFleet(1, 2, 5, "v1")
 	w.start(policy(t, "waves: [{name: canary, nodes: {matchLabels: {rack: z0-r0}}, maxUnavailable: 2, soak: 10s}]\nfailure: {min: 2, restarts: 3, startDeadline: 2m}"), daemonSet("v1"))
@@ -45,14 +46,18 @@ func TestEvidenceCountsFromTheRetryOn(t *testing.T) {
 		}
 	}
 	for name, test := range map[string]struct {
-		ail, worse func(d *Daemon)
+		ail, worse func(d *standing.Daemon)
 		again      string
 		after      time.Duration // that it takes to fail again
 	}{
-		"restarts": {func(d *Daemon) { d.Restarts, d.Trouble = 7, "exit 1" }, func(d *Daemon) { d.Restarts += 3 }, "3 restarts: exit 1", 0},
-		"an image": {func(d *Daemon) { d.Trouble, d.Certain = "no such image", true }, func(*Daemon) {}, "not available in time: no such image", 2 * time.Minute},
-		"too late": {func(d *Daemon) { d.Bound = d.Bound.Add(-time.Hour) }, func(*Daemon) {}, "not available in time", 2 * time.Minute},
-		"no room":  {func(d *Daemon) { d.Bound, d.NoRoom = time.Time{}, "cpu short" }, func(*Daemon) {}, "there is no room for it: cpu short", 2 * time.Minute},
+		"restarts": {func(d *standing.Daemon) { d.Restarts, d.Trouble = 7, "exit 1" },
+			func(d *standing.Daemon) { d.Restarts += 3 }, "3 restarts: exit 1", 0},
+		"an image": {func(d *standing.Daemon) { d.Trouble, d.Certain = "no such image", true },
+			func(*standing.Daemon) {}, "not available in time: no such image", 2 * time.Minute},
+		"too late": {func(d *standing.Daemon) { d.Bound = d.Bound.Add(-time.Hour) }, func(*standing.Daemon) {},
+			"not available in time", 2 * time.Minute},
+		"no room": {func(d *standing.Daemon) { d.Bound, d.NoRoom = time.Time{}, "cpu short" },
+			func(*standing.Daemon) {}, "there is no room for it: cpu short", 2 * time.Minute},
 	} {
 		for _, restart := range []bool{false, true} {
 			try := func() (*world, []string) {
@@ -64,7 +69,8 @@ func TestEvidenceCountsFromTheRetryOn(t *testing.T) {
 				}
 				w.pass(time.Minute)
 				if phase, message := w.course.Phase(); phase != v1alpha1.PhaseProgressing || w.on("v2") != 2 {
-					t.Fatalf("%s, restart %t: the try is %s: %s; %d nodes have v2", name, restart, phase, message, w.on("v2"))
+					t.Fatalf("%s, restart %t: the try is %s: %s; %d nodes have v2", name, restart, phase, message,
+						w.on("v2"))
 				}
 				return w, canary
 			}
@@ -156,7 +162,8 @@ func TestWhatFailedLongAgoIsNotTriedUnasked(t *testing.T) {
 	for i := range 11 {
 		fails(i)
 	}
-	if s := w.course.Status(); len(s.FailedRevisions) != 10 || !slices.Equal(s.EarlierFailures, []string{"bad0"}) || s.ForgottenFailures != 0 {
+	if s := w.course.Status(); len(s.FailedRevisions) != 10 || !slices.Equal(s.EarlierFailures, []string{"bad0"}) ||
+		s.ForgottenFailures != 0 {
 		t.Fatalf("status %+v", s)
 	}
 	refused("bad0", "revision bad0 has failed before, too long ago to know how; everynode rollout retry tries it")
@@ -193,7 +200,8 @@ func TestWhatFailedLongAgoIsNotTriedUnasked(t *testing.T) {
 func TestPodsOfTheRetryAreJudgedAtOnce(t *testing.T) {
 	w := newWorld()
 	w.addFleet(1, 2, 5, "v1")
-	w.start(policy(t, "waves: [{name: canary, count: 2}]\nfailure: {startDeadline: 1h, then: Rollback}"), daemonSet("v1"))
+	w.start(policy(t, "waves: [{name: canary, count: 2}]\nfailure: {startDeadline: 1h, then: Rollback}"),
+		daemonSet("v1"))
 	pulls := func() {
 		for _, name := range w.names() {
 			if m := w.nodes[name]; m.daemon.Revision == "v2" {
@@ -238,7 +246,8 @@ func TestWhatWasTakenBackHaltsANewDaemonSet(t *testing.T) {
 	w.course.Tick(w.now)
 	w.course.SetPolicy(policy(t, "failure: {then: Rollback}"), Followed, "")
 	w.tellRules()
-	w.course.Start(&v1alpha1.DaemonSetRolloutStatus{FailedRevisions: []v1alpha1.FailedRevision{{Revision: "v2", Why: "somebody aborted it", Action: v1alpha1.FailureRollback}}})
+	w.course.Start(&v1alpha1.DaemonSetRolloutStatus{FailedRevisions: []v1alpha1.FailedRevision{{Revision: "v2",
+		Why: "somebody aborted it", Action: v1alpha1.FailureRollback}}})
 	w.pass(time.Minute)
 	w.expect(t, v1alpha1.PhaseHalted, "revision v2 somebody aborted it")
 	if n := w.on("v2"); n > 0 {
@@ -264,7 +273,7 @@ func TestFailedNodeOfALaterStepHoldsUpNobody(t *testing.T) {
 	w.update("v2")
 	name := w.take(1)[0].Node
 	m := w.nodes[name]
-	m.daemon = Daemon{Refused: "the API refuses the pod"}
+	m.daemon = standing.Daemon{Refused: "the API refuses the pod"}
 	w.tell(name)
 	w.now = w.now.Add(2 * lasting)
 	w.course.Tick(w.now)
@@ -273,7 +282,7 @@ func TestFailedNodeOfALaterStepHoldsUpNobody(t *testing.T) {
 	}
 	w.policy = policy(t, canary("z0-r0"))
 	w.course.SetPolicy(w.policy, Followed, "")
-	m.daemon = Daemon{}
+	m.daemon = standing.Daemon{}
 	w.tell(name)
 	w.pass(10 * time.Minute)
 	w.expect(t, v1alpha1.PhaseComplete, "10 of 10 nodes have revision v2")
@@ -303,7 +312,8 @@ func TestWhatFailedIsNotStable(t *testing.T) {
 					w.pass(20 * time.Minute)
 					w.expect(t, v1alpha1.PhaseHalted, "revision v2 ")
 					if n := w.on("v2"); n != had || w.course.state.stable == "v2" {
-						t.Errorf("%s, %s have it: %d nodes have v2, which failed, and %d had it; stable is %q", then, fleet, n, had, w.course.state.stable)
+						t.Errorf("%s, %s have it: %d nodes have v2, which failed, and %d had it; stable is %q", then,
+							fleet, n, had, w.course.state.stable)
 					}
 					w.crash()
 				}
@@ -330,7 +340,8 @@ func TestWhatFollowsAFirstRevisionThatFailedAsksForSteps(t *testing.T) {
 		w.expect(t, v1alpha1.PhaseHalted, "failed on")
 		if orphaned { // its pods are left, and so is what has failed
 			w.ds.Newest = "v2"
-			w.againFrom(v1alpha1.DaemonSetRolloutStatus{FailedRevisions: w.course.Status().FailedRevisions}, p, Followed, "")
+			w.againFrom(v1alpha1.DaemonSetRolloutStatus{FailedRevisions: w.course.Status().FailedRevisions}, p,
+				Followed, "")
 		} else {
 			w.update("v2")
 		}
@@ -348,7 +359,8 @@ func TestWhatFollowsAFirstRevisionThatFailedAsksForSteps(t *testing.T) {
 			t.Errorf("orphaned %t: after an abort %d nodes have v1, %d v2", orphaned, v1, v2)
 		}
 		w.update("v3")
-		w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: "v3", Step: v1alpha1.AllSteps}})
+		w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: "v3",
+			Step: v1alpha1.AllSteps}})
 		w.pass(time.Hour)
 		w.expect(t, v1alpha1.PhaseComplete, "100 of 100")
 	}
@@ -369,7 +381,7 @@ func TestALostDaemonWithoutAWayBackHoldsUpNoStep(t *testing.T) {
 	w.expect(t, v1alpha1.PhaseHalted, "failed on")
 	w.update("v2")
 	lost := w.nodes["z0-r0-03"]
-	lost.daemon = Daemon{}
+	lost.daemon = standing.Daemon{}
 	w.tell("z0-r0-03")
 	w.pass(time.Hour)
 	w.expect(t, v1alpha1.PhaseWaitingForApproval, "no node of step grows/1 can take the change")
@@ -410,7 +422,8 @@ func TestANodeWithoutADaemonGetsWhatStandsInForTheStableRevision(t *testing.T) {
 	w.againFrom(steps, w.policy, Followed, "")
 	w.act(0)
 	for _, name := range []string{"node-8", "node-9"} {
-		if state := w.course.nodes[name].view.state; state != Starting || w.nodes[name].daemon.Revision != "v2" {
+		if state := w.course.nodes[name].view.state; state != standing.Starting ||
+			w.nodes[name].daemon.Revision != "v2" {
 			t.Errorf("%s: state %d, with %+v; want v2 to start", name, state, w.nodes[name].daemon)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 )
 
 // What fails on some nodes, within the limit, holds up neither the other racks nor the
@@ -99,7 +100,8 @@ func TestAPodThatNeverEndsHoldsUpNobody(t *testing.T) {
 			m.ready = time.Time{}
 			m.daemon.Available, m.daemon.Since, m.daemon.Two = true, w.now, true
 		} else {
-			m.ready, m.daemon = time.Time{}, Daemon{Ended: true, Ending: "v1", Trouble: "its old pod has not ended yet"}
+			m.ready, m.daemon = time.Time{}, standing.Daemon{Ended: true, Ending: "v1",
+				Trouble: "its old pod has not ended yet"}
 		}
 		m.daemon.EndsBy = endsBy
 		w.tell(stuck)
@@ -116,7 +118,9 @@ func TestAPodThatNeverEndsHoldsUpNobody(t *testing.T) {
 		if n := w.on("v2"); n != want {
 			t.Errorf("surge %v: %d nodes have v2, want %d", surge, n, want)
 		}
-		if v, why := w.course.Verdict(stuck); !surge && (v != NodeFault || !strings.Contains(why, "its old pod was to end by 10:00:30 UTC, and is still there")) {
+		if v, why := w.course.Verdict(stuck); !surge &&
+			(v != standing.NodeFault || !strings.Contains(why,
+				"its old pod was to end by 10:00:30 UTC, and is still there")) {
 			t.Errorf("the node is %s: %s", v, why)
 		}
 	}
@@ -167,7 +171,7 @@ func TestARefusedSuccessorHoldsUpNobody(t *testing.T) {
 			w.tell(name)
 		}
 		refuse()
-		if v, why := w.course.Verdict(name); v != Waiting || why != "the webhook is away; it is tried again" {
+		if v, why := w.course.Verdict(name); v != standing.Waiting || why != "the webhook is away; it is tried again" {
 			t.Errorf("%s: %s, want it to be tried again", v, why)
 		}
 		w.act(10)
@@ -181,7 +185,8 @@ func TestARefusedSuccessorHoldsUpNobody(t *testing.T) {
 			w.pass(time.Second)
 		}
 		refuse()
-		if v, why := w.course.Verdict(name); lasts >= lasting && (v != FailedRevision || why != "the webhook is away") || lasts < lasting && v != Waiting {
+		if v, why := w.course.Verdict(name); lasts >= lasting &&
+			(v != standing.FailedRevision || why != "the webhook is away") || lasts < lasting && v != standing.Waiting {
 			t.Errorf("refused for %s: %s: %s", lasts, v, why)
 		}
 		m.daemon.Held = false

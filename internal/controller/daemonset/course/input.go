@@ -4,66 +4,31 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
-// input is all that a node's state follows from.
-type input struct {
-	now    time.Time
-	daemon *Daemon
-	fault  string
-	// want is the revision that a pod made now is to have, "" if none is to be made; leaves
-	// tells that the node is to have no daemon by its rules.
-	want   string
-	leaves bool
-	// target is where the change goes, back that nodes return to the stable revision.
-	target         string
-	back, changing bool
-	// isNew: there is no stable revision, and no steps. first: nothing was done yet on a node that
-	// is to get its first daemon. joins: it gets that by the target's rules. departs: these take it away.
-	isNew, first, joins, departs bool
-	// begun: its change was let begin. failed: the target counts as failed on it.
-	begun, failed bool
-	// crowded: the scheduler has said its word. restarted: the pod has, too often. hopeless: waiting for
-	// it will not help. refused: the API has refused its next pod for long enough.
-	crowded, restarted, hopeless, refused bool
-	// late is when the pod is to be available, lingers when the old one counts as not
-	// ending, soaked when it has been available for long enough, patience until when that
-	// may take, room until when the scheduler may still find some, sure when the pod's trouble counts as
-	// lasting, recovers until when it may heal by itself, unmoved from when every try to change the node has failed
-	// for long. Zero times mean never.
-	late, lingers, soaked, patience, room, sure, recovers, unmoved time.Time
-}
-
-func passed(at, now time.Time) bool { return !at.IsZero() && !at.After(now) }
-
-func (in *input) has() bool { return in.want != "" && in.daemon.Revision == in.want }
-
-func (in *input) up() bool { return in.has() && !in.daemon.Since.IsZero() }
-
-// stuck reports whether the pod will not come up in time.
-func (in *input) stuck() bool { return in.hopeless || in.restarted || passed(in.late, in.now) }
-
 // input collects what a node's state follows from.
-func (c *Course) input(n *node) input {
+func (c *Course) input(n *node) standing.Input {
 	want := c.target(n)
-	in := input{
-		now: c.now, daemon: &n.daemon, fault: n.fact.Fault, want: want, leaves: c.leaves(n, want), target: c.state.target,
-		back: c.back, changing: c.changing, isNew: c.isNew, begun: n.change.begun != nil,
-		unmoved: c.unmoved(n), restarted: c.tooManyRestarts(n), sure: c.sureFrom(n), recovers: c.recovers(n),
-		late: c.deadline(n), lingers: c.lingersFrom(n), patience: c.patience(n), room: c.roomUntil(n),
+	in := standing.Input{
+		Now: c.now, Daemon: &n.daemon, Fault: n.fact.Fault, Want: want, Leaves: c.leaves(n, want),
+		Target: c.state.target,
+		Back:   c.back, Changing: c.changing, IsNew: c.isNew, Begun: n.change.begun != nil,
+		Unmoved: c.unmoved(n), Restarted: c.tooManyRestarts(n), Sure: c.sureFrom(n), Recovers: c.recovers(n),
+		Late: c.deadline(n), Lingers: c.lingersFrom(n), Patience: c.patience(n), Room: c.roomUntil(n),
 	}
-	in.joins, in.departs = c.joins(n), c.departs(n)
-	in.first = c.untouched(n, in.joins)
-	in.refused = n.daemon.Revision == "" && n.daemon.Refused != "" && c.lasts(n)
-	in.crowded = n.daemon.NoRoom != "" && in.room.IsZero()
+	in.Joins, in.Departs = c.joins(n), c.departs(n)
+	in.First = c.untouched(n, in.Joins)
+	in.Refused = n.daemon.Revision == "" && n.daemon.Refused != "" && c.lasts(n)
+	in.Crowded = n.daemon.NoRoom != "" && in.Room.IsZero()
 	// A pod from before the target was tried again has the time of a start to show that it is another.
-	in.hopeless = n.daemon.Certain && in.sure.IsZero() && !c.old(n)
-	if in.changing {
-		_, in.failed = c.state.failures[n.name]
+	in.Hopeless = n.daemon.Certain && in.Sure.IsZero() && !c.old(n)
+	if in.Changing {
+		_, in.Failed = c.state.failures[n.name]
 	}
 	if !n.daemon.Since.IsZero() {
-		in.soaked = later(n.daemon.Since, n.change.up).Add(c.soak(n))
+		in.Soaked = later(n.daemon.Since, n.change.up).Add(c.soak(n))
 	}
 	return in
 }

@@ -5,6 +5,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -27,11 +28,13 @@ func (w *world) limits(t *rapid.T, p Permit) {
 		t.Fatalf("%+v begins outside of windows", p)
 	}
 	returns := p.Free && w.target(p.Node) == c.state.stable // nothing is taken away by it
-	if !back && (c.state.stable != "" || c.state.steps) && step.Compare(c.state.open) > 0 && !c.hasFailed(p.From) && !returns {
+	if !back && (c.state.stable != "" || c.state.steps) && step.Compare(c.state.open) > 0 && !c.hasFailed(p.From) &&
+		!returns {
 		t.Fatalf("%+v begins in step %v, only %v has begun", p, step, c.state.open)
 	}
 	if p.To != "" && !w.Selects(p.To, p.Node) || p.To == "" && w.Selects(w.target(p.Node), p.Node) {
-		t.Fatalf("%s goes from %q to %q, and %s selects it: %v", p.Node, p.From, p.To, w.target(p.Node), w.Selects(w.target(p.Node), p.Node))
+		t.Fatalf("%s goes from %q to %q, and %s selects it: %v", p.Node, p.From, p.To, w.target(p.Node),
+			w.Selects(w.target(p.Node), p.Node))
 	}
 	if !w.Readable(w.target(p.Node)) {
 		t.Fatalf("%s goes from %q to %q, which cannot be read", p.Node, p.From, p.To)
@@ -52,14 +55,16 @@ func (w *world) limits(t *rapid.T, p Permit) {
 			if v, ok := o.labels[d.Key]; has && ok && v == value && w.course.nodes[name].chosen.any() {
 				all++
 				first := c.state.stable == "" || !w.Selects(c.state.stable, name)
-				if beside && name != p.Node && c.nodes[name].change.begun != nil && o.daemon.empty() {
+				if beside && name != p.Node && c.nodes[name].change.begun != nil && o.daemon.Empty() {
 					continue // may have begun after it
 				}
 				untouched := first && o.fault == "" && (c.nodes[name].change.begun == nil || c.state.stable == "")
-				if name != p.Node && o.daemon.empty() && (untouched || w.target(name) != "" && !w.Selects(w.target(name), name)) {
+				if name != p.Node && o.daemon.Empty() &&
+					(untouched || w.target(name) != "" && !w.Selects(w.target(name), name)) {
 					continue // never had the daemon, or is not to have it any more
 				}
-				if !o.daemon.Available || !beside && name == p.Node || !w.ds.Surge && c.nodes[name].change.begun != nil {
+				if !o.daemon.Available || !beside && name == p.Node || !w.ds.Surge &&
+					c.nodes[name].change.begun != nil {
 					down++
 				}
 			}
@@ -81,11 +86,12 @@ func (w *world) limitOfStep(t *rapid.T, p Permit, step rolloutpolicy.Step) {
 	for name, m := range w.nodes {
 		if at, has := c.fleet.Step(name); has && at == step {
 			all++
-			going += one(name != p.Node && m.daemon.Was == WasAvailable && m.fault == "" && !w.lingers(m))
+			going += one(name != p.Node && m.daemon.Was == standing.WasAvailable && m.fault == "" && !w.lingers(m))
 		}
 	}
 	limit := w.ds.MaxUnavailable.Of(len(w.nodes))
-	if own := w.policy.Waves[step.Wave].MaxUnavailable; own != nil && c.state.target != c.state.stable && !c.targetFailed && c.begun(step) {
+	if own := w.policy.Waves[step.Wave].MaxUnavailable; own != nil && c.state.target != c.state.stable &&
+		!c.targetFailed && c.begun(step) {
 		limit = own.Of(all)
 	}
 	if p.To == "" && going > max(limit, 1) {
@@ -112,11 +118,12 @@ func (w *world) limitOfOurs(t *rapid.T, p Permit, step rolloutpolicy.Step) {
 	ours := []string{p.Node}
 	for name := range w.taken {
 		m, at := w.nodes[name], rolloutpolicy.Step{}
-		if at, _ = c.fleet.Step(name); m == nil || m.silent || name == p.Node || w.lingers(m) || own && at != step || !c.nodes[name].chosen.any() {
+		if at, _ = c.fleet.Step(name); m == nil || m.silent || name == p.Node || w.lingers(m) || own && at != step ||
+			!c.nodes[name].chosen.any() {
 			continue
 		}
 		_, begun := w.begun[name]
-		if begun || !m.daemon.Available && !(m.daemon.empty() && !w.Selects(w.target(name), name)) {
+		if begun || !m.daemon.Available && !(m.daemon.Empty() && !w.Selects(w.target(name), name)) {
 			ours = append(ours, name)
 		}
 	}
@@ -139,10 +146,11 @@ func (w *world) noteTaken(p *Permit) {
 	}
 	for name := range w.taken {
 		m := w.nodes[name]
-		empty := m != nil && m.daemon.empty()
+		empty := m != nil && m.daemon.Empty()
 		// Where every revision before the target has failed, there is nothing that such a node could be given.
 		nothing := m != nil && m.daemon.Revision == "" && c.changing && w.target(name) == ""
-		if m == nil || m.daemon.Available && c.nodes[name].change.begun == nil || nothing || empty && !w.Selects(w.target(name), name) {
+		if m == nil || m.daemon.Available && c.nodes[name].change.begun == nil || nothing || empty &&
+			!w.Selects(w.target(name), name) {
 			delete(w.taken, name)
 		}
 	}

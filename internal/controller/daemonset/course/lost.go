@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/deadline"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
@@ -36,7 +37,8 @@ const hearing = time.Minute
 // target, times the policy's least number of failures.
 const fewTimes = 3
 
-// mostHits is how many places are looked at, and how many may explain something: each costs a look at all nodes, and a place that
+// mostHits is how many places are looked at, and how many may explain something: each costs a look at all nodes, and a
+// place that
 // explains something is among those with the most.
 const mostHits = 8
 
@@ -100,7 +102,8 @@ func (c *Course) hits(l *lost) []*hit {
 		}
 	}
 	all := slices.SortedFunc(maps.Values(at), func(a, b *hit) int {
-		return cmp.Or(b.down-a.down, a.domain.place.domain-b.domain.place.domain, strings.Compare(a.domain.place.value, b.domain.place.value))
+		return cmp.Or(b.down-a.down, a.domain.place.domain-b.domain.place.domain,
+			strings.Compare(a.domain.place.value, b.domain.place.value))
 	})
 	return all[:min(len(all), mostHits)]
 }
@@ -130,7 +133,7 @@ func (c *Course) lostPlace(l *lost) bool {
 func (c *Course) peers(l *lost, d *domain, since time.Time) (in, peers, down int) {
 	for _, n := range c.nodes {
 		switch {
-		case !n.view.has(Given) || l.has(n):
+		case !n.view.has(standing.Given) || l.has(n):
 		case slices.Contains(n.group.domains, d):
 			in++
 		case n.daemon.Revision == c.state.target && !n.daemon.Bound.After(since):

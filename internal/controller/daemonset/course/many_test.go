@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -17,7 +18,8 @@ func TestSilenceOfAFleetCostsNoSquare(t *testing.T) {
 	for i := range fleet {
 		w.addNode(fmt.Sprintf("n%04d", i), nil, "v1")
 	}
-	w.start(policy(t, "waves: [{name: all, percent: 100, maxUnavailable: 100%, soak: 1h}]\nnodeFaults: {max: 100%}"), daemonSet("v1"))
+	w.start(policy(t, "waves: [{name: all, percent: 100, maxUnavailable: 100%, soak: 1h}]\nnodeFaults: {max: 100%}"),
+		daemonSet("v1"))
 	w.update("v2")
 	w.pass(10 * time.Second)
 	var took []time.Duration
@@ -60,7 +62,7 @@ func TestAStepForEachNodeOfALargeFleet(t *testing.T) {
 		t.Fatalf("begun: %+v", p)
 	}
 	m := w.nodes["n0000"]
-	m.daemon = Daemon{}
+	m.daemon = standing.Daemon{}
 	w.create("n0000")
 	w.tell("n0000")
 	for i := range 5 {
@@ -118,12 +120,13 @@ func TestNodeThatIsReadyAnewForEverIsNotWaitedFor(t *testing.T) {
 	lie(3 * time.Minute)
 	w.expect(t, v1alpha1.PhaseSoaking, "step canary: 1 node soaks")
 	lie(2 * time.Minute)
-	if v, why := w.course.Verdict(liar); v != NodeFault || why != "its pod keeps becoming ready again, for longer than the soak may take" {
+	if v, why := w.course.Verdict(liar); v != standing.NodeFault ||
+		why != "its pod keeps becoming ready again, for longer than the soak may take" {
 		t.Errorf("%s: %s", v, why)
 	}
 	w.expect(t, v1alpha1.PhaseWaitingForApproval, "step canary is complete")
 	w.pass(2 * time.Minute)
-	if v, why := w.course.Verdict(liar); v != Current || why != "" {
+	if v, why := w.course.Verdict(liar); v != standing.Current || why != "" {
 		t.Errorf("it has soaked, and is %s: %s", v, why)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/deadline"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
@@ -15,12 +16,12 @@ import (
 type node struct {
 	name   string
 	fact   Node
-	daemon Daemon
+	daemon standing.Daemon
 	step   rolloutpolicy.Step
 	chosen chosen
 	change change
 
-	view  standing
+	view  view
 	group *group
 	timer deadline.Timer[*node]
 	// fell is since when it is out of order, as fact.Since, by this process' clock.
@@ -36,7 +37,7 @@ type change struct {
 	// shows.
 	begun *string
 	// before is what its daemon was like when its change began, until the next one has soaked.
-	before Before
+	before standing.Before
 	// taken: that daemon was available, and none has been since. A change of direction towards
 	// the stable revision begins without it. instead is the revision that was to come.
 	taken   bool
@@ -60,13 +61,13 @@ type change struct {
 	up, fell, going, bound, troubled, held, healed, began time.Time
 }
 
-// standing is what follows from the facts about one node.
-type standing struct {
-	state State
+// view is what follows from the facts about one node.
+type view struct {
+	state standing.State
 	since time.Time // when it came into the state
-	cause Cause
+	cause standing.Cause
 	// counts is what it counts as.
-	counts effects
+	counts standing.Effects
 	reason string
 	// free: taking it makes nothing unavailable.
 	free  bool
@@ -99,7 +100,7 @@ func (c *Course) SetNode(name string, fact Node) {
 }
 
 // SetDaemon tells what became of the DaemonSet on a node.
-func (c *Course) SetDaemon(name string, d Daemon) {
+func (c *Course) SetDaemon(name string, d standing.Daemon) {
 	n := c.node(name)
 	was := n.daemon
 	d.Trouble, d.NoRoom, d.Refused = cut(d.Trouble), cut(d.NoRoom), cut(d.Refused)
@@ -116,12 +117,29 @@ func (c *Course) SetDaemon(name string, d Daemon) {
 }
 
 // observe keeps what follows from how the daemon was until now.
-func (c *Course) observe(n *node, was *Daemon) {
+func (c *Course) observe(n *node, was *standing.Daemon) {
 	d, ch := &n.daemon, &n.change
 	another := was.Revision == "" || !d.Made.Equal(was.Made)
 	if another && c.changing && d.Revision == c.state.target && d.Before != "" {
 		ch.before = d.Before // it was begun before a restart
 	}
+	c.observeUp(n, was)
+	c.observeTrouble(ch, d, was, another)
+	if ch.overlooked > d.Restarts || !d.Made.Equal(was.Made) {
+		ch.overlooked = 0
+	}
+	ch.earlier = ch.earlier && d.Made.Equal(was.Made)
+	if ch.begun != nil && (d.Revision != *ch.begun || d.Two || d.Held) {
+		ch.begun = nil
+	}
+	if d.Available && ch.begun == nil {
+		ch.taken, ch.spared = false, false
+	}
+}
+
+// observeUp keeps since when the daemon is available, and when it fell after it had soaked.
+func (c *Course) observeUp(n *node, was *standing.Daemon) {
+	d, ch := &n.daemon, &n.change
 	switch {
 	case !d.Made.Equal(was.Made):
 		ch.fell = time.Time{}
@@ -139,39 +157,29 @@ func (c *Course) observe(n *node, was *Daemon) {
 			ch.up = c.now // the node's clock may be behind
 		}
 	}
-	switch {
-	case d.EndsBy.IsZero():
-		ch.going = time.Time{}
-	case was.EndsBy.IsZero():
-		ch.going = c.now
-	}
-	switch {
-	case d.Bound.IsZero():
-		ch.bound = time.Time{}
-	case was.Bound.IsZero(), another:
-		ch.bound = c.now
-	}
-	switch {
-	case !d.troubled():
-		ch.troubled = time.Time{}
-	case !was.troubled(), another && d.Revision != "":
-		ch.troubled = c.now
-	}
+}
+
+// observeTrouble keeps since when a pod is on its way out, one is bound, one is in trouble, and tries fail. Another
+// tells that the daemon's newest pod is another one than before.
+func (c *Course) observeTrouble(ch *change, d, was *standing.Daemon, another bool) {
+	c.keep(&ch.going, !d.EndsBy.IsZero(), was.EndsBy.IsZero())
+	c.keep(&ch.bound, !d.Bound.IsZero(), was.Bound.IsZero() || another)
+	c.keep(&ch.troubled, d.Troubled(), !was.Troubled() || another && d.Revision != "")
 	switch {
 	case d.Revision == "", another, d.Two:
 		ch.held = time.Time{}
 	case d.Held && ch.held.IsZero():
 		ch.held = c.now
 	}
-	if ch.overlooked > d.Restarts || !d.Made.Equal(was.Made) {
-		ch.overlooked = 0
-	}
-	ch.earlier = ch.earlier && d.Made.Equal(was.Made)
-	if ch.begun != nil && (d.Revision != *ch.begun || d.Two || d.Held) {
-		ch.begun = nil
-	}
-	if d.Available && ch.begun == nil {
-		ch.taken, ch.spared = false, false
+}
+
+// keep has a time be that of now where something begins, and none where it is not.
+func (c *Course) keep(at *time.Time, is, begins bool) {
+	switch {
+	case !is:
+		*at = time.Time{}
+	case begins:
+		*at = c.now
 	}
 }
 
@@ -182,7 +190,7 @@ func (c *Course) DeleteNode(name string) {
 		return
 	}
 	c.noteAbsent(n)
-	n.daemon, n.chosen = Daemon{}, chosen{}
+	n.daemon, n.chosen = standing.Daemon{}, chosen{}
 	c.sort(n)
 	c.refresh(n)
 	c.ungroup(n)
@@ -201,7 +209,7 @@ func (c *Course) node(name string) *node {
 		n = &node{name: name}
 		n.change.taken = c.comesBack(name)
 		n.timer.Owner, n.quiet.Owner = n, n
-		c.counts[NotSelected]++
+		c.counts[standing.NotSelected]++
 		c.nodes[name] = n
 		c.regroup(n)
 	}
@@ -261,27 +269,21 @@ func (c *Course) seen(at time.Time) time.Time {
 }
 
 // nothing is a standing in the same state that counts as nothing.
-func (v *standing) nothing() standing { return standing{state: v.state, since: v.since} }
+func (v *view) nothing() view { return view{state: v.state, since: v.since} }
 
 // refresh judges a node again after anything about it changed.
 func (c *Course) refresh(n *node) {
 	in := c.input(n)
-	switch {
-	case !in.begun:
-	case (in.leaves || in.want == "") && n.daemon.empty(): // it was to get a pod, and is not any more
-		n.change.begun = nil
-		in = c.input(n)
-	case !in.leaves && n.daemon.Revision != "" && (in.want == "" || in.has()): // it has what it is to have by now
-		n.change.cancel(&n.daemon)
+	if in.Begun && n.unbegun(&in) {
 		in = c.input(n)
 	}
-	if in.changing && n.chosen.any() {
+	if in.Changing && n.chosen.any() {
 		c.weigh(n, &in)
-		_, in.failed = c.state.failures[n.name]
+		_, in.Failed = c.state.failures[n.name]
 	}
 	v := c.judgeBy(n, &in)
 	ch := &n.change
-	if (v.state == Soaked || v.state == LeftOut) && (ch.before != "" || ch.taken) {
+	if (v.state == standing.Soaked || v.state == standing.LeftOut) && (ch.before != "" || ch.taken) {
 		ch.before, ch.taken, ch.spared = "", false, false
 		v = c.judge(n)
 	}
@@ -294,9 +296,22 @@ func (c *Course) refresh(n *node) {
 	c.noteReplacing(n, &in)
 }
 
+// unbegun ends a change that was let begin where nothing is to come of it any more, and reports whether it did.
+func (n *node) unbegun(in *standing.Input) bool {
+	switch {
+	case (in.Leaves || in.Want == "") && n.daemon.Empty(): // it was to get a pod, and is not any more
+		n.change.begun = nil
+	case !in.Leaves && n.daemon.Revision != "" && (in.Want == "" || in.Has()): // it has what it is to have by now
+		n.change.cancel(&n.daemon)
+	default:
+		return false
+	}
+	return true
+}
+
 // noteReplacing keeps the nodes that are between the daemon that a change took away and the next one.
-func (c *Course) noteReplacing(n *node, in *input) {
-	between := n.daemon.Revision == "" && n.change.before != "" && !in.leaves
+func (c *Course) noteReplacing(n *node, in *standing.Input) {
+	between := n.daemon.Revision == "" && n.change.before != "" && !in.Leaves
 	if n.chosen.any() && (between || n.change.taken) {
 		c.replacing[n] = true
 	} else {
@@ -316,7 +331,7 @@ func (c *Course) revoke() {
 }
 
 // cancel ends a change that was let begin and shows nowhere: the daemon is the old one.
-func (ch *change) cancel(d *Daemon) { ch.begun, ch.taken = nil, ch.taken && !d.Available }
+func (ch *change) cancel(d *standing.Daemon) { ch.begun, ch.taken = nil, ch.taken && !d.Available }
 
 // turnBack is a change of direction towards the stable revision: what the target has broken does
 // not use up the limit any more. Where an earlier way back took a daemon, that still counts.
@@ -353,25 +368,25 @@ func (c *Course) ExpectRecovery() {
 // recallBefore finds out what daemons were like before their change: their next ones say it, and
 // of nodes that have none what is stored, or the pod that was there last: one of the target what
 // it replaced, another what it was like.
-func (c *Course) recallBefore(stored map[string]Before) {
+func (c *Course) recallBefore(stored map[string]standing.Before) {
 	f := c.failed
 	for _, n := range c.nodes {
 		d, ch := &n.daemon, &n.change
 		ch.before = stored[n.name]
-		ch.taken = ch.before == WasAvailable && !d.Available
+		ch.taken = ch.before == standing.WasAvailable && !d.Available
 		switch {
 		case d.Revision == "" && c.changing && ch.before == "":
 			ch.before = d.Was
 			if d.Ending == c.state.target {
 				ch.before = d.Before
 			}
-			ch.taken = ch.before == WasAvailable
+			ch.taken = ch.before == standing.WasAvailable
 		case d.Revision != "" && c.changing && d.Revision == c.state.target:
 			ch.before = d.Before
 		case d.Revision != "":
 			ch.before = ""
 		}
-		if d.Revision != "" && d.Before == WasAvailable && !d.Available && c.isOfThisChange(d, f) {
+		if d.Revision != "" && d.Before == standing.WasAvailable && !d.Available && c.isOfThisChange(d, f) {
 			ch.taken = true // the status may not have said it yet
 		}
 	}
@@ -379,7 +394,7 @@ func (c *Course) recallBefore(stored map[string]Before) {
 
 // isOfThisChange reports whether the pod was made in the present direction of the rollout. A time of a clock
 // that was ahead tells nothing: all may have been.
-func (c *Course) isOfThisChange(d *Daemon, failed *v1alpha1.FailedRevision) bool {
+func (c *Course) isOfThisChange(d *standing.Daemon, failed *v1alpha1.FailedRevision) bool {
 	since := c.state.returns
 	switch {
 	case c.changing && !c.back && d.Revision == c.state.target:
@@ -407,7 +422,7 @@ func (c *Course) choose(n *node) (h chosen) {
 		target = c.ds.Newest
 	}
 	selects := func(revision string) bool {
-		return revision != "" && c.ds.Selects(revision, n.fact.Object, n.daemon.occupied())
+		return revision != "" && c.ds.Selects(revision, n.fact.Object, n.daemon.Occupied())
 	}
 	h.target = selects(target)
 	h.stable = stable == target && h.target || stable != target && selects(stable)
@@ -429,19 +444,10 @@ func (c *Course) chooseAll() {
 	}
 }
 
-// empty: nothing is left of a pod.
-func (d *Daemon) empty() bool { return d.Revision == "" && d.Ending == "" && !d.Ended }
-
-// occupied: there is some pod, of whatever revision.
-func (d *Daemon) occupied() bool { return !d.empty() || !d.Made.IsZero() }
-
-// troubled: waiting does not help, as far as can be told at once.
-func (d *Daemon) troubled() bool { return d.Certain || d.Refused != "" }
-
 // leftAt takes note of when the daemon left a node of the present step. There is no pod
 // whose age could be looked at, so the step soaks from then on.
-func (c *Course) leftAt(n *node, was *Daemon) {
-	if c.started && !was.empty() && n.daemon.empty() && c.gone(n) {
+func (c *Course) leftAt(n *node, was *standing.Daemon) {
+	if c.started && !was.Empty() && n.daemon.Empty() && c.gone(n) {
 		c.state.left = c.now
 	}
 }

@@ -1,5 +1,9 @@
 package course
 
+import (
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
+)
+
 // Order says what is to be on a node now.
 type Order struct {
 	// Target is the revision that a pod made now is to have; "" if none is to be made.
@@ -27,7 +31,7 @@ func (c *Course) Moved() []string {
 }
 
 // Before is what is to be written on a pod that is made now on the node.
-func (c *Course) Before(name string) Before {
+func (c *Course) Before(name string) standing.Before {
 	if n := c.nodes[name]; n != nil {
 		return n.change.before
 	}
@@ -43,7 +47,7 @@ func (c *Course) Keeps(revision string) bool {
 func (c *Course) Started() bool { return c.started }
 
 // Wants reports whether some node's change would begin if it were given leave.
-func (c *Course) Wants() bool { return c.totals[Pending] > 0 && c.followed() }
+func (c *Course) Wants() bool { return c.totals[standing.Pending] > 0 && c.followed() }
 
 // Returns reports whether nodes go back to the stable revision, for which there is no
 // pace. Those that follow a change which is complete, such as after a power cut, have it.

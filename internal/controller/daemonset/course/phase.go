@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/deadline"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
@@ -74,7 +75,7 @@ func (c *Course) advance() bool {
 // tripped reports whether more nodes have failed than may.
 func (c *Course) tripped() bool {
 	f, failed := &c.policy.Failure, c.failures()
-	return failed >= f.Min && f.Max.Exceeded(failed, max(c.totals[Given], failed))
+	return failed >= f.Min && f.Max.Exceeded(failed, max(c.totals[standing.Given], failed))
 }
 
 func (c *Course) failures() int { return max(len(c.state.failures), c.state.most) }
@@ -96,7 +97,7 @@ func (c *Course) action() v1alpha1.FailureAction {
 // evidence says how many nodes failed, and how the first of them did.
 func (c *Course) evidence() string {
 	failed := c.failures()
-	text := fmt.Sprintf("failed on %d of %s", failed, nodes(max(c.totals[Given], failed)))
+	text := fmt.Sprintf("failed on %d of %s", failed, nodes(max(c.totals[standing.Given], failed)))
 	for _, name := range c.failedSample() {
 		if why := c.state.failures[name].why; why != "" {
 			return text + ": " + name + ": " + why
@@ -114,7 +115,7 @@ func (c *Course) failedSample() []string {
 // complete reports whether every node that can has the target, and has soaked.
 func (c *Course) complete() bool {
 	t := &c.totals
-	if c.follow != Followed || t.over() != t[Selected] || t[Done] == 0 && t[Selected] > 0 ||
+	if c.follow != Followed || t.over() != t[standing.Selected] || t[standing.Done] == 0 && t[standing.Selected] > 0 ||
 		!c.quietUntil().IsZero() {
 		return false
 	}
@@ -165,13 +166,13 @@ func (c *Course) over() (over bool, ask string) {
 	s := c.steps[open]
 	asks := wave.Each == "" && wave.Name != rolloutpolicy.RestName && !c.approved(open)
 	switch {
-	case s == nil || s.sums[Selected] == 0:
+	case s == nil || s.sums[standing.Selected] == 0:
 		return c.overWithoutNodes(asks)
-	case s.over() < s.sums[Selected], !c.quietUntil().IsZero():
+	case s.over() < s.sums[standing.Selected], !c.quietUntil().IsZero():
 		return false, ""
-	case s.sums[Done] == 0 && asks:
+	case s.sums[standing.Done] == 0 && asks:
 		return false, c.worksNowhere(name, s)
-	case s.sums[Removed] > 0 && asks && !c.works():
+	case s.sums[standing.Removed] > 0 && asks && !c.works():
 		return false, "step " + name + " only takes the daemon away, and no node shows yet that the revision works"
 	case wave.Manual && !c.approved(open):
 		return false, "step " + name + " is complete" + c.exceptFor(s)
@@ -196,7 +197,7 @@ func (c *Course) overWithoutNodes(asks bool) (over bool, ask string) {
 
 // worksNowhere says why a step has no node that is done.
 func (c *Course) worksNowhere(name string, s *step) string {
-	if s.sums[Failure] > 0 {
+	if s.sums[standing.Failure] > 0 {
 		return "step " + name + " has no node on which the revision works; it fails on " + c.failing3()
 	}
 	return "no node of step " + name + " can take the change"
@@ -205,7 +206,7 @@ func (c *Course) worksNowhere(name string, s *step) string {
 // works reports whether the target runs on some node of a step that has begun, and has soaked.
 func (c *Course) works() bool {
 	for at, s := range c.steps {
-		if c.begun(at) && s.sums[Done] > s.sums[Removed] {
+		if c.begun(at) && s.sums[standing.Done] > s.sums[standing.Removed] {
 			return true
 		}
 	}
@@ -214,7 +215,7 @@ func (c *Course) works() bool {
 
 // exceptFor says on which nodes of a step the revision fails; "" if on none.
 func (c *Course) exceptFor(s *step) string {
-	if s.sums[Failure] == 0 {
+	if s.sums[standing.Failure] == 0 {
 		return ""
 	}
 	return ", but the revision fails on " + c.failing3()
@@ -253,7 +254,7 @@ func (c *Course) open() (bool, time.Time) {
 
 // faulty reports whether so many nodes are out of order that nothing new begins.
 func (c *Course) faulty() bool {
-	return c.totals[Sick] > c.policy.MaxNodeFaults.Of(c.totals[Selected])
+	return c.totals[standing.Sick] > c.policy.MaxNodeFaults.Of(c.totals[standing.Selected])
 }
 
 // tooFine says why the policy makes too many steps of this fleet; "" if it does not, or where
@@ -269,7 +270,7 @@ func (c *Course) tooFine() string {
 func (c *Course) stand() (v1alpha1.Phase, string, time.Time) {
 	t, none, failed := &c.totals, time.Time{}, c.failed
 	switch {
-	case !c.changing && t[Pending] == 0:
+	case !c.changing && t[standing.Pending] == 0:
 		return v1alpha1.PhaseComplete, c.completed(), none
 	case c.changing && failed != nil && !rollsBack(failed):
 		return v1alpha1.PhaseHalted, "revision " + failed.Revision + " " + failed.Why, none
@@ -285,7 +286,7 @@ func (c *Course) stand() (v1alpha1.Phase, string, time.Time) {
 	case c.spec.Paused:
 		return v1alpha1.PhasePaused, cmp.Or(c.paused, "somebody paused it (spec.paused)"), none
 	case !c.changing:
-		return v1alpha1.PhaseProgressing, fmt.Sprintf("%s another revision than %s", have(t[Pending]),
+		return v1alpha1.PhaseProgressing, fmt.Sprintf("%s another revision than %s", have(t[standing.Pending]),
 			c.state.stable) + c.blockedBy(), none
 	}
 	return c.standInStep()
@@ -293,7 +294,7 @@ func (c *Course) stand() (v1alpha1.Phase, string, time.Time) {
 
 // notBack says which nodes have not gone back, and why they do not.
 func (c *Course) notBack() string {
-	switch n := c.totals[Pending] + c.totals[Held]; {
+	switch n := c.totals[standing.Pending] + c.totals[standing.Held]; {
 	case n == 0:
 		return ""
 	case c.follow != Followed:
@@ -307,13 +308,14 @@ func (c *Course) notBack() string {
 
 // wayBackIsLost reports whether nodes are to return to a revision that cannot be read.
 func (c *Course) wayBackIsLost() bool {
-	return c.back && c.state.stable != "" && c.ds.Of(c.state.stable) == nil && c.totals[Done] < c.totals[Selected]
+	return c.back && c.state.stable != "" && c.ds.Of(c.state.stable) == nil &&
+		c.totals[standing.Done] < c.totals[standing.Selected]
 }
 
 // blockedBy says which nodes use up the limit and do not come up; "" if there is room.
 func (c *Course) blockedBy() string {
 	first, any := c.blocked.Min()
-	if !any || c.totals[Ours] < c.most() {
+	if !any || c.totals[standing.Ours] < c.most() {
 		return ""
 	}
 	return fmt.Sprintf("; no more may be unavailable while the daemon does not come up on %s, such as %s (%s)",
@@ -323,14 +325,14 @@ func (c *Course) blockedBy() string {
 // completed says what has been reached, and what has not.
 func (c *Course) completed() string {
 	t := &c.totals
-	if t[Selected] == 0 && len(c.nodes) > 0 {
+	if t[standing.Selected] == 0 && len(c.nodes) > 0 {
 		return "revision " + c.state.stable + " selects no node"
 	}
-	text := fmt.Sprintf("%d of %s have revision %s", t[Done], nodes(t[Selected]), c.state.stable)
-	if t[Fault] > 0 {
-		text += fmt.Sprintf("; %d are out of order", t[Fault])
+	text := fmt.Sprintf("%d of %s have revision %s", t[standing.Done], nodes(t[standing.Selected]), c.state.stable)
+	if t[standing.Fault] > 0 {
+		text += fmt.Sprintf("; %d are out of order", t[standing.Fault])
 	}
-	if held := t[Excused] - t[Fault]; held > 0 {
+	if held := t[standing.Excused] - t[standing.Fault]; held > 0 {
 		text += fmt.Sprintf("; %d wait for such a node in their domain", held)
 	}
 	return text
@@ -358,10 +360,10 @@ func (c *Course) standInStep() (v1alpha1.Phase, string, time.Time) {
 		return v1alpha1.PhaseOutsideWindow, "the next window opens at " + changes.UTC().Format("Mon 2006-01-02 15:04 UTC"), changes
 	case c.faulty():
 		return v1alpha1.PhasePaused, fmt.Sprintf("nothing new begins: %d of %s are out of order, more than %s",
-			c.totals[Sick], nodes(c.totals[Selected]), c.policy.MaxNodeFaults), changes
+			c.totals[standing.Sick], nodes(c.totals[standing.Selected]), c.policy.MaxNodeFaults), changes
 	case c.isNew:
-		return v1alpha1.PhaseProgressing, fmt.Sprintf("%d of %s have the first revision", c.totals[Done],
-			nodes(c.totals[Selected])), changes
+		return v1alpha1.PhaseProgressing, fmt.Sprintf("%d of %s have the first revision", c.totals[standing.Done],
+			nodes(c.totals[standing.Selected])), changes
 	}
 	return v1alpha1.PhaseProgressing, "step " + name + c.heldUp(), changes
 }
@@ -370,26 +372,27 @@ func (c *Course) standInStep() (v1alpha1.Phase, string, time.Time) {
 func (c *Course) soaks(name string) string {
 	s, t, ends := c.steps[c.state.open], &c.totals, c.quietUntil()
 	switch {
-	case !c.isNew && s != nil && s.sums[Soaks] > 0 && s.over()+s.sums[Soaks] == s.sums[Selected]:
-		return fmt.Sprintf("step %s: %s", name, soaking(s.sums[Soaks]))
-	case !ends.IsZero() && s.over() == s.sums[Selected]:
+	case !c.isNew && s != nil && s.sums[standing.Soaks] > 0 &&
+		s.over()+s.sums[standing.Soaks] == s.sums[standing.Selected]:
+		return fmt.Sprintf("step %s: %s", name, soaking(s.sums[standing.Soaks]))
+	case !ends.IsZero() && s.over() == s.sums[standing.Selected]:
 		return fmt.Sprintf("step %s soaks until %s; the daemon was taken away from %s", name, clock(ends),
-			nodes(s.sums[Removed]))
-	case c.isNew && t[Soaks] > 0 && t.over()+t[Soaks] == t[Selected]:
-		return soaking(t[Soaks])
+			nodes(s.sums[standing.Removed]))
+	case c.isNew && t[standing.Soaks] > 0 && t.over()+t[standing.Soaks] == t[standing.Selected]:
+		return soaking(t[standing.Soaks])
 	}
 	return ""
 }
 
 // heldUp says what failed nodes hold up, if they are what the step waits for.
 func (c *Course) heldUp() string {
-	s, t, failing := c.steps[c.state.open], &c.totals, int(c.counts[FailedRevision])
+	s, t, failing := c.steps[c.state.open], &c.totals, int(c.counts[standing.FailedRevision])
 	switch {
 	case s == nil || failing == 0:
 		return ""
-	case t.over()+failing == t[Selected]:
+	case t.over()+failing == t[standing.Selected]:
 		return ": all that can be done is; within the limit, the revision fails on " + c.failing3()
-	case s.sums[Ours] == s.sums[Failure] && s.sums[Failure] > 0 && !c.room(c.state.open, s):
+	case s.sums[standing.Ours] == s.sums[standing.Failure] && s.sums[standing.Failure] > 0 && !c.room(c.state.open, s):
 		return ": no more nodes may be unavailable while the revision fails on " + c.failing3()
 	}
 	return ""
@@ -412,7 +415,7 @@ func (c *Course) failing3() string {
 // zero if they need not be.
 func (c *Course) quietUntil() time.Time {
 	s := c.steps[c.state.open]
-	if c.policy == nil || s == nil || s.sums[Removed] == 0 {
+	if c.policy == nil || s == nil || s.sums[standing.Removed] == 0 {
 		return time.Time{}
 	}
 	since := c.state.openSince
@@ -430,4 +433,4 @@ func (c *Course) quietUntil() time.Time {
 func (c *Course) aborts() bool { return c.spec.Abort != nil && c.spec.Abort.Revision == c.state.target }
 
 // over is how many nodes of the step are not waited for.
-func (s *step) over() int { return s.sums.over() + s.sums[Passed] }
+func (s *step) over() int { return s.sums.over() + s.sums[standing.Passed] }

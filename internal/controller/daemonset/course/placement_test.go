@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 )
 
 // most lets the next revision go out and returns on how many nodes at most something was
@@ -76,7 +77,7 @@ func TestPermitThatNobodyNeedsAnyMore(t *testing.T) {
 		t.Fatalf("permits are %+v", permits)
 	}
 	for _, p := range permits[1:] {
-		w.nodes[p.Node].daemon = Daemon{Revision: "v1", Available: true, Since: w.now, Bound: w.now}
+		w.nodes[p.Node].daemon = standing.Daemon{Revision: "v1", Available: true, Since: w.now, Bound: w.now}
 		w.tell(p.Node)
 	}
 	w.rules["v2"] = func(node string) bool { return node != permits[0].Node }
@@ -108,10 +109,12 @@ func TestDeparturesAreNoCanary(t *testing.T) {
 			w.pass(time.Minute)
 			w.update("v2")
 			w.pass(2 * time.Minute)
-			if phase, message := w.course.Phase(); phase != v1alpha1.PhaseWaitingForApproval || w.on("v2") != 0 || w.on("v1") != 20 {
+			if phase, message := w.course.Phase(); phase != v1alpha1.PhaseWaitingForApproval || w.on("v2") != 0 ||
+				w.on("v1") != 20 {
 				t.Errorf("after a canary that only loses the daemon %d nodes have v2 and %d have v1; the rollout is %s: %s", w.on("v2"), w.on("v1"), phase, message)
 			}
-			w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: "v2", Step: "canary"}})
+			w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: "v2",
+				Step: "canary"}})
 			if w.pass(time.Minute); w.on("v1") == 20 {
 				t.Error("nothing begins after somebody approved it")
 			}

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -17,22 +18,28 @@ func drawPolicy(t *rapid.T) *rolloutpolicy.Policy {
 	var text strings.Builder
 	soak := func() int { return rapid.IntRange(0, 20).Draw(t, "soak") }
 	if rapid.Bool().Draw(t, "canary") {
-		fmt.Fprintf(&text, "- {name: canary, count: %d, soak: %ds, approval: %s}\n", rapid.IntRange(1, 4).Draw(t, "count"),
+		fmt.Fprintf(&text, "- {name: canary, count: %d, soak: %ds, approval: %s}\n",
+			rapid.IntRange(1, 4).Draw(t, "count"),
 			soak(), rapid.SampledFrom([]string{"Automatic", "Manual"}).Draw(t, "approval"))
 	}
 	if rapid.Bool().Draw(t, "ramp") {
-		fmt.Fprintf(&text, "- {name: grows, nodes: {matchLabels: {zone: z0}}, ramp: {from: %d}, soak: %ds}\n", rapid.IntRange(1, 2).Draw(t, "from"), soak())
+		fmt.Fprintf(&text, "- {name: grows, nodes: {matchLabels: {zone: z0}}, ramp: {from: %d}, soak: %ds}\n",
+			rapid.IntRange(1, 2).Draw(t, "from"), soak())
 	}
 	if rapid.Bool().Draw(t, "zones") {
-		fmt.Fprintf(&text, "- {name: zones, each: zone, maxUnavailable: %d, soak: %ds}\n", rapid.IntRange(1, 4).Draw(t, "most"), soak())
+		fmt.Fprintf(&text, "- {name: zones, each: zone, maxUnavailable: %d, soak: %ds}\n",
+			rapid.IntRange(1, 4).Draw(t, "most"), soak())
 	}
 	waves := "waves:\n" + text.String()
 	if text.Len() == 0 {
 		waves = ""
 	}
-	waves += rapid.SampledFrom([]string{"", "domains: [{key: rack, maxUnavailable: 1}]\n", "domains: [{key: rack, maxUnavailable: 50%}, {key: zone, maxUnavailable: 3}]\n"}).Draw(t, "domains")
-	waves += fmt.Sprintf("failure: {%s, startDeadline: %ds, then: %s}\n", rapid.SampledFrom([]string{"min: 1", "min: 2", "max: 50%", "max: 2"}).Draw(t, "failure"),
-		rapid.SampledFrom([]int{5, 20, 60, 600}).Draw(t, "deadline"), rapid.SampledFrom([]string{"Halt", "Rollback"}).Draw(t, "then"))
+	waves += rapid.SampledFrom([]string{"", "domains: [{key: rack, maxUnavailable: 1}]\n",
+		"domains: [{key: rack, maxUnavailable: 50%}, {key: zone, maxUnavailable: 3}]\n"}).Draw(t, "domains")
+	waves += fmt.Sprintf("failure: {%s, startDeadline: %ds, then: %s}\n",
+		rapid.SampledFrom([]string{"min: 1", "min: 2", "max: 50%", "max: 2"}).Draw(t, "failure"),
+		rapid.SampledFrom([]int{5, 20, 60, 600}).Draw(t,
+			"deadline"), rapid.SampledFrom([]string{"Halt", "Rollback"}).Draw(t, "then"))
 	if rapid.Bool().Draw(t, "windows") {
 		waves += windows
 	}
@@ -56,10 +63,12 @@ func (fatal) Helper() {}
 func TestRandomFleets(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld()
-		w.hostile = &hostile{t: t, off: drawOff(t), failed: map[string]bool{}, begun: map[string]Permit{}, slow: rapid.Bool().Draw(t, "slow")}
+		w.hostile = &hostile{t: t, off: drawOff(t), failed: map[string]bool{}, begun: map[string]Permit{},
+			slow: rapid.Bool().Draw(t, "slow")}
 		p := drawPolicy(t)
 		w.stops = time.Duration(rapid.IntRange(0, 5).Draw(t, "stops")) * time.Second
-		w.addFleet(2, rapid.IntRange(1, 3).Draw(t, "racks"), rapid.IntRange(1, 4).Draw(t, "each"), rapid.SampledFrom([]string{"v1", "v1", ""}).Draw(t, "first"))
+		w.addFleet(2, rapid.IntRange(1, 3).Draw(t, "racks"), rapid.IntRange(1, 4).Draw(t, "each"),
+			rapid.SampledFrom([]string{"v1", "v1", ""}).Draw(t, "first"))
 		for _, name := range w.names() {
 			w.nodes[name].skew = drawOff(t)
 		}
@@ -90,7 +99,8 @@ func TestRandomFleets(t *testing.T) {
 }
 
 func drawMost(t *rapid.T) rolloutpolicy.Limit {
-	return rolloutpolicy.LimitOf(rapid.SampledFrom([]intstr.IntOrString{intstr.FromString("10%"), intstr.FromString("30%"), intstr.FromInt(1), intstr.FromInt(3)}).Draw(t, "maxUnavailable"))
+	return rolloutpolicy.LimitOf(rapid.SampledFrom([]intstr.IntOrString{intstr.FromString("10%"),
+		intstr.FromString("30%"), intstr.FromInt(1), intstr.FromInt(3)}).Draw(t, "maxUnavailable"))
 }
 
 func drawMinReady(t *rapid.T) int32 {
@@ -118,13 +128,15 @@ func randomEvent(t *rapid.T, w *world, name string, revision *int) {
 		w.rules[fmt.Sprint("v", *revision)] = drawRule(t)
 		w.update(fmt.Sprint("v", *revision))
 	case 2:
-		w.fault(name, rapid.SampledFrom([]string{"node does not answer", "", "disk pressure"}).Draw(t, "fault"), rapid.Bool().Draw(t, "silent"))
+		w.fault(name, rapid.SampledFrom([]string{"node does not answer", "", "disk pressure"}).Draw(t, "fault"),
+			rapid.Bool().Draw(t, "silent"))
 	case 3:
 		w.removeNode(name)
 	case 4:
 		w.addNode(fmt.Sprintf("new-%d", rapid.IntRange(0, 5).Draw(t, "new")), map[string]string{"zone": "z1"}, "")
 	case 5:
-		c.SetSpec(v1alpha1.DaemonSetRolloutSpec{Paused: rapid.Bool().Draw(t, "paused"), Approved: &v1alpha1.StepApproval{Revision: c.state.target, Step: "canary"}})
+		c.SetSpec(v1alpha1.DaemonSetRolloutSpec{Paused: rapid.Bool().Draw(t, "paused"),
+			Approved: &v1alpha1.StepApproval{Revision: c.state.target, Step: "canary"}})
 	case 6:
 		w.drawBad(t, fmt.Sprint("v", *revision))
 	case 12: // the way back does not work either
@@ -135,10 +147,11 @@ func randomEvent(t *rapid.T, w *world, name string, revision *int) {
 	case 7:
 		delete(w.failed, c.state.target)
 		w.tryAgain()
-		c.SetSpec(v1alpha1.DaemonSetRolloutSpec{Retry: &v1alpha1.Retry{Revision: c.state.target, Count: int32(*revision)}})
+		c.SetSpec(v1alpha1.DaemonSetRolloutSpec{Retry: &v1alpha1.Retry{Revision: c.state.target,
+			Count: int32(*revision)}})
 	case 8:
 		m := w.nodes[name]
-		m.daemon, m.out = Daemon{}, rapid.Bool().Draw(t, "out")
+		m.daemon, m.out = standing.Daemon{}, rapid.Bool().Draw(t, "out")
 		m.unready()
 		w.tell(name)
 		w.noteTaken(nil) // it may just have become one that is to have no daemon
@@ -253,7 +266,8 @@ func (w *world) settles(t *rapid.T, revision int) {
 	c.SetSpec(v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: final, Step: v1alpha1.AllSteps}})
 	w.rules[final] = drawRule(t)
 	w.update(final)
-	churn := len(dead) == 0 && w.policy.Failure.StartDeadline < 10*time.Minute && len(w.nodes) >= 4 && rapid.Bool().Draw(t, "churn")
+	churn := len(dead) == 0 && w.policy.Failure.StartDeadline < 10*time.Minute && len(w.nodes) >= 4 &&
+		rapid.Bool().Draw(t, "churn")
 	// Between two that join there is room for a change with a limit of one, and nodes stay until they have soaked.
 	for end, joins := w.now.Add(40*time.Minute), w.now; w.now.Before(end) && !w.hasSettled(final, dead); {
 		if churn && !w.now.Before(joins) {
@@ -272,7 +286,8 @@ func (w *world) settles(t *rapid.T, revision int) {
 			t.Logf("%s: %s: %s %+v", name, verdict, why, w.nodes[name].daemon)
 		}
 		phase, message := c.Phase()
-		t.Fatalf("%s: %s; %v do not have what %s wants; %v are dead", phase, message, w.unsettled(final, dead), final, dead)
+		t.Fatalf("%s: %s; %v do not have what %s wants; %v are dead", phase, message, w.unsettled(final, dead), final,
+			dead)
 	}
 }
 
@@ -285,7 +300,7 @@ func (w *world) hasSettled(final string, dead map[string]bool) bool {
 func (w *world) unsettled(final string, dead map[string]bool) (wrong []string) {
 	for _, name := range w.names() {
 		has, wants := w.nodes[name].daemon, w.Selects(final, name)
-		ok := wants && has.Revision == final && has.Available || !wants && has.empty()
+		ok := wants && has.Revision == final && has.Available || !wants && has.Empty()
 		young := w.now.Before(w.nodes[name].joined.Add(time.Minute))
 		if !ok && !young && !dead[name] && !w.besideDead(dead, name) {
 			wrong = append(wrong, name)

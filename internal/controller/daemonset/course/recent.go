@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/deadline"
 )
 
@@ -98,7 +99,7 @@ func (r *recent) forget(c *Course) {
 
 // baseline remembers how usual it is that nodes fall out of order.
 func (r *recent) baseline(c *Course) {
-	r.before, r.of = r.others+len(r.changed), c.totals[Selected]
+	r.before, r.of = r.others+len(r.changed), c.totals[standing.Selected]
 }
 
 // suspect blames the nodes that fell out of order after their change, if the share of the
@@ -106,11 +107,11 @@ func (r *recent) baseline(c *Course) {
 // whether it did.
 func (c *Course) suspect() bool {
 	r := &c.recent
-	down, given := len(r.changed), c.totals[Given]
+	down, given := len(r.changed), c.totals[standing.Given]
 	if !c.changing || c.policy == nil || len(r.unblamed) == 0 || down < c.policy.Failure.Min {
 		return false
 	}
-	others, of := r.others, c.totals[Selected]-given
+	others, of := r.others, c.totals[standing.Selected]-given
 	if of == 0 {
 		others, of = r.before, max(r.of, 1)
 	}
@@ -132,9 +133,9 @@ func (c *Course) suspect() bool {
 		}
 		delete(r.unblamed, n)
 		if _, known := c.state.failures[n.name]; !known {
-			f := failure{BecauseFault, "it fell out of order (" + n.fact.Fault + "): " + compared}
+			f := failure{standing.BecauseFault, "it fell out of order (" + n.fact.Fault + "): " + compared}
 			if n.fact.Silent {
-				f = failure{BecauseSilent, "it stopped answering: " + compared}
+				f = failure{standing.BecauseSilent, "it stopped answering: " + compared}
 			}
 			c.blame(n, f)
 			c.stale = append(c.stale, n)

@@ -5,13 +5,14 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
 // recount compares everything that is kept running with what follows from the facts.
 func recount(t *rapid.T, c *Course) {
 	var all sums
-	steps, places, counts := map[rolloutpolicy.Step]*sums{}, map[place]*domain{}, map[Verdict]int32{}
+	steps, places, counts := map[rolloutpolicy.Step]*sums{}, map[place]*domain{}, map[standing.Verdict]int32{}
 	aimed := c.aim
 	c.takeAim()
 	if aimed != c.aim {
@@ -25,7 +26,8 @@ func recount(t *rapid.T, c *Course) {
 		if now != was {
 			t.Fatalf("%s is known as %+v\nand would be judged %+v", n.name, was, now)
 		}
-		if b := n.change.begun; b != nil && *b != "" && n.daemon.Revision == *b && c.target(n) == *b && !c.leaves(n, *b) {
+		if b := n.change.begun; b != nil && *b != "" && n.daemon.Revision == *b && c.target(n) == *b &&
+			!c.leaves(n, *b) {
 			t.Fatalf("the change of %s was let begin, and it has %s, which it is to have", n.name, *b)
 		}
 		counts[now.state.Verdict()]++
@@ -43,12 +45,12 @@ func recount(t *rapid.T, c *Course) {
 			if places[p] == nil {
 				places[p] = &domain{place: p}
 			}
-			places[p].nodes += one(now.has(Selected))
-			places[p].down += one(now.has(Down))
-			places[p].staying += one(now.has(Stays))
+			places[p].nodes += one(now.has(standing.Selected))
+			places[p].down += one(now.has(standing.Down))
+			places[p].staying += one(now.has(standing.Stays))
 		}
 		s := c.steps[n.step]
-		change := now.has(Pending) || now.has(Held)
+		change := now.has(standing.Pending) || now.has(standing.Held)
 		var w *waiting
 		if change {
 			w = s.waiting[n.group]
@@ -58,13 +60,13 @@ func recount(t *rapid.T, c *Course) {
 		} else if change && !now.free && (!w.line.groups.Has(n.group) || s.open.Has(w.line) == w.line.domain.full) {
 			t.Fatalf("the group of %s is in no line, or a line of a full domain is open", n.name)
 		}
-		if blocked := now.has(Ours) && now.state.Verdict() != Changing; blocked != c.blocked.Has(n) {
+		if blocked := now.has(standing.Ours) && now.state.Verdict() != standing.Changing; blocked != c.blocked.Has(n) {
 			t.Fatalf("%s blocks: %v, and is known to: %v", n.name, blocked, c.blocked.Has(n))
 		}
 		if c.fleet == nil {
 			continue
 		}
-		if step, has := c.fleet.Step(n.name); has != now.has(Selected) || has && step != n.step {
+		if step, has := c.fleet.Step(n.name); has != now.has(standing.Selected) || has && step != n.step {
 			t.Fatalf("%s is in step %v, want %v", n.name, n.step, step)
 		}
 	}
@@ -78,13 +80,13 @@ func recount(t *rapid.T, c *Course) {
 	}
 	for at, want := range steps {
 		have := c.steps[at]
-		if have == nil && want[Selected] == 0 {
+		if have == nil && want[standing.Selected] == 0 {
 			continue
 		}
 		if first, _ := have.first(); first != firstOf(have) {
 			t.Fatalf("the first of step %v is %v, want %v", at, first, firstOf(have))
 		}
-		if want[Selected] > 0 && have.sums != *want {
+		if want[standing.Selected] > 0 && have.sums != *want {
 			t.Fatalf("step %v is %+v, want %+v", at, have.sums, want)
 		}
 	}
@@ -97,7 +99,7 @@ func recount(t *rapid.T, c *Course) {
 	if len(places) != len(c.places) {
 		t.Fatalf("%d domains, want %d", len(c.places), len(places))
 	}
-	maps.DeleteFunc(c.counts, func(_ Verdict, n int32) bool { return n == 0 })
+	maps.DeleteFunc(c.counts, func(_ standing.Verdict, n int32) bool { return n == 0 })
 	if !maps.Equal(counts, c.counts) {
 		t.Fatalf("verdicts %v, want %v", c.counts, counts)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 )
 
 func (w *world) working() (n int) {
@@ -95,7 +96,7 @@ func TestRefusedDepartureHoldsUpNobody(t *testing.T) {
 			if p.Node == refused {
 				m.daemon.Held = true
 			} else {
-				w.nodes[p.Node].daemon = Daemon{}
+				w.nodes[p.Node].daemon = standing.Daemon{}
 			}
 			w.course.SetDaemon(p.Node, w.nodes[p.Node].daemon)
 		}
@@ -125,11 +126,11 @@ func TestRefusedPodThatNobodyTookHoldsUpNobody(t *testing.T) {
 	}
 	ill := "z0-r0-19"
 	w.stuck = ill
-	w.nodes[ill].daemon = Daemon{Refused: "the API refuses its pod", Held: true}
+	w.nodes[ill].daemon = standing.Daemon{Refused: "the API refuses its pod", Held: true}
 	w.course.SetDaemon(ill, w.nodes[ill].daemon)
 	w.pass(time.Hour)
 	verdict, why := w.course.Verdict(ill)
-	if w.on("v2") != 39 || verdict != NodeFault || why != "the API refuses its pod" {
+	if w.on("v2") != 39 || verdict != standing.NodeFault || why != "the API refuses its pod" {
 		_, message := w.course.Phase()
 		t.Errorf("%d of 39 have v2: %s; the node is %s: %s", w.on("v2"), message, verdict, why)
 	}

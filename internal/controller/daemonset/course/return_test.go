@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -98,14 +99,14 @@ func TestAWayBackThatIsOverIsForgotten(t *testing.T) {
 		t.Errorf("after the way back the status says %+v", r)
 	}
 	for _, name := range w.names() {
-		if m := w.nodes[name]; m.daemon.Before == WasAvailable {
+		if m := w.nodes[name]; m.daemon.Before == standing.WasAvailable {
 			m.daemon.Available, m.daemon.Since, m.daemon.Trouble = false, time.Time{}, "it crashes"
 			w.tell(name)
 		}
 	}
 	w.crash()
 	w.pass(time.Hour)
-	if n := w.course.totals[Ours]; n != 0 {
+	if n := w.course.totals[standing.Ours]; n != 0 {
 		t.Errorf("%d daemons that broke by themselves count as taken", n)
 	}
 }
@@ -118,7 +119,8 @@ func TestAStatusOfAClockThatWasAheadHoldsUpNothing(t *testing.T) {
 	w.rules["v2"] = func(node string) bool { return node >= "z1" }
 	w.start(policy(t, "waves: [{name: canary, nodes: {matchLabels: {zone: z0}}, soak: 1m}]"), daemonSet("v1"))
 	w.update("v2")
-	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: "v2", Step: v1alpha1.AllSteps}})
+	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: "v2",
+		Step: v1alpha1.AllSteps}})
 	w.pass(30 * time.Second)
 	w.storedAhead(24 * time.Hour)
 	w.crash()
@@ -132,7 +134,8 @@ func TestAStatusOfAClockThatWasAheadHoldsUpNothing(t *testing.T) {
 		w.addFleet(1, 1, 5, "v1")
 		w.ds, w.policy = daemonSet("v2"), policy(t, "{}")
 		at := metav1.NewTime(since)
-		status := v1alpha1.DaemonSetRolloutStatus{StableRevision: "v1", TargetRevision: "v2", Failures: &v1alpha1.Failures{Revision: "v2", Since: &at}}
+		status := v1alpha1.DaemonSetRolloutStatus{StableRevision: "v1", TargetRevision: "v2",
+			Failures: &v1alpha1.Failures{Revision: "v2", Since: &at}}
 		w.againFrom(status, w.policy, Followed, "")
 		return w.course.state.since
 	}

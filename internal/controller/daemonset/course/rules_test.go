@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 )
 
 func TestApprovalIsForOneStepOfOneRevision(t *testing.T) {
@@ -14,7 +15,8 @@ func TestApprovalIsForOneStepOfOneRevision(t *testing.T) {
 	w.addFleet(2, 2, 5, "v1")
 	w.start(policy(t, "waves: [{name: canary, count: 2, approval: Manual}, {name: zones, each: zone, approval: Manual}]"), daemonSet("v1"))
 	approve := func(revision, step string) {
-		w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: revision, Step: step}})
+		w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: revision,
+			Step: step}})
 		w.pass(time.Minute)
 	}
 	w.update("v2")
@@ -159,7 +161,7 @@ func TestSupersededRevisionStaysUntilItsStep(t *testing.T) {
 		t.Fatalf("%d, %d, %d nodes have v1, v2, v3: zone z1 keeps v2 until its step", a, b, c)
 	}
 	lost := "z1-r0-02" // a pod that is lost meanwhile comes back stable
-	w.nodes[lost].daemon = Daemon{}
+	w.nodes[lost].daemon = standing.Daemon{}
 	w.course.SetDaemon(lost, w.nodes[lost].daemon)
 	w.pass(time.Minute)
 	if got := w.nodes[lost].daemon.Revision; got != "v1" {
@@ -203,7 +205,8 @@ func TestCanaryThatIsNobodyAsks(t *testing.T) {
 		if w.on("v2") != 0 {
 			t.Fatal("the change went past a canary that does not exist")
 		}
-		w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: "v2", Step: w.course.Status().Step}})
+		w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: "v2",
+			Step: w.course.Status().Step}})
 		w.pass(10 * time.Minute)
 		w.expect(t, v1alpha1.PhaseComplete, "v2")
 	}
@@ -243,7 +246,7 @@ func TestBadNodesAreNotTheRevisionsFault(t *testing.T) {
 	w.update("v2")
 	w.pass(20 * time.Minute)
 	w.expect(t, v1alpha1.PhaseComplete, "18 of 20 nodes have revision v2; 2 are out of order")
-	if v, why := w.course.Verdict("z0-r0-01"); v != NodeFault || why != "no such device" {
+	if v, why := w.course.Verdict("z0-r0-01"); v != standing.NodeFault || why != "no such device" {
 		t.Errorf("%s: %s", v, why)
 	}
 }
@@ -278,7 +281,7 @@ func TestEvidenceOutlivesPodsAndRestarts(t *testing.T) {
 	}
 	for range 3 { // somebody deletes the pods that failed
 		for _, name := range f.Nodes {
-			w.nodes[name].daemon = Daemon{}
+			w.nodes[name].daemon = standing.Daemon{}
 			w.course.SetDaemon(name, w.nodes[name].daemon)
 		}
 	}
@@ -325,7 +328,7 @@ func TestStepsOwnLimit(t *testing.T) {
 	w.check = func(Permit) {
 		down := 0
 		for _, n := range w.course.nodes {
-			down += one(n.view.has(Down))
+			down += one(n.view.has(standing.Down))
 		}
 		most = max(most, down)
 	}
@@ -430,34 +433,6 @@ func TestNodeThatWasSilentBeforeIsNoEvidence(t *testing.T) {
 	}
 }
 
-func TestPace(t *testing.T) {
-	now := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
-	var p Pace
-	p.Set(120, now)
-	begun := 0
-	for range 600 {
-		n := p.Allows(now)
-		p.Spend(n)
-		begun += n
-		now = now.Add(100 * time.Millisecond)
-	}
-	if begun < 118 || begun > 122 {
-		t.Errorf("%d began in a minute at 120 a minute", begun)
-	}
-	if n := p.Allows(now.Add(time.Hour)); n > 20 {
-		t.Errorf("an hour's pause lets %d begin at once", n)
-	}
-	p.Set(6, now)
-	p.Spend(p.Allows(now))
-	if p.Allows(now.Add(9*time.Second)) != 0 || p.Allows(p.Next()) != 1 {
-		t.Errorf("six a minute: the next begins at %s, now is %s", p.Next(), now)
-	}
-	p.Set(0, now)
-	if p.Allows(now) < 1<<20 {
-		t.Error("no limit is one")
-	}
-}
-
 func TestManyStepsAreNamedInOrder(t *testing.T) {
 	w := newWorld()
 	w.addFleet(12, 1, 1, "v1")
@@ -484,12 +459,14 @@ func TestNodesThatFallOutOfOrderAfterTheirChange(t *testing.T) {
 		for _, name := range w.names() {
 			if m := w.nodes[name]; m.daemon.Revision == "v2" && works == "" {
 				works = name
-			} else if name != works && m.daemon.Revision == "v2" && m.daemon.Available && w.now.Sub(m.daemon.Bound) > 5*time.Second {
+			} else if name != works && m.daemon.Revision == "v2" && m.daemon.Available &&
+				w.now.Sub(m.daemon.Bound) > 5*time.Second {
 				w.fault(name, "the node is not ready: NetworkPluginNotReady", false)
 			}
 		}
 	}
-	if phase, message := w.course.Phase(); phase != v1alpha1.PhaseHalted && phase != v1alpha1.PhaseWaitingForApproval || w.on("v2") > 4 {
+	if phase, message := w.course.Phase(); phase != v1alpha1.PhaseHalted && phase != v1alpha1.PhaseWaitingForApproval ||
+		w.on("v2") > 4 {
 		t.Errorf("%d nodes have v2; %s: %s", w.on("v2"), phase, message)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -20,7 +21,8 @@ func (c *Course) Phase() (v1alpha1.Phase, string) {
 	c.stands()
 	switch {
 	case c.policy == nil:
-	case c.phase == v1alpha1.PhaseProgressing, c.phase == v1alpha1.PhaseRolledBack && c.totals[Pending]+c.totals[Held] > 0 && !c.spec.Paused:
+	case c.phase == v1alpha1.PhaseProgressing, c.phase == v1alpha1.PhaseRolledBack &&
+		c.totals[standing.Pending]+c.totals[standing.Held] > 0 && !c.spec.Paused:
 		return c.phase, c.message + c.progress()
 	}
 	return c.phase, c.message
@@ -43,15 +45,17 @@ func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
 	phase, message := c.Phase()
 	out := v1alpha1.DaemonSetRolloutStatus{
 		Phase: phase, Message: message, StableRevision: c.state.stable, TargetRevision: c.state.target,
-		FailedRevisions: slices.Clone(c.state.failed), EarlierFailures: slices.Clone(c.state.earlier), ForgottenFailures: c.state.forgotten,
-		Counts: map[string]int32{},
+		FailedRevisions: slices.Clone(c.state.failed), EarlierFailures: slices.Clone(c.state.earlier),
+		ForgottenFailures: c.state.forgotten,
+		Counts:            map[string]int32{},
 	}
 	for verdict, n := range c.counts {
 		if n > 0 {
 			out.Counts[string(verdict)] = n
 		}
 	}
-	if names := slices.Sorted(maps.Keys(c.state.failures)); len(names) > 0 || c.state.most > 0 || !c.state.since.IsZero() {
+	if names := slices.Sorted(maps.Keys(c.state.failures)); len(names) > 0 || c.state.most > 0 ||
+		!c.state.since.IsZero() {
 		kept := min(len(names), keptNames)
 		out.Failures = &v1alpha1.Failures{
 			Revision: c.state.target, Nodes: names[:kept], More: int32(c.failures() - kept),
@@ -79,7 +83,8 @@ func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
 	for _, at := range steps[:min(len(steps), rolloutpolicy.MaxSteps)] {
 		s := c.steps[at]
 		out.Steps = append(out.Steps, v1alpha1.StepStatus{
-			Name: c.policy.StepName(at), Nodes: s.of(Selected), Done: s.of(Done), Failed: s.of(Failure), Unavailable: s.of(Down),
+			Name: c.policy.StepName(at), Nodes: s.of(standing.Selected), Done: s.of(standing.Done),
+			Failed: s.of(standing.Failure), Unavailable: s.of(standing.Down),
 		})
 	}
 	return out
@@ -97,7 +102,7 @@ func (c *Course) between() *v1alpha1.Replacing {
 	}
 	named := slices.SortedFunc(maps.Keys(c.replacing), func(a, b *node) int { return cmp.Compare(a.name, b.name) })
 	for _, n := range named[:min(len(named), keptNames)] {
-		if n.change.taken || n.change.before == WasAvailable {
+		if n.change.taken || n.change.before == standing.WasAvailable {
 			out.Available = append(out.Available, n.name)
 		} else {
 			out.Unavailable = append(out.Unavailable, n.name)
@@ -112,34 +117,35 @@ func (c *Course) between() *v1alpha1.Replacing {
 }
 
 // replaced is what daemons were like, by node, as a status says it.
-func replaced(s *v1alpha1.Replacing) map[string]Before {
-	out := map[string]Before{}
+func replaced(s *v1alpha1.Replacing) map[string]standing.Before {
+	out := map[string]standing.Before{}
 	if s != nil {
 		for _, n := range s.Available {
-			out[n] = WasAvailable
+			out[n] = standing.WasAvailable
 		}
 		for _, n := range s.Unavailable {
-			out[n] = WasNotAvailable
+			out[n] = standing.WasNotAvailable
 		}
 	}
 	return out
 }
 
 // Failing counts the failures of the target by their reason.
-func (c *Course) Failing() map[Reason]int {
-	out := map[Reason]int{}
+func (c *Course) Failing() map[standing.Reason]int {
+	out := map[standing.Reason]int{}
 	for _, f := range c.state.failures {
-		out[cmp.Or(f.reason, BecauseUnknown)]++
+		out[cmp.Or(f.reason, standing.BecauseUnknown)]++
 	}
 	if more := c.failures() - len(c.state.failures); more > 0 {
-		out[BecauseUnknown] += more
+		out[standing.BecauseUnknown] += more
 	}
 	return out
 }
 
 // stepsOf is what a status says of steps.
 func stepsOf(s *v1alpha1.DaemonSetRolloutStatus) *v1alpha1.DaemonSetRolloutStatus {
-	return &v1alpha1.DaemonSetRolloutStatus{Step: s.Step, StepStarted: s.StepStarted, LastDeparture: s.LastDeparture, Steps: slices.Clone(s.Steps)}
+	return &v1alpha1.DaemonSetRolloutStatus{Step: s.Step, StepStarted: s.StepStarted, LastDeparture: s.LastDeparture,
+		Steps: slices.Clone(s.Steps)}
 }
 
 // StepOf is the name of the step that a node belongs to; "" for one that is not in the fleet.
@@ -151,13 +157,13 @@ func (c *Course) StepOf(name string) string {
 }
 
 // Verdict is where a node stands, and why.
-func (c *Course) Verdict(name string) (Verdict, string) {
+func (c *Course) Verdict(name string) (standing.Verdict, string) {
 	n := c.nodes[name]
 	if n == nil {
-		return NotSelected, "there is no such node"
+		return standing.NotSelected, "there is no such node"
 	}
-	if n.view.state == Untouched {
-		return Waiting, c.waitsFor(n) + c.moves(n)
+	if n.view.state == standing.Untouched {
+		return standing.Waiting, c.waitsFor(n) + c.moves(n)
 	}
 	return n.view.state.Verdict(), n.view.reason
 }

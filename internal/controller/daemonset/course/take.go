@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -22,7 +23,7 @@ type Permit struct {
 // Take gives leave to change nodes, at most so many, and counts them as changing from now on.
 // What comes of it shows in SetDaemon.
 func (c *Course) Take(most int) []Permit {
-	if c.totals[Pending] == 0 || !c.followed() {
+	if c.totals[standing.Pending] == 0 || !c.followed() {
 		return nil
 	}
 	forward := c.back || c.forward() && c.Misplaced() == 0
@@ -88,13 +89,13 @@ func (s *step) first() (*node, bool) {
 // room reports whether the limit of the step, or the DaemonSet's own, has room.
 func (c *Course) room(at rolloutpolicy.Step, s *step) bool {
 	if own := c.policy.Waves[at.Wave].MaxUnavailable; own != nil && !c.back && c.begun(at) {
-		return s.sums[Ours] < max(own.Of(s.sums[Selected]), 1)
+		return s.sums[standing.Ours] < max(own.Of(s.sums[standing.Selected]), 1)
 	}
-	return c.totals[Ours] < c.most()
+	return c.totals[standing.Ours] < c.most()
 }
 
 // most is how many nodes the DaemonSet's own limit allows at a time.
-func (c *Course) most() int { return max(c.ds.MaxUnavailable.Of(c.totals[Selected]), 1) }
+func (c *Course) most() int { return max(c.ds.MaxUnavailable.Of(c.totals[standing.Selected]), 1) }
 
 // begin lets the node's change begin.
 func (c *Course) begin(n *node) Permit {
@@ -108,9 +109,9 @@ func (c *Course) begin(n *node) Permit {
 	switch {
 	case from == "": // another change may have taken one away
 	case !p.Free, ch.taken: // the last one that was available, if not this one, was taken by us
-		ch.before = WasAvailable
+		ch.before = standing.WasAvailable
 	default:
-		ch.before = WasNotAvailable
+		ch.before = standing.WasNotAvailable
 	}
 	// With surge the old daemon stays until the new one is available.
 	if from != "" && !p.Free && !c.ds.Surge {
@@ -129,7 +130,7 @@ func (c *Course) Misplaced() int {
 	total := 0
 	for at, s := range c.steps {
 		if !c.begun(at) {
-			total += s.sums[Pending]
+			total += s.sums[standing.Pending]
 		}
 	}
 	return total
@@ -170,9 +171,9 @@ func (c *Course) noteAbsent(n *node) {
 }
 
 // recallAbsentees remembers those that a status names; of when they went is only known that it was before.
-func (c *Course) recallAbsentees(stored map[string]Before) {
+func (c *Course) recallAbsentees(stored map[string]standing.Before) {
 	for _, name := range slices.Sorted(maps.Keys(stored)) {
-		if c.nodes[name] == nil && stored[name] == WasAvailable {
+		if c.nodes[name] == nil && stored[name] == standing.WasAvailable {
 			c.absentees = append(c.absentees, absentee{name, c.lastWay(), c.now.Add(absence)})
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/btree"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -21,7 +22,7 @@ type step struct {
 	changing *btree.BTreeG[*node]
 }
 
-func (s *step) of(e Effect) int32 { return int32(s.sums[e]) }
+func (s *step) of(e standing.Effect) int32 { return int32(s.sums[e]) }
 
 // waiting is the nodes of a group that wait in a step. The group stands in the line of one of its domains.
 type waiting struct {
@@ -97,7 +98,7 @@ func (c *Course) step(s rolloutpolicy.Step) *step {
 }
 
 // account takes a node's old contribution off all sums and adds the new one.
-func (c *Course) account(n *node, v standing) {
+func (c *Course) account(n *node, v view) {
 	old := n.view
 	if was, is := old.state.Verdict(), v.state.Verdict(); was != is {
 		c.counts[was]--
@@ -113,18 +114,18 @@ func (c *Course) account(n *node, v standing) {
 	}
 	n.view = v
 	for _, d := range n.group.domains {
-		d.nodes += one(v.has(Selected)) - one(old.has(Selected))
-		d.down += one(v.has(Down)) - one(old.has(Down))
-		d.staying += one(v.has(Stays)) - one(old.has(Stays))
+		d.nodes += one(v.has(standing.Selected)) - one(old.has(standing.Selected))
+		d.down += one(v.has(standing.Down)) - one(old.has(standing.Down))
+		d.staying += one(v.has(standing.Stays)) - one(old.has(standing.Stays))
 		c.measure(d)
 	}
 	s.offer(n)
-	if v.has(Ours) && v.state.Verdict() != Changing {
+	if v.has(standing.Ours) && v.state.Verdict() != standing.Changing {
 		c.blocked.ReplaceOrInsert(n)
 	} else {
 		c.blocked.Delete(n)
 	}
-	if s.sums[Selected] == 0 && s.changing.Len() == 0 && s.free.Len() == 0 && s.asking.Len() == 0 {
+	if s.sums[standing.Selected] == 0 && s.changing.Len() == 0 && s.free.Len() == 0 && s.asking.Len() == 0 {
 		delete(c.steps, n.step)
 	}
 }
@@ -138,8 +139,8 @@ func one(b bool) int {
 
 // offer puts the node among those that may be changed, or takes it out.
 func (s *step) offer(n *node) {
-	mayChange := n.view.has(Pending) || n.view.has(Held)
-	if n.view.has(Ours) && n.view.state.Verdict() == Changing {
+	mayChange := n.view.has(standing.Pending) || n.view.has(standing.Held)
+	if n.view.has(standing.Ours) && n.view.state.Verdict() == standing.Changing {
 		s.changing.ReplaceOrInsert(n)
 	} else {
 		s.changing.Delete(n)
@@ -288,38 +289,18 @@ func (c *Course) ungroup(n *node) {
 	}
 }
 
-// effects is a set of them.
-type effects uint32
-
-func the(es ...Effect) (out effects) {
-	for _, e := range es {
-		out |= 1 << e
-	}
-	return out
-}
-
-func (e effects) has(one Effect) bool { return e>>one&1 > 0 }
-
-// with adds an effect if it holds.
-func (e effects) with(one Effect, is bool) effects {
-	if is {
-		return e | 1<<one
-	}
-	return e
-}
-
 // sums counts nodes by effect.
-type sums [effectCount]int
+type sums [standing.EffectCount]int
 
 // over is how many nodes the end of the change does not wait for.
-func (s *sums) over() int { return s[Done] + s[Excused] + s[Late] }
+func (s *sums) over() int { return s[standing.Done] + s[standing.Excused] + s[standing.Late] }
 
-func (s *sums) add(e effects, sign int) {
+func (s *sums) add(e standing.Effects, sign int) {
 	for i := range s {
-		if e.has(Effect(i)) {
+		if e.Has(standing.Effect(i)) {
 			s[i] += sign
 		}
 	}
 }
 
-func (v *standing) has(e Effect) bool { return v.counts.has(e) }
+func (v *view) has(e standing.Effect) bool { return v.counts.Has(e) }

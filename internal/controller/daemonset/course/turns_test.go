@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 )
 
 // turn lets nodes go on until one more has its turn, for which nothing is done yet.
@@ -70,7 +71,7 @@ func TestNoTurnOutlivesCompletion(t *testing.T) {
 	}
 	w.update("v1")
 	w.expect(t, v1alpha1.PhaseComplete, "")
-	if n := w.course.totals[Ours]; n != 0 {
+	if n := w.course.totals[standing.Ours]; n != 0 {
 		t.Errorf("complete, and %d nodes count as unavailable by us", n)
 	}
 }
@@ -95,7 +96,7 @@ func TestARefusedDeletionHoldsUpNobody(t *testing.T) {
 				w.course.SetDaemon(p.Node, m.daemon)
 				continue
 			}
-			m.daemon = Daemon{}
+			m.daemon = standing.Daemon{}
 			w.course.SetDaemon(p.Node, m.daemon)
 		}
 		if m := w.nodes[stuck]; w.now.Second()%30 == 0 {
@@ -104,7 +105,7 @@ func TestARefusedDeletionHoldsUpNobody(t *testing.T) {
 		}
 		w.act(0)
 	}
-	if v, why := w.course.Verdict(stuck); w.on("v2") != 19 || v != Waiting && v != Changing {
+	if v, why := w.course.Verdict(stuck); w.on("v2") != 19 || v != standing.Waiting && v != standing.Changing {
 		phase, message := w.course.Phase()
 		t.Errorf("%d have v2; %s: %s; %s is %s: %s", w.on("v2"), phase, message, stuck, v, why)
 	}
@@ -114,15 +115,16 @@ func TestARefusedDeletionHoldsUpNobody(t *testing.T) {
 func TestARefusedDeletionHoldsUpNobodyUntilItsNextTry(t *testing.T) {
 	w := newWorld()
 	w.addFleet(1, 1, 10, "v1")
-	w.start(policy(t, "waves: [{name: canary, count: 2, maxUnavailable: 2}]\nfailure: {startDeadline: 1m}"), daemonSet("v1"))
+	w.start(policy(t, "waves: [{name: canary, count: 2, maxUnavailable: 2}]\nfailure: {startDeadline: 1m}"),
+		daemonSet("v1"))
 	w.update("v2")
 	refused := w.take(100)[0].Node
 	w.nodes[refused].daemon.Held = true
 	w.course.SetDaemon(refused, w.nodes[refused].daemon)
 	for _, name := range w.names() {
 		if w.course.StepOf(name) == "canary" && name != refused {
-			w.nodes[name].daemon = Daemon{}
-			w.course.SetDaemon(name, Daemon{})
+			w.nodes[name].daemon = standing.Daemon{}
+			w.course.SetDaemon(name, standing.Daemon{})
 		}
 	}
 	w.pass(time.Hour)
@@ -146,7 +148,7 @@ func TestAnEditEndsChangesThatWereLetBegin(t *testing.T) {
 			t.Errorf("%s is still to be changed: %+v", p.Node, o)
 		}
 	}
-	if n := w.course.totals[Ours]; len(begun) != 2 || n > 1 {
+	if n := w.course.totals[standing.Ours]; len(begun) != 2 || n > 1 {
 		t.Errorf("of %d nodes whose change was let begin %d use up the limit", len(begun), n)
 	}
 }

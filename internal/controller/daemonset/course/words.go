@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 )
 
 // longest is how many bytes are kept of words that come from elsewhere, such as what a webhook says: a
@@ -27,7 +28,7 @@ func (c *Course) progress() string {
 	if c.isNew || c.back {
 		s = c.firstChanging()
 	} else if s != nil {
-		text = fmt.Sprintf(": %d of %s done", s.sums[Done], nodes(s.sums[Selected]))
+		text = fmt.Sprintf(": %d of %s done", s.sums[standing.Done], nodes(s.sums[standing.Selected]))
 	}
 	if s == nil {
 		return ""
@@ -73,7 +74,8 @@ func (g *group) limits(c *Course) string {
 	var full []string
 	for _, d := range g.domains {
 		if d.full {
-			full = append(full, fmt.Sprintf("%s=%s has %d unavailable, %s allowed", c.policy.Domains[d.place.domain].Key, d.place.value,
+			full = append(full, fmt.Sprintf("%s=%s has %d unavailable, %s allowed",
+				c.policy.Domains[d.place.domain].Key, d.place.value,
 				d.down, c.policy.Domains[d.place.domain].MaxUnavailable))
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
@@ -56,7 +57,7 @@ type machine struct {
 	fault  string
 	silent bool
 	since  time.Time
-	daemon Daemon
+	daemon standing.Daemon
 	ready  time.Time // when the pod on its way is available; zero if there is none
 	ends   time.Time // when the pod that goes is gone
 	out    bool      // the node changed so that no revision selects it
@@ -90,7 +91,8 @@ func newWorld() *world {
 	w := &world{
 		now: time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC), nodes: map[string]*machine{},
 		bad: func(string, string) string { return "" }, starts: 2 * time.Second, given: map[string]map[string]int{},
-		rules: map[string]func(string) bool{}, revisions: map[string]bool{}, unreadable: map[string]bool{}, taken: map[string]bool{},
+		rules: map[string]func(string) bool{}, revisions: map[string]bool{}, unreadable: map[string]bool{},
+		taken: map[string]bool{},
 	}
 	w.course = New()
 	return w
@@ -102,7 +104,7 @@ func (w *world) Selects(revision, node string) bool {
 	if m != nil && !m.out && len(w.rules)+len(w.unreadable) == 0 {
 		return true // without asking, which is quick
 	}
-	return m != nil && w.ds.Selects(revision, m.node(node), m.daemon.occupied())
+	return m != nil && w.ds.Selects(revision, m.node(node), m.daemon.Occupied())
 }
 
 // Readable reports whether nobody has deleted the revision. The newest is the DaemonSet's own template.
@@ -120,7 +122,8 @@ func (w *world) compile(revision string) *placement.Rules {
 				names = append(names, name)
 			}
 		}
-		terms = append(terms, corev1.NodeSelectorRequirement{Key: hostLabel, Operator: corev1.NodeSelectorOpIn, Values: names})
+		terms = append(terms, corev1.NodeSelectorRequirement{Key: hostLabel, Operator: corev1.NodeSelectorOpIn,
+			Values: names})
 	}
 	return placement.Compile(&corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
@@ -151,9 +154,10 @@ func (w *world) names() []string {
 }
 
 func (w *world) addNode(name string, labels map[string]string, revision string) {
-	m := &machine{labels: labels, daemon: Daemon{}}
+	m := &machine{labels: labels, daemon: standing.Daemon{}}
 	if revision != "" {
-		m.daemon = Daemon{Revision: revision, Available: true, Since: w.now.Add(-time.Hour), Made: w.now.Add(-time.Hour), Bound: w.now.Add(-time.Hour)}
+		m.daemon = standing.Daemon{Revision: revision, Available: true, Since: w.now.Add(-time.Hour),
+			Made: w.now.Add(-time.Hour), Bound: w.now.Add(-time.Hour)}
 	}
 	w.nodes[name], w.sorted = m, nil
 	if w.revisions[revision] = true; len(w.rules) > 0 && w.ds.Rules != nil {
@@ -242,14 +246,15 @@ func (w *world) act(most int) {
 		switch {
 		case name == w.stuck:
 		case m.daemon.Ending != "" && !m.ends.After(w.now) && m.fault == "":
-			m.daemon = Daemon{}
+			m.daemon = standing.Daemon{}
 			w.course.SetDaemon(name, m.daemon)
 		case m.daemon.Ending != "":
 		case m.daemon.Revision != "" && !w.Selects(target, name) && !w.Selects(m.daemon.Revision, name):
-			m.daemon = Daemon{} // the node's own change goes at once
+			m.daemon = standing.Daemon{} // the node's own change goes at once
 			m.unready()
 			w.course.SetDaemon(name, m.daemon)
-		case m.daemon.Revision == "" && !m.daemon.Held && w.course.Order(name).Create && w.Selects(target, name) && m.fault == "":
+		case m.daemon.Revision == "" && !m.daemon.Held && w.course.Order(name).Create && w.Selects(target, name) &&
+			m.fault == "":
 			w.create(name)
 			w.course.SetDaemon(name, m.daemon)
 		case !m.ready.IsZero() && !m.ready.After(w.now) && m.fault == "":
@@ -273,22 +278,22 @@ func (w *world) begin(p Permit) {
 		m.hold(w.now)
 	case w.ds.Surge && was.Available && p.To != "":
 		m.unready()
-		m.daemon = Daemon{Available: true, Two: true}
+		m.daemon = standing.Daemon{Available: true, Two: true}
 		w.create(p.Node)
 	case p.From == "":
-		m.daemon = Daemon{}
+		m.daemon = standing.Daemon{}
 		m.unready()
 		w.create(p.Node)
 	default:
-		m.daemon = Daemon{}
+		m.daemon = standing.Daemon{}
 		m.unready()
 		if m.ends = w.now.Add(w.stops); p.To == "" || w.hostile != nil && w.stops > 0 {
-			m.daemon = Daemon{Ended: true, Ending: p.From}
+			m.daemon = standing.Daemon{Ended: true, Ending: p.From}
 		}
 		if w.hostile != nil && m.daemon.Ended {
 			m.going, m.daemon.EndsBy, m.daemon.Before = w.now, w.now.Add(w.stops), was.Before
 			if was.Available {
-				m.daemon.Was = WasAvailable
+				m.daemon.Was = standing.WasAvailable
 			}
 		}
 	}
@@ -349,7 +354,8 @@ func (w *world) addFleet(zones, racks, each int, revision string) {
 	for z := range zones {
 		for r := range racks {
 			for i := range each {
-				w.addNode(fmt.Sprintf("z%d-r%d-%02d", z, r, i), map[string]string{"zone": fmt.Sprintf("z%d", z), "rack": fmt.Sprintf("z%d-r%d", z, r)}, revision)
+				w.addNode(fmt.Sprintf("z%d-r%d-%02d", z, r, i),
+					map[string]string{"zone": fmt.Sprintf("z%d", z), "rack": fmt.Sprintf("z%d-r%d", z, r)}, revision)
 			}
 		}
 	}
@@ -370,4 +376,5 @@ func (w *world) update(revision string) {
 	w.ds.Newest = revision
 	w.tryAgain()
 	w.tellRules()
+	w.noteTaken(nil) // nodes that lost their daemon may be ones that are to have none
 }

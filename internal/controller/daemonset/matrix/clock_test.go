@@ -5,7 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 )
@@ -15,10 +15,11 @@ import (
 func TestWhatAPodReplacedIsReadOnce(t *testing.T) {
 	w := newWorld(row.Config{})
 	w.setNode(fact.Node{Name: "n1"})
-	w.setDaemonSet(fact.DaemonSet{UID: "logs", Namespace: "default", Name: "logs", Generation: 1, Revision: "a", Strategy: rollingUpdate("1", "0")}, corev1.PodSpec{})
+	w.setDaemonSet(fact.DaemonSet{UID: "logs", Namespace: "default", Name: "logs", Generation: 1, Revision: "a",
+		Strategy: rollingUpdate("1", "0")}, corev1.PodSpec{})
 	p := fact.Pod{UID: "p1", Name: "p1", Owner: "logs", Node: "n1", Revision: "a", Bound: true, Created: noon}
 	w.m.Step(p)
-	p.Before = course.WasNotAvailable
+	p.Before = standing.WasNotAvailable
 	w.m.Step(p)
 	if got := w.m.pods["p1"].Info().Before; got != "" {
 		t.Errorf("it replaced one that was %s", got)

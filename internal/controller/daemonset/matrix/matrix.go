@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
@@ -31,7 +30,7 @@ type Matrix struct {
 	// rollouts are those of DaemonSets that follow a policy, paces those of the
 	// policies, health the nodes that are out of order.
 	rollouts map[types.UID]fact.Rollout
-	paces    map[types.UID]*course.Pace
+	paces    map[types.UID]*pace
 	health   map[string]fact.Health
 	// audit is the one under way, nil if there is none; audits counts them.
 	audit  *audit
@@ -57,7 +56,7 @@ func New(cfg row.Config) *Matrix {
 		waiting: map[types.UID]map[types.UID]*row.Pod{},
 
 		rollouts: map[types.UID]fact.Rollout{},
-		paces:    map[types.UID]*course.Pace{},
+		paces:    map[types.UID]*pace{},
 		health:   map[string]fact.Health{},
 	}
 }

@@ -31,12 +31,15 @@ func TestPaceOfReservations(t *testing.T) {
 			node := fmt.Sprintf("n%02d", i)
 			w.setNode(fact.Node{Name: node})
 			for _, name := range sets {
-				w.setPod(fact.Pod{UID: types.UID(name + node), Name: name + node, Owner: types.UID(name), Node: node, Bound: true, Revision: "a", Ready: true, ReadySince: noon, Created: noon})
+				w.setPod(fact.Pod{UID: types.UID(name + node), Name: name + node, Owner: types.UID(name), Node: node,
+					Bound: true, Revision: "a", Ready: true, ReadySince: noon, Created: noon})
 			}
 		}
 		spec := func(name, revision string, generation int64) {
-			w.setDaemonSet(fact.DaemonSet{UID: types.UID(name), Namespace: "default", Name: name, Generation: generation,
-				Revision: revision, Strategy: rollingUpdate("100%", "0"), Reported: w.sets[types.UID(name)].Reported}, corev1.PodSpec{})
+			w.setDaemonSet(fact.DaemonSet{UID: types.UID(name), Namespace: "default", Name: name,
+				Generation: generation,
+				Revision:   revision, Strategy: rollingUpdate("100%",
+					"0"), Reported: w.sets[types.UID(name)].Reported}, corev1.PodSpec{})
 		}
 		for _, name := range sets {
 			info := w.rolloutOf(types.UID(name))
@@ -120,5 +123,51 @@ func TestGoingBackHasNoPace(t *testing.T) {
 		if n := on("b"); n > 0 {
 			t.Errorf("%s: %d of 20 nodes have not gone back after 3 s", how, n)
 		}
+	}
+}
+
+// A pace that has saved up one node lets one begin now; one without a limit says so, and waits for nothing.
+func TestPaceAtItsBoundaries(t *testing.T) {
+	now := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
+	var p pace
+	p.set(0, now)
+	if p.limited() || p.spend(5) != 5 || p.allows(now) < 1 {
+		t.Error("a pace without a limit limits")
+	}
+	p.set(1, now)
+	if next := p.next(); !p.limited() || p.allows(now) != 1 || !next.Equal(now) {
+		t.Errorf("one is saved up, %d may begin, the next at %s", p.allows(now), next)
+	}
+	p.spend(1)
+	if next := p.next(); p.allows(now) != 0 || next.Sub(now).Round(time.Second) != time.Minute {
+		t.Errorf("none is saved up, %d may begin, the next after %s", p.allows(now), next.Sub(now))
+	}
+}
+
+func TestPace(t *testing.T) {
+	now := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
+	var p pace
+	p.set(120, now)
+	begun := 0
+	for range 600 {
+		n := p.allows(now)
+		p.spend(n)
+		begun += n
+		now = now.Add(100 * time.Millisecond)
+	}
+	if begun < 118 || begun > 122 {
+		t.Errorf("%d began in a minute at 120 a minute", begun)
+	}
+	if n := p.allows(now.Add(time.Hour)); n > 20 {
+		t.Errorf("an hour's pause lets %d begin at once", n)
+	}
+	p.set(6, now)
+	p.spend(p.allows(now))
+	if p.allows(now.Add(9*time.Second)) != 0 || p.allows(p.next()) != 1 {
+		t.Errorf("six a minute: the next begins at %s, now is %s", p.next(), now)
+	}
+	p.set(0, now)
+	if p.allows(now) < 1<<20 {
+		t.Error("no limit is one")
 	}
 }

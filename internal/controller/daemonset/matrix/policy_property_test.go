@@ -13,6 +13,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
@@ -32,7 +33,7 @@ type guidedWorld struct {
 
 type departed struct {
 	target string
-	before course.Before
+	before standing.Before
 }
 
 func drawGuidedPolicy(t *rapid.T) *rolloutpolicy.Policy {
@@ -40,7 +41,8 @@ func drawGuidedPolicy(t *rapid.T) *rolloutpolicy.Policy {
 		"", "waves: [{name: canary, count: 1, soak: 10s}]\n", "waves: [{name: ssd, nodes: {matchLabels: {disk: ssd}}, approval: Manual, maxUnavailable: 1}]\n",
 		"waves: [{name: canary, percent: 20}, {name: disks, each: disk, soak: 5s}]\n",
 	}).Draw(t, "waves") + rapid.SampledFrom([]string{"", "domains: [{key: disk, maxUnavailable: 1}]\n"}).Draw(t, "domains") +
-		rapid.SampledFrom([]string{"", "failure: {then: Rollback}\n", "failure: {max: 50%, min: 2, startDeadline: 1m}\n"}).Draw(t, "failure") +
+		rapid.SampledFrom([]string{"", "failure: {then: Rollback}\n",
+			"failure: {max: 50%, min: 2, startDeadline: 1m}\n"}).Draw(t, "failure") +
 		rapid.SampledFrom([]string{"", "pace: {nodesPerMinute: 6}\n"}).Draw(t, "pace")
 	var spec v1alpha1.RolloutPolicySpec
 	if err := yaml.UnmarshalStrict([]byte(text), &spec); err != nil {
@@ -111,7 +113,8 @@ func (w *guidedWorld) again(t *rapid.T) {
 // there may have. It shares no code with the course.
 func (w *guidedWorld) assigned(node string, st *v1alpha1.DaemonSetRolloutStatus) []string {
 	stable, target := st.StableRevision, st.TargetRevision
-	failed := slices.ContainsFunc(st.FailedRevisions, func(f v1alpha1.FailedRevision) bool { return f.Revision == target })
+	failed := slices.ContainsFunc(st.FailedRevisions,
+		func(f v1alpha1.FailedRevision) bool { return f.Revision == target })
 	switch {
 	case stable == target:
 		return []string{stable}
@@ -204,15 +207,16 @@ func (w *guidedWorld) departs(a *action.DeletePod, st *v1alpha1.DaemonSetRollout
 	p, ds := w.pods[a.PodUID], w.sets[guided]
 	delete(w.was, a.Node)
 	turn := a.Reason == action.ReasonTurn || a.Reason == action.ReasonOutdatedUnavailable
-	if !turn || ds.Strategy.Surges() || st.StableRevision == st.TargetRevision || p.Revision == st.TargetRevision || len(w.podsOf(guided, a.Node)) > 1 || !w.selects(guided, st.TargetRevision, a.Node) {
+	if !turn || ds.Strategy.Surges() || st.StableRevision == st.TargetRevision || p.Revision == st.TargetRevision ||
+		len(w.podsOf(guided, a.Node)) > 1 || !w.selects(guided, st.TargetRevision, a.Node) {
 		return
 	}
 	if !w.stepBegan(guided, a.Node, st) && !w.selects(guided, st.StableRevision, a.Node) {
 		return // a failed revision leaves a node that is to have none until its step: nothing was there then
 	}
-	w.was[a.Node] = departed{st.TargetRevision, course.WasNotAvailable}
+	w.was[a.Node] = departed{st.TargetRevision, standing.WasNotAvailable}
 	if w.available(p, ds) && w.unsure[p.UID].IsZero() {
-		w.was[a.Node] = departed{st.TargetRevision, course.WasAvailable}
+		w.was[a.Node] = departed{st.TargetRevision, standing.WasAvailable}
 	}
 }
 
@@ -220,7 +224,8 @@ func (w *guidedWorld) departs(a *action.DeletePod, st *v1alpha1.DaemonSetRollout
 func (w *guidedWorld) checkBefore(t *rapid.T, a *action.CreatePod, st *v1alpha1.DaemonSetRolloutStatus) {
 	was, known := w.was[a.Node]
 	delete(w.was, a.Node)
-	if known && a.Revision == was.target && st.TargetRevision == was.target && st.StableRevision != was.target && a.Before != was.before {
+	if known && a.Revision == was.target && st.TargetRevision == was.target && st.StableRevision != was.target &&
+		a.Before != was.before {
 		t.Fatalf("%s says that the daemon before was %q; it was %q\n%+v", a, a.Before, was.before, *st)
 	}
 }
@@ -232,13 +237,15 @@ func (w *guidedWorld) checkFirst(t *rapid.T, a *action.CreatePod, st *v1alpha1.D
 	stands := info.Spec.Paused || info.Following != course.Followed || info.Status == nil
 	_, unanswered := w.unanswered[cellKey(guided, a.Node)]
 	first := st.StableRevision != "" && st.StableRevision != st.TargetRevision && a.Revision == st.TargetRevision
-	if stands && first && !unanswered && !w.selects(guided, st.StableRevision, a.Node) && len(w.podsOf(guided, a.Node)) == 0 {
+	if stands && first && !unanswered && !w.selects(guided, st.StableRevision, a.Node) &&
+		len(w.podsOf(guided, a.Node)) == 0 {
 		t.Fatalf("%s although nothing may begin: %+v", a, info)
 	}
 }
 
 // checkTurn sees that the step of a node which loses its pod has begun, or that it goes back.
-func (w *guidedWorld) checkTurn(t *rapid.T, a *action.DeletePod, known bool, before, after *v1alpha1.DaemonSetRolloutStatus) {
+func (w *guidedWorld) checkTurn(t *rapid.T, a *action.DeletePod, known bool, before,
+	after *v1alpha1.DaemonSetRolloutStatus) {
 	back := func(st *v1alpha1.DaemonSetRolloutStatus) bool {
 		return st.TargetRevision == st.StableRevision || st.StableRevision == "" ||
 			slices.ContainsFunc(st.FailedRevisions, func(f v1alpha1.FailedRevision) bool {
@@ -250,7 +257,8 @@ func (w *guidedWorld) checkTurn(t *rapid.T, a *action.DeletePod, known bool, bef
 	if older := p.Revision != after.TargetRevision && p.Revision != after.StableRevision; older && !works {
 		return // one that was the target once keeps what it has only as long as that works
 	}
-	if back(after) || known && back(before) || w.stepBegan(guided, a.Node, after) || known && w.stepBegan(guided, a.Node, before) {
+	if back(after) || known && back(before) || w.stepBegan(guided, a.Node, after) || known &&
+		w.stepBegan(guided, a.Node, before) {
 		return
 	}
 	t.Fatalf("%s although its step has not begun\n%+v\n%s", a, *after, w.m.Dump())
@@ -265,11 +273,13 @@ func (w *guidedWorld) down() map[string]bool {
 		if run, _ := w.fits(guided, name); !run && w.goes(name) {
 			out[name] = true
 			continue
-		} else if first := !w.selects(guided, st.StableRevision, name); !run || first && w.sick[name].Fault == "" && len(w.podsOf(guided, name)) == 0 {
+		} else if first := !w.selects(guided, st.StableRevision, name); !run || first && w.sick[name].Fault == "" &&
+			len(w.podsOf(guided, name)) == 0 {
 			continue
 		}
 		out[name] = !slices.ContainsFunc(w.podsOf(guided, name), func(p fact.Pod) bool {
-			return p.Phase == fact.PodActive && !w.leaving(p) && w.unsure[p.UID].IsZero() && w.available(p, w.sets[guided])
+			return p.Phase == fact.PodActive && !w.leaving(p) && w.unsure[p.UID].IsZero() &&
+				w.available(p, w.sets[guided])
 		})
 	}
 	return out
@@ -308,7 +318,8 @@ func (w *guidedWorld) checkDomains(t *rapid.T, a *action.DeletePod, down map[str
 // TestRandomPolicies lets anything happen to a DaemonSet that follows a policy.
 func TestRandomPolicies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &guidedWorld{world: newWorld(row.Config{BurstReplicas: rapid.SampledFrom([]int{2, 250}).Draw(t, "burst")}), sick: map[string]fact.Health{}, was: map[string]departed{}}
+		w := &guidedWorld{world: newWorld(row.Config{BurstReplicas: rapid.SampledFrom([]int{2, 250}).Draw(t, "burst")}),
+			sick: map[string]fact.Health{}, was: map[string]departed{}}
 		for range 5 {
 			drawNode(t, w.world)
 		}
@@ -316,9 +327,11 @@ func TestRandomPolicies(t *testing.T) {
 		w.follow(t, func(i *fact.Rollout) { i.Policy, i.PolicyUID = w.policy, "p" })
 		revision := func(t *rapid.T) {
 			old, hash := w.sets[guided], rapid.SampledFrom(revisions).Draw(t, "revision")
-			w.setDaemonSet(fact.DaemonSet{UID: guided, Namespace: "default", Name: "logs", Generation: old.Generation + 1,
-				Revision: hash, Reported: old.Reported, Conditions: old.Conditions,
-				Strategy: rapid.SampledFrom([]fact.Strategy{rollingUpdate("1", "0"), rollingUpdate("50%", "0"), rollingUpdate("0", "1")}).Draw(t, "strategy"),
+			w.setDaemonSet(fact.DaemonSet{UID: guided, Namespace: "default", Name: "logs",
+				Generation: old.Generation + 1,
+				Revision:   hash, Reported: old.Reported, Conditions: old.Conditions,
+				Strategy: rapid.SampledFrom([]fact.Strategy{rollingUpdate("1", "0"), rollingUpdate("50%", "0"),
+					rollingUpdate("0", "1")}).Draw(t, "strategy"),
 			}, w.template(t, hash))
 		}
 		revision(t)
@@ -355,14 +368,18 @@ func TestRandomPolicies(t *testing.T) {
 			"finish":   func(t *rapid.T) { drawFinish(t, w.world) },
 			"finish 2": func(t *rapid.T) { drawFinish(t, w.world) },
 			"deliver":  func(*rapid.T) { w.deliver() },
-			"tick":     func(t *rapid.T) { w.tick(time.Duration(rapid.IntRange(1, 60).Draw(t, "seconds")) * time.Second) },
+			"tick": func(t *rapid.T) {
+				w.tick(time.Duration(rapid.IntRange(1, 60).Draw(t,
+					"seconds")) * time.Second)
+			},
 			"policy": func(t *rapid.T) {
 				w.policy = drawGuidedPolicy(t)
 				w.follow(t, func(i *fact.Rollout) { i.Policy = w.policy })
 			},
 			"following": func(t *rapid.T) {
 				w.follow(t, func(i *fact.Rollout) {
-					i.Following = rapid.SampledFrom([]course.Following{course.Followed, course.Followed, course.Lost, course.Gone}).Draw(t, "following")
+					i.Following = rapid.SampledFrom([]course.Following{course.Followed, course.Followed, course.Lost,
+						course.Gone}).Draw(t, "following")
 				})
 			},
 			"spec": func(t *rapid.T) {
@@ -371,7 +388,8 @@ func TestRandomPolicies(t *testing.T) {
 				w.follow(t, func(i *fact.Rollout) {
 					i.Spec = v1alpha1.DaemonSetRolloutSpec{Paused: rapid.IntRange(0, 3).Draw(t, "paused") == 0}
 					i.Spec.Approved = &v1alpha1.StepApproval{Revision: st.TargetRevision, Step: v1alpha1.AllSteps}
-					i.Spec.Retry = &v1alpha1.Retry{Revision: st.TargetRevision, Count: rapid.Int32Range(0, 3).Draw(t, "retry")}
+					i.Spec.Retry = &v1alpha1.Retry{Revision: st.TargetRevision,
+						Count: rapid.Int32Range(0, 3).Draw(t, "retry")}
 				})
 			},
 			"again": func(t *rapid.T) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 )
@@ -23,7 +24,7 @@ func (m *Matrix) updateRollout(info fact.Rollout) {
 // guide has the row follow the rollout, at its policy's pace.
 func (m *Matrix) guide(r *entry, info fact.Rollout) {
 	if info.Policy != nil {
-		m.paceOf(info.PolicyUID).Set(info.Policy.NodesPerMinute, m.now)
+		m.paceOf(info.PolicyUID).set(info.Policy.NodesPerMinute, m.now)
 	}
 	m.tell(r, info)
 }
@@ -81,13 +82,13 @@ func (m *Matrix) KeepsRevision(uid types.UID, revision string) bool {
 
 // Verdict is where a node stands in the rollout of a DaemonSet, and why; false if
 // its changes follow no policy.
-func (m *Matrix) Verdict(uid types.UID, node string) (course.Verdict, string, bool) {
+func (m *Matrix) Verdict(uid types.UID, node string) (standing.Verdict, string, bool) {
 	c := m.courseOf(uid)
 	if c == nil {
 		return "", "", false
 	}
 	v, why := c.Verdict(node)
-	if m.columns[node] != nil && v == course.NotSelected {
+	if m.columns[node] != nil && v == standing.NotSelected {
 		why = m.rows[uid].LeftOut(node)
 	}
 	return v, why, true

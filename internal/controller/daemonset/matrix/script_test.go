@@ -16,6 +16,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
@@ -33,7 +34,10 @@ import (
 //	node NAME... [label=k=v] [taint=KEY:EFFECT]    adds or replaces
 //	delete-node NAME...
 //	pod ID [of=DAEMONSET] [node=N] [rev=a] STATE...  adds or changes; states:
-//	          why=REASON (the scheduler finds no room) pending bound image restarts ready ahead unready failed succeeded terminating gone adopting adopted
+//	          why=REASON (the scheduler finds no room) pending bound image restarts ready ahead unready failed
+//
+// succeeded terminating gone adopting adopted
+//
 //	pods NODE... STATE                     changes every live pod there
 //	ready [alone]                          prints the actions and takes them in flight; where
 //	                                       nodes wait for a rollout to be stored, it is,
@@ -105,7 +109,7 @@ func (s *script) noise() {
 		s.m.Step(fact.Health{Name: name, Fault: "it is out of order", Silent: true, Since: s.now})
 	}
 	for uid, p := range s.pods {
-		p.Restarts, p.Trouble, p.Certain, p.Before = p.Restarts+1, "it crashes", true, course.WasNotAvailable
+		p.Restarts, p.Trouble, p.Certain, p.Before = p.Restarts+1, "it crashes", true, standing.WasNotAvailable
 		s.pods[uid] = p
 		s.m.Step(p)
 	}
@@ -176,7 +180,8 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	case "tick":
 		return s.pass(t, d, a)
 	case "health":
-		s.health(fact.Health{Name: a.plain[0], Fault: strings.ReplaceAll(a.or("fault", ""), "_", " "), Silent: a.has("silent"), Since: s.now})
+		s.health(fact.Health{Name: a.plain[0], Fault: strings.ReplaceAll(a.or("fault", ""), "_", " "),
+			Silent: a.has("silent"), Since: s.now})
 	case "policy":
 		s.policy(t, d, a)
 	case "rollout":
@@ -261,8 +266,10 @@ func (s *script) daemonSet(t *testing.T, d *datadriven.TestData, a words) {
 		strategy = fact.Strategy{OnDelete: true}
 	}
 	s.setDaemonSet(fact.DaemonSet{
-		UID: types.UID(name), Namespace: "default", Name: name, Generation: old.Generation + 1, Revision: a.or("rev", "a"),
-		Strategy: strategy, MinReadySeconds: int32(minReady), Held: a.has("held"), Deleting: a.has("deleting"), Reported: old.Reported,
+		UID: types.UID(name), Namespace: "default", Name: name, Generation: old.Generation + 1,
+		Revision: a.or("rev", "a"),
+		Strategy: strategy, MinReadySeconds: int32(minReady), Held: a.has("held"), Deleting: a.has("deleting"),
+		Reported: old.Reported,
 	}, a.spec())
 }
 

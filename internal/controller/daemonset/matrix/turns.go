@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/deadline"
@@ -42,17 +41,17 @@ func inTurn(a, b *entry) int {
 }
 
 // paceOf is the pace of a policy.
-func (m *Matrix) paceOf(policy types.UID) *course.Pace {
+func (m *Matrix) paceOf(policy types.UID) *pace {
 	p := m.paces[policy]
 	if p == nil {
-		p = &course.Pace{}
+		p = &pace{}
 		m.paces[policy] = p
 	}
 	return p
 }
 
 // pace is that of the row's policy; nil if its changes follow none.
-func (m *Matrix) pace(r *entry) *course.Pace {
+func (m *Matrix) pace(r *entry) *pace {
 	if policy, follows := r.Policy(); follows {
 		return m.paceOf(policy)
 	}
@@ -65,9 +64,9 @@ func (m *Matrix) takeTurn(r *entry) []action.Action {
 	if p == nil {
 		return r.Step(m.now, row.Turn{}).Actions
 	}
-	did := r.Step(m.now, row.Turn{Allowed: p.Allows(m.now)})
+	did := r.Step(m.now, row.Turn{Allowed: p.allows(m.now)})
 	if did.Begun > 0 {
-		r.turn = p.Spend(did.Begun)
+		r.turn = p.spend(did.Begun)
 	}
 	return did.Actions
 }
@@ -78,8 +77,8 @@ func (m *Matrix) next(r *entry) time.Time {
 	if !r.WantsPace() || r.Course().Returns() {
 		return at
 	}
-	if p := m.pace(r); p.Allows(m.now) == 0 {
-		at = deadline.Sooner(at, p.Next())
+	if p := m.pace(r); p.allows(m.now) == 0 {
+		at = deadline.Sooner(at, p.next())
 	}
 	return at
 }
@@ -87,12 +86,12 @@ func (m *Matrix) next(r *entry) time.Time {
 // wakeSharers has all rows that share a pace be looked at together when one of them could take from it:
 // who is woken a moment before the others would take it all.
 func (m *Matrix) wakeSharers() {
-	paces := map[*course.Pace]bool{}
+	paces := map[*pace]bool{}
 	for _, r := range m.dirty {
 		if !r.WantsPace() {
 			continue
 		}
-		if p := m.pace(r); p.Limited() && p.Allows(m.now) > 0 {
+		if p := m.pace(r); p.limited() && p.allows(m.now) > 0 {
 			paces[p] = true
 		}
 	}

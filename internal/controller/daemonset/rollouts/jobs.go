@@ -15,7 +15,6 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/admit"
-	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -174,7 +173,8 @@ func (b *Book) NextTick() (at time.Time, ok bool) {
 	for name := range b.left {
 		if r := b.rollouts[name]; r != nil {
 			for _, condition := range []string{DaemonSetGone, PolicyGone} {
-				if c := meta.FindStatusCondition(r.Status.Conditions, condition); c != nil && c.Status == metav1.ConditionTrue {
+				if c := meta.FindStatusCondition(r.Status.Conditions, condition); c != nil &&
+					c.Status == metav1.ConditionTrue {
 					sooner(c.LastTransitionTime.Add(kept))
 				}
 			}
@@ -238,7 +238,7 @@ func (b *Book) ignored(name types.NamespacedName, r *v1alpha1.DaemonSetRollout) 
 	}
 	next := r.DeepCopy()
 	next.Status.Message, next.Status.ObservedGeneration = why, seen
-	next.Status.Conditions = course.Conditions(&next.Status, r.Status.Conditions, b.now)
+	next.Status.Conditions = Conditions(&next.Status, r.Status.Conditions, b.now)
 	return &Job{Left: next}
 }
 

@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
@@ -65,7 +65,7 @@ type CreatePod struct {
 	Reason  Reason
 	// Before is what the daemon was like that the pod replaces, for a pod that comes in its
 	// turn in a rollout.
-	Before course.Before
+	Before standing.Before
 	// Again says that the last creation on the node failed.
 	Again bool
 }
@@ -75,7 +75,7 @@ func (a *CreatePod) Why() Reason { return a.Reason }
 
 func (a *CreatePod) String() string {
 	before := ""
-	if a.Before == course.WasNotAvailable {
+	if a.Before == standing.WasNotAvailable {
 		before = "; the one before was not available"
 	}
 	return fmt.Sprintf("create %s/%s rev=%s (%s%s)", a.Name, a.Node, a.Revision, a.Reason, before)

@@ -2,7 +2,7 @@ package action
 
 import (
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 )
 
 // UpdateRollout asks for a rollout's status to be written, and for the rollout to be
@@ -14,7 +14,7 @@ type UpdateRollout struct {
 	// PausedWhy is the info's, for a rollout that is to be made.
 	PausedWhy string `json:",omitempty"`
 	// Failing counts the failures of the target by their reason.
-	Failing map[course.Reason]int `json:",omitempty"`
+	Failing map[standing.Reason]int `json:",omitempty"`
 }
 
 // Why is the reason for the action.

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/content"
-	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/pod"
 )
 
@@ -47,7 +47,7 @@ type Pod struct {
 	// Cause is what it is then.
 	Cause pod.Cause `json:",omitempty"`
 	// Before is what the daemon was like that it replaced.
-	Before course.Before `json:",omitempty"`
+	Before standing.Before `json:",omitempty"`
 	// Adopting says that the pod is not ours yet but about to be: it fills its
 	// cell, and nothing is done to it.
 	Adopting bool
@@ -122,11 +122,11 @@ func wasReady(p *corev1.Pod) bool {
 const Replaced = "everynode.io/replaced"
 
 // ReplacedText is the annotation's value for the pod of that name.
-func ReplacedText(before course.Before, pod string) string { return string(before) + " " + pod }
+func ReplacedText(before standing.Before, pod string) string { return string(before) + " " + pod }
 
 // replaced reads the annotation.
-func replaced(p *corev1.Pod) course.Before {
-	for _, before := range []course.Before{course.WasAvailable, course.WasNotAvailable} {
+func replaced(p *corev1.Pod) standing.Before {
+	for _, before := range []standing.Before{standing.WasAvailable, standing.WasNotAvailable} {
 		if p.Annotations[Replaced] == ReplacedText(before, p.Name) {
 			return before
 		}

@@ -3,7 +3,7 @@ package row
 import (
 	"time"
 
-	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/deadline"
@@ -216,11 +216,11 @@ func (r *Row) settle(c *cell, until time.Time) {
 
 // facts is what became of the DaemonSet on the cell's node, for the row's course, and until when
 // that holds.
-func (r *Row) facts(c *cell) (d course.Daemon, until time.Time) {
+func (r *Row) facts(c *cell) (d standing.Daemon, until time.Time) {
 	if c.column == nil {
-		return course.Daemon{}, time.Time{}
+		return standing.Daemon{}, time.Time{}
 	}
-	d = course.Daemon{Refused: c.refused, Unsure: r.mayBeMade(c)}
+	d = standing.Daemon{Refused: c.refused, Unsure: r.mayBeMade(c)}
 	for _, at := range []time.Time{c.setback.until, c.deletions.until} {
 		if at.After(r.now) {
 			d.Held, until = true, deadline.Sooner(until, at)
@@ -252,7 +252,7 @@ func (r *Row) facts(c *cell) (d course.Daemon, until time.Time) {
 	d.Two, d.Revision, d.Ending, d.Was = others > 0, is.Revision, "", ""
 	d.Made, d.Bound, d.Restarts = is.Created, is.BoundAt, c.failures.of(is.Revision)+is.Restarts
 	d.Trouble, d.Certain, d.NoRoom = is.Trouble, is.Certain, is.Unplaceable
-	d.Before, d.Cause = is.Before, course.Reason(is.Cause)
+	d.Before, d.Cause = is.Before, standing.Reason(is.Cause)
 	if newestUp {
 		d.Since = newest.since(r.info.MinReadySeconds)
 	}
@@ -265,7 +265,7 @@ func (r *Row) mayBeMade(c *cell) bool { return c.unanswered != "" || r.surge && 
 
 // leaves adds what a pod says that does not stay, and returns 1 if it still occupies its cell beside
 // another.
-func (p *Pod) leaves(d *course.Daemon) int {
+func (p *Pod) leaves(d *standing.Daemon) int {
 	d.Ending, d.Before = p.info.Revision, p.info.Before
 	switch {
 	case p.live():
@@ -276,7 +276,7 @@ func (p *Pod) leaves(d *course.Daemon) int {
 		}
 		d.Was = ""
 		if p.info.WasReady {
-			d.Was = course.WasAvailable
+			d.Was = standing.WasAvailable
 		}
 		return 1
 	}

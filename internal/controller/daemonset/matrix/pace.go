@@ -1,10 +1,10 @@
-package course
+package matrix
 
 import "time"
 
-// Pace limits how fast changes begin, over all DaemonSets of a policy. Its zero value has no
-// limit; see Set.
-type Pace struct {
+// pace limits how fast changes begin, over all DaemonSets of a policy. Its zero value has no
+// limit; see set.
+type pace struct {
 	perMinute int
 	spent     int // in all
 	saved     float64
@@ -14,19 +14,19 @@ type Pace struct {
 // paceSaved is how much of a pace may be saved up: a pause does not end in a rush.
 const paceSaved = 10 * time.Second
 
-// Set changes how many nodes may begin in a minute; 0 means no limit. A new pace has
+// set changes how many nodes may begin in a minute; 0 means no limit. A new pace has
 // saved up one node, so that a restart does not hurry.
-func (p *Pace) Set(perMinute int, now time.Time) {
+func (p *pace) set(perMinute int, now time.Time) {
 	if p.perMinute != perMinute || p.at.IsZero() {
-		*p = Pace{perMinute: perMinute, spent: p.spent, saved: 1, at: now}
+		*p = pace{perMinute: perMinute, spent: p.spent, saved: 1, at: now}
 	}
 }
 
-// Limited reports whether there is a limit.
-func (p *Pace) Limited() bool { return p.perMinute > 0 }
+// limited reports whether there is a limit.
+func (p *pace) limited() bool { return p.perMinute > 0 }
 
-// Allows says how many may begin now.
-func (p *Pace) Allows(now time.Time) int {
+// allows says how many may begin now.
+func (p *pace) allows(now time.Time) int {
 	if p.perMinute == 0 {
 		return 1 << 30
 	}
@@ -38,8 +38,8 @@ func (p *Pace) Allows(now time.Time) int {
 	return int(p.saved)
 }
 
-// Spend tells that so many have begun. It returns how many have in all.
-func (p *Pace) Spend(n int) int {
+// spend tells that so many have begun. It returns how many have in all.
+func (p *pace) spend(n int) int {
 	if p.perMinute > 0 {
 		p.saved -= float64(n)
 	}
@@ -47,8 +47,8 @@ func (p *Pace) Spend(n int) int {
 	return p.spent
 }
 
-// Next is when another one may begin, if none may now.
-func (p *Pace) Next() time.Time {
+// next is when another one may begin, if none may now.
+func (p *pace) next() time.Time {
 	if p.perMinute == 0 || p.saved >= 1 {
 		return p.at
 	}

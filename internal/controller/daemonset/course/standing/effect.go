@@ -1,4 +1,4 @@
-package course
+package standing
 
 // Effect is one of the things that a node counts as. Sums are kept of each.
 type Effect uint8
@@ -37,14 +37,14 @@ const (
 	// Removed: its daemon was taken away, as it is to be.
 	Removed
 
-	effectCount
+	EffectCount
 )
 
 // meaning is a row of the table: what a state is called, and what it counts as, always, on the
 // way to the target, and while the node's daemon is unavailable by our doing.
 type meaning struct {
 	verdict               Verdict
-	always, forward, ours effects
+	always, forward, ours Effects
 }
 
 // meanings is the table. On the way back only nodes that are being changed use up the limit:
@@ -52,28 +52,28 @@ type meaning struct {
 // all we know; so many nodes of that kind as nodeFaults allows do not stop a change.
 var meanings = [stateCount]meaning{
 	Outside:   {verdict: NotSelected},
-	LeftOut:   {verdict: NotSelected, always: the(Selected, Done)},
-	Untouched: {verdict: Waiting, always: the(Selected)},
-	Broken:    {verdict: NodeFault, always: the(Selected, Fault), ours: the(Ours)},
-	Unmoved:   {verdict: Waiting, always: the(Selected, Passed), ours: the(Ours)},
-	Taken:     {verdict: Changing, always: the(Selected, Ours)},
-	Absent:    {verdict: Changing, always: the(Selected, Ours)},
-	Unbound:   {verdict: Changing, always: the(Selected, Ours)},
-	Starting:  {verdict: Changing, always: the(Selected, Ours)},
-	Soaking:   {verdict: Current, always: the(Selected, Soaks)},
-	Soaked:    {verdict: Current, always: the(Selected, Done)},
-	Leaving:   {verdict: Changing, always: the(Selected, Ours)},
-	Failed:    {verdict: FailedRevision, always: the(Selected, Passed), forward: the(Ours), ours: the(Ours)},
-	Kept:      {verdict: FailedRevision, always: the(Selected, Passed), ours: the(Ours)},
-	Stuck:     {verdict: NodeFault, always: the(Selected, Fault, Excused), ours: the(Ours)},
-	Crowded:   {verdict: NoRoom, always: the(Selected, Fault, Excused, Sick), ours: the(Ours)},
-	Faulty:    {verdict: NodeFault, always: the(Selected, Fault, Excused), ours: the(Ours)},
-	Lingering: {verdict: NodeFault, always: the(Selected, Fault, Excused, Sick)},
-	Flapping:  {verdict: NodeFault, always: the(Selected, Fault, Excused, Sick)},
+	LeftOut:   {verdict: NotSelected, always: SetOf(Selected, Done)},
+	Untouched: {verdict: Waiting, always: SetOf(Selected)},
+	Broken:    {verdict: NodeFault, always: SetOf(Selected, Fault), ours: SetOf(Ours)},
+	Unmoved:   {verdict: Waiting, always: SetOf(Selected, Passed), ours: SetOf(Ours)},
+	Taken:     {verdict: Changing, always: SetOf(Selected, Ours)},
+	Absent:    {verdict: Changing, always: SetOf(Selected, Ours)},
+	Unbound:   {verdict: Changing, always: SetOf(Selected, Ours)},
+	Starting:  {verdict: Changing, always: SetOf(Selected, Ours)},
+	Soaking:   {verdict: Current, always: SetOf(Selected, Soaks)},
+	Soaked:    {verdict: Current, always: SetOf(Selected, Done)},
+	Leaving:   {verdict: Changing, always: SetOf(Selected, Ours)},
+	Failed:    {verdict: FailedRevision, always: SetOf(Selected, Passed), forward: SetOf(Ours), ours: SetOf(Ours)},
+	Kept:      {verdict: FailedRevision, always: SetOf(Selected, Passed), ours: SetOf(Ours)},
+	Stuck:     {verdict: NodeFault, always: SetOf(Selected, Fault, Excused), ours: SetOf(Ours)},
+	Crowded:   {verdict: NoRoom, always: SetOf(Selected, Fault, Excused, Sick), ours: SetOf(Ours)},
+	Faulty:    {verdict: NodeFault, always: SetOf(Selected, Fault, Excused), ours: SetOf(Ours)},
+	Lingering: {verdict: NodeFault, always: SetOf(Selected, Fault, Excused, Sick)},
+	Flapping:  {verdict: NodeFault, always: SetOf(Selected, Fault, Excused, Sick)},
 }
 
-// counts is what a node in a state counts as, by whose doing it is unavailable.
-func (s State) counts(by Cause, back bool) effects {
+// Counts is what a node in a state counts as, by whose doing it is unavailable.
+func (s State) Counts(by Cause, back bool) Effects {
 	m := &meanings[s]
 	e := m.always
 	if !back {
@@ -83,10 +83,32 @@ func (s State) counts(by Cause, back bool) effects {
 	case Us:
 		e |= m.ours
 	case UnderWay:
-		e = e.with(Ours, s != Outside)
+		e = e.With(Ours, s != Outside)
 	}
 	return e
 }
 
 // Verdict is what people are told of a node in the state.
 func (s State) Verdict() Verdict { return meanings[s].verdict }
+
+// Effects is a set of them.
+type Effects uint32
+
+// SetOf is the set of these effects.
+func SetOf(es ...Effect) (out Effects) {
+	for _, e := range es {
+		out |= 1 << e
+	}
+	return out
+}
+
+// Has reports whether the effect is one of them.
+func (e Effects) Has(one Effect) bool { return e>>one&1 > 0 }
+
+// With adds an effect if it holds.
+func (e Effects) With(one Effect, is bool) Effects {
+	if is {
+		return e | 1<<one
+	}
+	return e
+}

@@ -1,4 +1,4 @@
-package course
+package rollouts
 
 import (
 	"fmt"
@@ -15,7 +15,8 @@ import (
 
 func TestConditions(t *testing.T) {
 	begin := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
-	others := metav1.Condition{Type: "example.com/Mine", Status: metav1.ConditionTrue, Reason: "Mine", LastTransitionTime: metav1.NewTime(begin)}
+	others := metav1.Condition{Type: "example.com/Mine", Status: metav1.ConditionTrue, Reason: "Mine",
+		LastTransitionTime: metav1.NewTime(begin)}
 	all := []metav1.Condition{others}
 	for i, c := range []struct {
 		phase v1alpha1.Phase
@@ -46,9 +47,11 @@ func TestConditions(t *testing.T) {
 		var got []string
 		for _, is := range all[1:] {
 			if is.Reason != string(c.phase) || is.Message != "because" || is.ObservedGeneration != int64(i) {
-				t.Errorf("%s: %s says %s, %q of generation %d", c.phase, is.Type, is.Reason, is.Message, is.ObservedGeneration)
+				t.Errorf("%s: %s says %s, %q of generation %d", c.phase, is.Type, is.Reason, is.Message,
+					is.ObservedGeneration)
 			}
-			got = append(got, fmt.Sprintf("%s=%s@%d", is.Type, is.Status, int(is.LastTransitionTime.Sub(begin).Hours())))
+			got = append(got, fmt.Sprintf("%s=%s@%d", is.Type, is.Status,
+				int(is.LastTransitionTime.Sub(begin).Hours())))
 		}
 		if text := strings.Join(got, " "); text != c.want || all[0] != others {
 			t.Errorf("%s: the conditions are\n%s beside %v, want\n%s", c.phase, text, all[0], c.want)

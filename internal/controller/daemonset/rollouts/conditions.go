@@ -1,4 +1,4 @@
-package course
+package rollouts
 
 import (
 	"time"

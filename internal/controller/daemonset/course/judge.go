@@ -1,0 +1,142 @@
+package course
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
+	"github.com/everynode/everynode/internal/deadline"
+)
+
+// reasons are those that say the same of each node.
+var reasons = map[standing.State]string{
+	standing.Unmoved:  "the API does not let its pod go; it is tried again",
+	standing.Unbound:  "its pod is not bound to it yet",
+	standing.Starting: "its daemon starts",
+	standing.Flapping: "its pod keeps becoming ready again, for longer than the soak may take",
+}
+
+// reason says what there is to say about a node in the state, beside what it waits for.
+func (c *Course) reason(n *node, in *standing.Input, s standing.State) string {
+	d := in.Daemon
+	switch s {
+	case standing.LeftOut:
+		return "revision " + in.Want + " leaves it out"
+	case standing.Broken:
+		return "its daemon was not available before: " + cmp.Or(d.Trouble, "its pod is not ready")
+	case standing.Taken:
+		return "its pod of revision " + d.Revision + " is being replaced"
+	case standing.Absent:
+		return cmp.Or(d.Refused, d.Trouble, "it gets a pod")
+	case standing.Soaking:
+		return "soaks until " + clock(in.Soaked)
+	case standing.Leaving:
+		return cmp.Or(d.Trouble, "its pod is taken away")
+	case standing.Failed, standing.Kept:
+		return c.state.failures[n.name].why
+	case standing.Stuck:
+		return cmp.Or(d.Refused, d.Trouble, "its daemon does not become available")
+	case standing.Crowded:
+		return d.NoRoom
+	case standing.Faulty:
+		return in.Fault
+	case standing.Lingering:
+		return "its old pod was to end by " + clock(d.EndsBy) + ", and is still there"
+	}
+	return reasons[s]
+}
+
+// judge gives a node's standing. It changes nothing.
+func (c *Course) judge(n *node) view {
+	in := c.input(n)
+	return c.judgeBy(n, &in)
+}
+
+// judgeBy is judge where the input is known already.
+func (c *Course) judgeBy(n *node, in *standing.Input) view {
+	if !n.chosen.any() {
+		target := cmp.Or(c.state.stable, c.state.target)
+		return view{state: standing.Outside, order: Order{Target: target, Changing: in.Changing}}
+	}
+	v := view{state: standing.Classify(in), order: c.order(n, in)}
+	v.cause, v.reason, v.wake = c.cause(n, in), c.reason(n, in, v.state), in.Wake(v.state)
+	if !v.wake.After(c.now) {
+		v.wake = time.Time{}
+	}
+	v.wake = deadline.Sooner(v.wake, in.Overdue())
+	v.wake = deadline.Sooner(deadline.Sooner(v.wake, in.Sure), in.Recovers)
+	c.count(n, in, &v)
+	return v
+}
+
+// cause is by whose doing the node's daemon is unavailable. Of a node that nobody hears of it is
+// nobody's: whatever began there, it died.
+func (c *Course) cause(n *node, in *standing.Input) standing.Cause {
+	d := &n.daemon
+	switch {
+	case in.Begun, d.Unsure, d.Two && in.Fault == "" && !standing.IsPast(in.Lingers, in.Now):
+		return standing.UnderWay
+	case n.change.taken && !n.fact.Silent:
+		return standing.Us
+	}
+	return standing.Nobody
+}
+
+// count adds what the node counts as.
+func (c *Course) count(n *node, in *standing.Input, v *view) {
+	d := &n.daemon
+	down := !d.Available && !(in.Leaves && d.Empty()) || in.Begun && (!c.ds.Surge || in.Leaves)
+	if in.First && in.Fault == "" {
+		down = false // nothing is taken away from a node that never had the daemon
+	}
+	e := v.state.Counts(v.cause, in.Back)
+	mayChange, free := c.candidate(n, in)
+	v.free = free
+	e = e.With(standing.Given, in.Failed || d.Revision == in.Target).
+		With(standing.Failure, in.Failed).With(standing.Sick, in.Fault != "").With(standing.Down, down).
+		With(standing.Removed, v.state == standing.LeftOut && in.Want == in.Target && in.Departs)
+	held := mayChange && !free && n.group.stuck()
+	if held {
+		e = e&^standing.SetOf(standing.Passed) | standing.SetOf(standing.Excused)
+	}
+	if n.change.late && (v.state == standing.Soaking || v.state.Verdict() == standing.Changing) {
+		e = e&^standing.SetOf(standing.Soaks) | standing.SetOf(standing.Late)
+	}
+	excused := e.Has(standing.Excused)
+	v.counts = e.With(standing.Held, mayChange && excused).With(standing.Pending, mayChange && !excused).
+		With(standing.Stays, down && c.staysDown(in, v.state, e))
+}
+
+// staysDown reports whether the node's daemon, which is not available, will not be for as long as its own step has not
+// begun, or nobody mends what is wrong. Where there is no revision to go back to, a daemon that is lost is not made
+// again before then.
+func (c *Course) staysDown(in *standing.Input, s standing.State, e standing.Effects) bool {
+	d := in.Daemon
+	return !d.Comes.After(c.now) &&
+		(e.Has(standing.Fault) || s.Verdict() == standing.FailedRevision && !in.Back || in.Want == "" && d.Empty())
+}
+
+// candidate reports whether the node's pod is to be replaced, or made where that asks
+// for leave, and whether that makes nothing unavailable. Nothing changes towards a revision
+// whose template cannot be read.
+func (c *Course) candidate(n *node, in *standing.Input) (change, free bool) {
+	d := &n.daemon
+	free = !d.Available && in.Recovers.IsZero()
+	switch {
+	case !c.started || in.Want == "" || in.Has() || in.Begun || d.Held || in.Fault != "" || c.ds.Of(in.Want) == nil:
+		return false, false
+	case d.Revision == "":
+		return (in.IsNew || in.Joins) && !in.Leaves, in.IsNew || n.change.taken
+	case !free && c.superseded(n, in.Want):
+		return false, false
+	}
+	return true, free
+}
+
+func (c *Course) order(n *node, in *standing.Input) Order {
+	want := in.Want
+	return Order{
+		Target: want, Change: in.Begun && want != "", Changing: in.Changing,
+		Create: c.started && want != "" && (in.Begun || !in.IsNew && !in.Joins || want != in.Target),
+	}
+}

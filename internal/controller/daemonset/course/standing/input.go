@@ -1,0 +1,84 @@
+package standing
+
+import (
+	"time"
+
+	"github.com/everynode/everynode/internal/deadline"
+)
+
+// Input is all that a node's state follows from.
+type Input struct {
+	Now    time.Time
+	Daemon *Daemon
+	Fault  string
+	// Want is the revision that a pod made now is to have, "" if none is to be made; Leaves
+	// tells that the node is to have no daemon by its rules.
+	Want   string
+	Leaves bool
+	// Target is where the change goes, Back that nodes return to the stable revision.
+	Target         string
+	Back, Changing bool
+	// IsNew: there is no stable revision, and no steps. First: nothing was done yet on a node that
+	// is to get its first daemon. Joins: it gets that by the target's rules. Departs: these take it away.
+	IsNew, First, Joins, Departs bool
+	// Begun: its change was let begin. Failed: the target counts as failed on it.
+	Begun, Failed bool
+	// Crowded: the scheduler has said its word. Restarted: the pod has, too often. Hopeless: waiting for
+	// it will not help. Refused: the API has refused its next pod for long enough.
+	Crowded, Restarted, Hopeless, Refused bool
+	// Late is when the pod is to be available, Lingers when the old one counts as not
+	// ending, Soaked when it has been available for long enough, Patience until when that
+	// may take, Room until when the scheduler may still find some, Sure when the pod's trouble counts as
+	// lasting, Recovers until when it may heal by itself, Unmoved from when every try to change the node has failed
+	// for long. Zero times mean never.
+	Late, Lingers, Soaked, Patience, Room, Sure, Recovers, Unmoved time.Time
+}
+
+// IsPast reports whether there is such a time, and it has come.
+func IsPast(at, now time.Time) bool { return !at.IsZero() && !at.After(now) }
+
+// Has reports whether the node has a pod of the revision that it is to have.
+func (in *Input) Has() bool { return in.Want != "" && in.Daemon.Revision == in.Want }
+
+func (in *Input) up() bool { return in.Has() && !in.Daemon.Since.IsZero() }
+
+// stuck reports whether the pod will not come up in time.
+func (in *Input) stuck() bool { return in.Hopeless || in.Restarted || IsPast(in.Late, in.Now) }
+
+// failing is the state of a node on which the target fails.
+func (in *Input) failing() State {
+	if in.Daemon.Available && in.Daemon.Revision != in.Target {
+		return Kept
+	}
+	return Failed
+}
+
+// Wake is when the state may change by time alone; zero if it does not.
+func (in *Input) Wake(s State) time.Time {
+	switch s {
+	case Soaking:
+		return deadline.Sooner(in.Soaked, in.Patience)
+	case Flapping, Failed, Kept:
+		if !in.Daemon.Since.IsZero() {
+			return in.Soaked
+		}
+	case Starting:
+		return in.Late
+	case Absent:
+		return in.Lingers
+	case Unbound:
+		return in.Room
+	case Untouched, Broken:
+		return in.Unmoved
+	}
+	return time.Time{}
+}
+
+// Overdue is when the second pod of the node does, or that of one that is to have none, if
+// that is to come.
+func (in *Input) Overdue() time.Time {
+	if (in.Daemon.Two || in.Leaves) && in.Lingers.After(in.Now) {
+		return in.Lingers
+	}
+	return time.Time{}
+}
