@@ -50,7 +50,7 @@ func TestPlanBeside(t *testing.T) {
 		"a surge": {func(ds *appsv1.DaemonSet) {
 			image(ds)
 			ds.Annotations = map[string]string{admit.UpdateStrategy: `{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1}}`}
-		}, nil, []string{"maxSurge has no effect"}, nil},
+		}, nil, []string{"maxSurge has no effect"}, []string{"annotations"}},
 		"a placement": {moved, nil, []string{"refused until then: 6 nodes would lose the daemon and 0 would get it",
 			"everynode rollout approve daemonset/log-agent -n kube-system --placement " + hash}, nil},
 		"a placement that is approved": {moved, func(w *surveytest.World, ds *appsv1.DaemonSet) {
