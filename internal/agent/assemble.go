@@ -15,6 +15,7 @@ import (
 
 	"github.com/everynode/everynode/internal/agent/config"
 	"github.com/everynode/everynode/internal/agent/cri"
+	"github.com/everynode/everynode/internal/agent/cri/resolvconf"
 	"github.com/everynode/everynode/internal/agent/env"
 	"github.com/everynode/everynode/internal/agent/events"
 	"github.com/everynode/everynode/internal/agent/join"
@@ -119,7 +120,7 @@ func (a *Agent) makeRuntime(n *node, services cri.Services) error {
 		Service: services.Runtime, Lister: services.Lists,
 		LogRoot: filepath.Join(a.cfg.LogDir, "pods"), LinkRoot: filepath.Join(a.cfg.LogDir, "containers"),
 		PodsRoot: filepath.Join(a.cfg.DataDir, "containers"), Cgroups: a.cgroups, Handler: n.classes.Handler,
-		DNS:            cri.DNS{Servers: a.cfg.ClusterDNS, Domain: a.cfg.ClusterDomain, ResolvConf: a.cfg.ResolvConf},
+		DNS:            resolvconf.DNS{Servers: a.cfg.ClusterDNS, Domain: a.cfg.ClusterDomain, ResolvConf: a.cfg.ResolvConf},
 		MemoryCapacity: capacity.Memory().Value(), MinOOMScore: lowest, SeccompDefault: a.cfg.SeccompDefault,
 		MaxLogSize: a.cfg.LogMaxBytes, MaxLogFiles: a.cfg.LogMaxFiles,
 	})

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -19,7 +18,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/everynode/everynode/internal/plainfile"
+	"github.com/everynode/everynode/internal/agent/cri/labels"
+	"github.com/everynode/everynode/internal/agent/cri/logs"
 )
 
 // stopMargin is how long a runtime may take beyond the grace period to report that a container was killed.
@@ -64,7 +64,8 @@ type ContainerSpec struct {
 	Env           []EnvVar
 	Mounts        []Mount
 	PodIPs        []string
-	// ProcessesOf is the ID of the container whose processes this one sees too, unless all of the pod share theirs; empty for none.
+	// ProcessesOf is the ID of the container whose processes this one sees too, unless all of the pod share theirs;
+	// empty for none.
 	ProcessesOf string
 	// Devices are files of devices, CDIDevices names of devices in the Container Device Interface.
 	Devices    []Device
@@ -109,13 +110,15 @@ func (r *Runtime) CreateContainer(ctx context.Context, spec ContainerSpec) (stri
 	return r.service.CreateContainer(ctx, spec.SandboxID, config, sandbox)
 }
 
-// StartContainer starts a container that was made, and links its log. One whose log cannot be linked has started all the same.
+// StartContainer starts a container that was made, and links its log. One whose log cannot be linked has started all
+// the same.
 func (r *Runtime) StartContainer(ctx context.Context, pod *corev1.Pod, name, id string, attempt uint32) error {
 	if err := r.service.StartContainer(ctx, id); err != nil {
 		return err
 	}
-	if err := r.linkLog(pod, name, id, attempt); err != nil {
-		klog.FromContext(ctx).Error(err, "Log collectors do not find the log of a container", "pod", klog.KObj(pod), "container", name)
+	if err := r.logs.Link(pod, name, id, attempt); err != nil {
+		klog.FromContext(ctx).Error(err, "Log collectors do not find the log of a container", "pod", klog.KObj(pod),
+			"container", name)
 	}
 	return nil
 }
@@ -143,9 +146,9 @@ func (r *Runtime) containerConfig(spec *ContainerSpec) (*runtimeapi.ContainerCon
 		Args:        spec.Args,
 		WorkingDir:  c.WorkingDir,
 		Mounts:      mounts,
-		Labels:      containerLabels(spec.Pod, c),
-		Annotations: containerAnnotations(spec.Pod, c, spec.Attempt),
-		LogPath:     logPath(c.Name, spec.Attempt),
+		Labels:      labels.OfContainer(spec.Pod, c),
+		Annotations: labels.ContainerAnnotations(spec.Pod, c, spec.Attempt),
+		LogPath:     logs.Path(c.Name, spec.Attempt),
 		Stdin:       c.Stdin,
 		StdinOnce:   c.StdinOnce,
 		Tty:         c.TTY,
@@ -159,7 +162,8 @@ func (r *Runtime) containerConfig(spec *ContainerSpec) (*runtimeapi.ContainerCon
 		config.Annotations[name] = value
 	}
 	for _, d := range spec.Devices {
-		config.Devices = append(config.Devices, &runtimeapi.Device{ContainerPath: d.ContainerPath, HostPath: d.HostPath, Permissions: d.Permissions})
+		config.Devices = append(config.Devices, &runtimeapi.Device{ContainerPath: d.ContainerPath, HostPath: d.HostPath,
+			Permissions: d.Permissions})
 	}
 	for _, name := range spec.CDIDevices {
 		config.CDIDevices = append(config.CDIDevices, &runtimeapi.CDIDevice{Name: name})
@@ -202,10 +206,6 @@ func userOf(u *runtimeapi.ContainerUser) *corev1.ContainerUser {
 	return out
 }
 
-func logPath(name string, attempt uint32) string {
-	return filepath.Join(name, strconv.FormatUint(uint64(attempt), 10)+".log")
-}
-
 // mounts returns the pod's mounts, its hosts file and the file for the container's last words.
 func (r *Runtime) mounts(spec *ContainerSpec) ([]*runtimeapi.Mount, error) {
 	out := make([]*runtimeapi.Mount, 0, len(spec.Mounts)+2)
@@ -220,13 +220,13 @@ func (r *Runtime) mounts(spec *ContainerSpec) ([]*runtimeapi.Mount, error) {
 		out = append(out, mount)
 	}
 	if !ownHosts {
-		path, err := r.writeHosts(spec.Pod, spec.PodIPs)
+		path, err := r.cfg.DNS.WriteHosts(r.podDir(spec.Pod.UID), spec.Pod, spec.PodIPs)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, &runtimeapi.Mount{ContainerPath: "/etc/hosts", HostPath: path})
 	}
-	message := r.messagePath(spec.Pod.UID, spec.Container.Name, spec.Attempt)
+	message := r.messages.path(spec.Pod.UID, spec.Container.Name, spec.Attempt)
 	if err := os.MkdirAll(filepath.Dir(message), 0o750); err != nil {
 		return nil, fmt.Errorf("make the message folder of container %s: %w", spec.Container.Name, err)
 	}
@@ -239,7 +239,7 @@ func (r *Runtime) mounts(spec *ContainerSpec) ([]*runtimeapi.Mount, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the message file of container %s to all: %w", spec.Container.Name, err)
 	}
-	return append(out, &runtimeapi.Mount{ContainerPath: messagePath(spec.Container), HostPath: message}), nil
+	return append(out, &runtimeapi.Mount{ContainerPath: labels.MessagePath(spec.Container), HostPath: message}), nil
 }
 
 func propagation(p corev1.MountPropagationMode) runtimeapi.MountPropagation {
@@ -284,46 +284,22 @@ func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
 	return nil
 }
 
-// removeFiles removes what this package made for the container, by names of its own making: the runtime's list of mounts
+// removeFiles removes what this package made for the container, by names of its own making: the runtime's list of
+// mounts
 // has the pod's own too.
 func (r *Runtime) removeFiles(st *runtimeapi.ContainerStatus) error {
-	paths := []string{r.linkPath(st.Labels[labelPodName], st.Labels[labelPodNamespace], st.Labels[labelContainerName], st.Id)}
-	if uid, name := st.Labels[labelPodUID], st.Labels[labelContainerName]; uid != "" && name != "" {
-		paths = append(paths, r.messagePath(types.UID(uid), name, st.GetMetadata().GetAttempt()))
+	paths := []string{r.logs.LinkPath(st.Labels[labels.PodName], st.Labels[labels.PodNamespace],
+		st.Labels[labels.ContainerName], st.Id)}
+	if uid, name := st.Labels[labels.PodUID], st.Labels[labels.ContainerName]; uid != "" && name != "" {
+		paths = append(paths, r.messages.path(types.UID(uid), name, st.GetMetadata().GetAttempt()))
 	}
 	for _, path := range paths {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove a file of container %s: %w", st.Id, err)
 		}
 	}
-	if err := r.removeLogs(st.LogPath); err != nil {
+	if err := r.logs.Remove(st.LogPath); err != nil {
 		return fmt.Errorf("remove the logs of container %s: %w", st.Id, err)
-	}
-	return nil
-}
-
-// removeLogs removes a log and those that were rotated. What is not in the folder of logs, or behind a link in it, is not
-// this agent's.
-func (r *Runtime) removeLogs(path string) error {
-	if !strings.HasPrefix(path, r.cfg.LogRoot+"/") {
-		return nil
-	}
-	folder, err := plainfile.Folder(r.cfg.LogRoot, filepath.Dir(path))
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, plainfile.ErrNotPlain) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { _ = folder.Close() }()
-	names, err := logsIn(folder, filepath.Base(path))
-	if err != nil {
-		return err
-	}
-	for _, name := range append(names, filepath.Base(path)) {
-		if err := folder.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
 	}
 	return nil
 }
@@ -333,7 +309,8 @@ func notFound(err error) bool { return grpcstatus.Code(err) == codes.NotFound }
 // newID is the ID of a container or sandbox; that of an image has its algorithm before it.
 var newID = regexp.MustCompile(`(^|[^:0-9a-f])[0-9a-f]{64}\b`)
 
-// ErrorText is the runtime's own words for an error, without the wrapping of the transport, and without the ID that every try gets
+// ErrorText is the runtime's own words for an error, without the wrapping of the transport, and without the ID that
+// every try gets
 // anew: the same trouble has the same words, and is one event that is counted.
 func ErrorText(err error) string {
 	text := err.Error()

@@ -11,6 +11,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	criclient "k8s.io/cri-client/pkg"
 	utilexec "k8s.io/utils/exec"
+
+	"github.com/everynode/everynode/internal/agent/cri/labels"
 )
 
 // lateError is a command that did not end in time. It is a context.DeadlineExceeded, whatever the client of the runtime
@@ -21,8 +23,10 @@ type lateError struct{ error }
 func (lateError) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // ExecSync runs a command in a container and waits for it, for no longer than timeout; 0 means as long as ctx lasts.
-// The error is set if the command could not be run, and context.DeadlineExceeded if it did not end in time; not if it failed.
-func (r *Runtime) ExecSync(ctx context.Context, containerID string, cmd []string, timeout time.Duration) (stdout, stderr []byte, exitCode int32, err error) {
+// The error is set if the command could not be run, and context.DeadlineExceeded if it did not end in time; not if it
+// failed.
+func (r *Runtime) ExecSync(ctx context.Context, containerID string, cmd []string, timeout time.Duration) (stdout,
+	stderr []byte, exitCode int32, err error) {
 	stdout, stderr, err = r.service.ExecSync(ctx, containerID, cmd, timeout)
 	var exit utilexec.ExitError
 	if errors.As(err, &exit) && exit.Exited() {
@@ -36,9 +40,9 @@ func (r *Runtime) ExecSync(ctx context.Context, containerID string, cmd []string
 
 // Newest returns the ID of the newest container of that name in the pod, empty if there is none.
 func (r *Runtime) Newest(ctx context.Context, uid types.UID, name string) (string, error) {
-	labels := podFilter(uid)
-	labels[labelContainerName] = name
-	list, err := r.service.ListContainers(ctx, &runtimeapi.ContainerFilter{LabelSelector: labels})
+	selector := podFilter(uid)
+	selector[labels.ContainerName] = name
+	list, err := r.service.ListContainers(ctx, &runtimeapi.ContainerFilter{LabelSelector: selector})
 	if err != nil {
 		return "", fmt.Errorf("list the containers %s of pod %s: %w", name, uid, err)
 	}
@@ -80,7 +84,8 @@ type Streams struct{ Stdin, Stdout, Stderr, TTY bool }
 
 // Exec returns the URL, good for one request, at which the runtime runs the command in the container.
 func (r *Runtime) Exec(ctx context.Context, id string, command []string, s Streams) (*url.URL, error) {
-	resp, err := r.service.Exec(ctx, &runtimeapi.ExecRequest{ContainerId: id, Cmd: command, Stdin: s.Stdin, Stdout: s.Stdout,
+	resp, err := r.service.Exec(ctx, &runtimeapi.ExecRequest{ContainerId: id, Cmd: command, Stdin: s.Stdin,
+		Stdout: s.Stdout,
 		Stderr: s.Stderr && !s.TTY, Tty: s.TTY})
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/everynode/everynode/internal/agent/cgroups"
+	"github.com/everynode/everynode/internal/agent/cri/labels"
 )
 
 // Group is a running container or a ready sandbox with its cgroup.
@@ -62,9 +63,9 @@ func (r *Runtime) Groups(ctx context.Context, cgroupOf func(uid types.UID) strin
 		return nil, err
 	}
 	out := make([]Group, 0, len(sandboxes)+len(containers))
-	group := func(labels map[string]string, id string) (Group, bool) {
-		g := Group{PodUID: types.UID(labels[labelPodUID]), Namespace: labels[labelPodNamespace], Pod: labels[labelPodName],
-			Container: labels[labelContainerName], ID: id}
+	group := func(has map[string]string, id string) (Group, bool) {
+		g := Group{PodUID: types.UID(has[labels.PodUID]), Namespace: has[labels.PodNamespace], Pod: has[labels.PodName],
+			Container: has[labels.ContainerName], ID: id}
 		if g.PodCgroup = cgroupOf(g.PodUID); g.PodCgroup == "" {
 			return g, false
 		}

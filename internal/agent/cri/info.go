@@ -5,9 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,8 +41,9 @@ func (r *Runtime) Info(ctx context.Context) (Info, error) {
 	if err != nil {
 		return Info{}, fmt.Errorf("ask the container runtime how it is: %w", err)
 	}
-	info := Info{Name: version.RuntimeName, Version: version.RuntimeVersion, StrictGroups: resp.GetFeatures().GetSupplementalGroupsPolicy(),
-		Handlers: handlersOf(resp.GetRuntimeHandlers())}
+	info := Info{Name: version.RuntimeName, Version: version.RuntimeVersion,
+		StrictGroups: resp.GetFeatures().GetSupplementalGroupsPolicy(),
+		Handlers:     handlersOf(resp.GetRuntimeHandlers())}
 	for _, c := range resp.GetStatus().GetConditions() {
 		cond := Condition{OK: c.Status, Reason: c.Reason, Message: c.Message}
 		switch c.Type {
@@ -69,7 +67,8 @@ func handlersOf(list []*runtimeapi.RuntimeHandler) []corev1.NodeRuntimeHandler {
 	var out []corev1.NodeRuntimeHandler
 	for _, h := range list {
 		readOnly, users := h.GetFeatures().GetRecursiveReadOnlyMounts(), h.GetFeatures().GetUserNamespaces()
-		out = append(out, corev1.NodeRuntimeHandler{Name: h.GetName(), Features: &corev1.NodeRuntimeHandlerFeatures{RecursiveReadOnlyMounts: &readOnly, UserNamespaces: &users}})
+		out = append(out, corev1.NodeRuntimeHandler{Name: h.GetName(),
+			Features: &corev1.NodeRuntimeHandlerFeatures{RecursiveReadOnlyMounts: &readOnly, UserNamespaces: &users}})
 	}
 	slices.SortFunc(out, func(a, b corev1.NodeRuntimeHandler) int { return cmp.Compare(a.Name, b.Name) })
 	return out
@@ -101,15 +100,12 @@ func ListImages(ctx context.Context, service internalapi.ImageManagerService) ([
 // It goes on after errors and returns them joined.
 func (r *Runtime) Sweep(ctx context.Context, live func(uid types.UID) bool) error {
 	found := map[types.UID]bool{}
-	logs, err := readNames(r.cfg.LogRoot)
+	logged, err := r.logs.Pods()
 	if err != nil {
 		return err
 	}
-	for _, name := range logs {
-		// NAMESPACE_NAME_UID: none of the three has an underscore.
-		if i := strings.LastIndexByte(name, '_'); i >= 0 {
-			found[types.UID(name[i+1:])] = true
-		}
+	for _, uid := range logged {
+		found[uid] = true
 	}
 	own, err := readNames(r.cfg.PodsRoot)
 	if err != nil {
@@ -125,7 +121,7 @@ func (r *Runtime) Sweep(ctx context.Context, live func(uid types.UID) bool) erro
 			errs = append(errs, r.Clean(ctx, uid))
 		}
 	}
-	return errors.Join(append(errs, r.sweepLinks(), r.cfg.Cgroups.Sweep(live))...)
+	return errors.Join(append(errs, r.logs.SweepLinks(), r.cfg.Cgroups.Sweep(live))...)
 }
 
 // isUID says whether a text can be a pod's UID: letters, figures and hyphens. Others can make folders among the logs.
@@ -133,44 +129,8 @@ func isUID(uid types.UID) bool {
 	return uid != "" && strings.Trim(string(uid), "-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") == ""
 }
 
-// sweepLinks removes links to logs that are no more.
-func (r *Runtime) sweepLinks() error {
-	names, err := readNames(r.cfg.LinkRoot)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, name := range names {
-		link := filepath.Join(r.cfg.LinkRoot, name)
-		target, err := os.Readlink(link)
-		if err != nil || !strings.HasPrefix(target, r.cfg.LogRoot+"/") {
-			continue // not a link of ours
-		}
-		if _, err := os.Stat(target); errors.Is(err, fs.ErrNotExist) {
-			if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				errs = append(errs, fmt.Errorf("remove the link of a removed log: %w", err))
-			}
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func readNames(dir string) ([]string, error) {
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", dir, err)
-	}
-	names := make([]string, len(entries))
-	for i, e := range entries {
-		names[i] = e.Name()
-	}
-	return names, nil
-}
-
-// KnowsCDI says whether the runtime finds devices by their names in the Container Device Interface. Runtimes that do not
+// KnowsCDI says whether the runtime finds devices by their names in the Container Device Interface. Runtimes that do
+// not
 // know it leave such devices out without a word.
 func (r *Runtime) KnowsCDI(ctx context.Context) (bool, error) {
 	version, err := r.service.Version(ctx, "v1")

@@ -12,6 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/everynode/everynode/internal/agent/cri/labels"
+	"github.com/everynode/everynode/internal/agent/cri/logs"
 )
 
 // logService is a runtime with one running container, whose log it begins anew when it is told to.
@@ -22,8 +25,9 @@ type logService struct {
 }
 
 func (s *logService) ListContainers(context.Context, *runtimeapi.ContainerFilter) ([]*runtimeapi.Container, error) {
-	return []*runtimeapi.Container{{Id: "id", Metadata: &runtimeapi.ContainerMetadata{Name: "c", Attempt: 1}, Labels: map[string]string{
-		labelPodName: "p", labelPodNamespace: "ns", labelPodUID: "u1", labelContainerName: "c"}}}, nil
+	return []*runtimeapi.Container{{Id: "id", Metadata: &runtimeapi.ContainerMetadata{Name: "c", Attempt: 1},
+		Labels: map[string]string{
+			labels.PodName: "p", labels.PodNamespace: "ns", labels.PodUID: "u1", labels.ContainerName: "c"}}}, nil
 }
 
 func (s *logService) ReopenContainerLog(context.Context, string) error {
@@ -37,7 +41,7 @@ func TestRotate(t *testing.T) {
 	r := testRuntime(t)
 	dir := filepath.Join(r.cfg.LogRoot, "ns_p_u1", "c")
 	service := &logService{path: filepath.Join(dir, "1.log")}
-	r.service = service
+	r.logs = logs.New(service, r.cfg.LogRoot, r.cfg.LinkRoot, 0, 0)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +54,7 @@ func TestRotate(t *testing.T) {
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	rotate := func() error {
 		now = now.Add(time.Minute)
-		return r.rotateAll(t.Context(), now)
+		return r.logs.RotateAll(t.Context(), now)
 	}
 	files := func() []string {
 		t.Helper()
@@ -60,7 +64,7 @@ func TestRotate(t *testing.T) {
 		}
 		return names
 	}
-	write(defaultLogSize - 1)
+	write(10<<20 - 1)
 	if err := rotate(); err != nil {
 		t.Fatal(err)
 	}
@@ -68,21 +72,22 @@ func TestRotate(t *testing.T) {
 		t.Errorf("a log that is not full was rotated (-want +got):\n%s", diff)
 	}
 	for range 7 {
-		write(defaultLogSize)
+		write(10 << 20)
 		if err := rotate(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := []string{"1.log", "1.log.20300101-000500.gz", "1.log.20300101-000600.gz", "1.log.20300101-000700.gz", "1.log.20300101-000800"}
+	want := []string{"1.log", "1.log.20300101-000500.gz", "1.log.20300101-000600.gz", "1.log.20300101-000700.gz",
+		"1.log.20300101-000800"}
 	if diff := cmp.Diff(want, files()); diff != "" {
 		t.Errorf("files after seven rotations (-want +got):\n%s", diff)
 	}
-	write(defaultLogSize)
+	write(10 << 20)
 	service.fail = errors.New("gone")
 	if err := rotate(); !errors.Is(err, service.fail) {
 		t.Errorf("error %v, want the runtime's", err)
 	}
-	if info, err := os.Stat(service.path); err != nil || info.Size() != defaultLogSize {
+	if info, err := os.Stat(service.path); err != nil || info.Size() != 10<<20 {
 		t.Errorf("the log is not back under its name after a failure: %v, %v", info, err)
 	}
 }
@@ -90,10 +95,9 @@ func TestRotate(t *testing.T) {
 // TestRotateAsSet: size and number are what the operator says.
 func TestRotateAsSet(t *testing.T) {
 	r := testRuntime(t)
-	r.cfg.MaxLogSize, r.cfg.MaxLogFiles = 100, 2
 	dir := filepath.Join(r.cfg.LogRoot, "ns_p_u1", "c")
 	service := &logService{path: filepath.Join(dir, "1.log")}
-	r.service = service
+	r.logs = logs.New(service, r.cfg.LogRoot, r.cfg.LinkRoot, 100, 2)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +105,7 @@ func TestRotateAsSet(t *testing.T) {
 		if err := os.WriteFile(service.path, make([]byte, 100), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.rotateAll(t.Context(), time.Date(2030, 1, 1, 0, i, 0, 0, time.UTC)); err != nil {
+		if err := r.logs.RotateAll(t.Context(), time.Date(2030, 1, 1, 0, i, 0, 0, time.UTC)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -114,14 +118,15 @@ func TestRotateAsSet(t *testing.T) {
 	}
 }
 
-// A log that somebody removed, with its folder or without, is begun anew: the container would write into a file without a name.
+// A log that somebody removed, with its folder or without, is begun anew: the container would write into a file
+// without a name.
 func TestLogThatWasRemoved(t *testing.T) {
 	r := testRuntime(t)
 	dir := filepath.Join(r.cfg.LogRoot, "ns_p_u1", "c")
-	r.service = &logService{path: filepath.Join(dir, "1.log")}
+	r.logs = logs.New(&logService{path: filepath.Join(dir, "1.log")}, r.cfg.LogRoot, r.cfg.LinkRoot, 0, 0)
 	look := func() {
 		t.Helper()
-		if err := r.rotateAll(t.Context(), time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)); err != nil {
+		if err := r.logs.RotateAll(t.Context(), time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)); err != nil {
 			t.Error(err)
 		}
 		if names, err := readNames(dir); err != nil || len(names) != 1 || names[0] != "1.log" {
@@ -152,7 +157,7 @@ func TestLogThatWasRemoved(t *testing.T) {
 	if err := os.Symlink(other, filepath.Dir(dir)); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.rotateAll(t.Context(), time.Now()); err == nil {
+	if err := r.logs.RotateAll(t.Context(), time.Now()); err == nil {
 		t.Error("a folder that is a link out of the folder of logs was taken")
 	}
 	if names, err := readNames(other); err != nil || len(names) != 0 {

@@ -3,6 +3,7 @@ package cri
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"sync"
 	"time"
@@ -14,20 +15,18 @@ import (
 	criclient "k8s.io/cri-client/pkg"
 
 	"github.com/everynode/everynode/internal/agent/cgroups"
+	"github.com/everynode/everynode/internal/agent/cri/labels"
+	"github.com/everynode/everynode/internal/agent/cri/logs"
+	"github.com/everynode/everynode/internal/agent/cri/pleg"
+	"github.com/everynode/everynode/internal/agent/cri/resolvconf"
 	"github.com/everynode/everynode/internal/agent/podworker"
 )
 
 // callTimeout bounds every call that does not wait for a container.
 const callTimeout = 2 * time.Minute
 
-// How the runtime is connected to again, after restarts: as the library does.
-const (
-	shortestPause  = 100 * time.Millisecond
-	longestPause   = 3 * time.Second
-	connectTimeout = 5 * time.Second
-)
-
-// reasonMayCome is how long after a container's end the runtime may still learn the reason: containerd is told of an end and of a want
+// reasonMayCome is how long after a container's end the runtime may still learn the reason: containerd is told of an
+// end and of a want
 // of memory by two events.
 const reasonMayCome = 10 * time.Second
 
@@ -36,10 +35,11 @@ type Services struct {
 	Runtime internalapi.RuntimeService
 	Images  internalapi.ImageManagerService
 	// Lists lists what the runtime holds.
-	Lists *Lister
+	Lists *pleg.Lister
 }
 
-// Connect opens the runtime's socket, such as unix:///run/containerd/containerd.sock, and checks that it speaks the v1 API.
+// Connect opens the runtime's socket, such as unix:///run/containerd/containerd.sock, and checks that it speaks the v1
+// API.
 func Connect(ctx context.Context, endpoint string) (Services, error) {
 	rs, err := criclient.NewRemoteRuntimeServiceBuilder().WithEndpoint(endpoint).WithConnectionTimeout(callTimeout).
 		WithTracerProvider(nil).Build(ctx)
@@ -52,7 +52,7 @@ func Connect(ctx context.Context, endpoint string) (Services, error) {
 		_ = rs.Close(ctx)
 		return Services{}, fmt.Errorf("connect to the image service at %s: %w", endpoint, err)
 	}
-	lister, err := NewLister(endpoint)
+	lister, err := pleg.NewLister(endpoint)
 	if err != nil {
 		_, _ = rs.Close(ctx), is.Close(ctx)
 		return Services{}, err
@@ -72,7 +72,7 @@ type Config struct {
 	// Service is the runtime.
 	Service internalapi.RuntimeService
 	// Lister lists what the runtime holds; nil has Service do it, at a higher cost.
-	Lister *Lister
+	Lister *pleg.Lister
 	// LogRoot is the folder of the container logs, such as /var/log/pods; LinkRoot that of the links, such as
 	// /var/log/containers.
 	LogRoot, LinkRoot string
@@ -80,14 +80,15 @@ type Config struct {
 	PodsRoot string
 	// Cgroups are those of the pods.
 	Cgroups *cgroups.Cgroups
-	// MaxLogSize is the size in bytes at which a container's log is rotated, MaxLogFiles how many files of it there are at most, which are two
+	// MaxLogSize is the size in bytes at which a container's log is rotated, MaxLogFiles how many files of it there
+	// are at most, which are two
 	// at least; the defaults are 10 MiB and 5.
 	MaxLogSize  int64
 	MaxLogFiles int
 	// SeccompDefault gives containers the runtime's profile of system calls that ask for none and are not privileged.
 	SeccompDefault bool
 	// DNS says how pods resolve names.
-	DNS DNS
+	DNS resolvconf.DNS
 	// Handler finds out how the runtime calls a runtime class.
 	Handler func(ctx context.Context, class string) (string, error)
 	// Hostname is the node's name, as pods on its network see it.
@@ -101,7 +102,8 @@ type Config struct {
 	Strays func(pod *corev1.Pod, killed int)
 	// CNIResults is where CNI's library notes what it gave to sandboxes; empty means /var/lib/cni/results.
 	CNIResults string
-	// Relisted is told of every look through the runtime: how long it took, how long after the one before it began (0 for the
+	// Relisted is told of every look through the runtime: how long it took, how long after the one before it began (0
+	// for the
 	// first), how many sandboxes are ready, and how many containers are in which state. May be nil.
 	Relisted func(took, after time.Duration, sandboxes int, containers map[string]int)
 	// MinOOMScore is the lowest oom_score_adj that the runtime may set; see LowestOOMScore.
@@ -110,9 +112,11 @@ type Config struct {
 
 // Runtime makes, reads and ends the sandboxes and containers of one node. It is safe for concurrent use.
 type Runtime struct {
-	cfg     Config
-	service internalapi.RuntimeService
-	users   *users
+	cfg      Config
+	service  internalapi.RuntimeService
+	users    *users
+	logs     *logs.Logs
+	messages messages
 	// now tells the time.
 	now func() time.Time
 
@@ -126,12 +130,6 @@ type Runtime struct {
 
 // New returns a Runtime; it makes no call.
 func New(cfg Config) *Runtime {
-	if cfg.MaxLogSize == 0 {
-		cfg.MaxLogSize = defaultLogSize
-	}
-	if cfg.MaxLogFiles == 0 {
-		cfg.MaxLogFiles = defaultLogFiles
-	}
 	if cfg.CNIResults == "" {
 		cfg.CNIResults = cniResults
 	}
@@ -139,16 +137,32 @@ func New(cfg Config) *Runtime {
 		cfg:        cfg,
 		service:    cfg.Service,
 		users:      &users{root: cfg.PodsRoot},
+		logs:       logs.New(cfg.Service, cfg.LogRoot, cfg.LinkRoot, cfg.MaxLogSize, cfg.MaxLogFiles),
 		now:        time.Now,
+		messages:   messages{pods: cfg.PodsRoot, logs: cfg.LogRoot},
 		containers: map[string]podworker.Container{},
 		sandboxes:  map[string]podworker.Sandbox{},
 	}
 }
 
+// Watch looks through the runtime until ctx ends.
+func (r *Runtime) Watch(ctx context.Context, w pleg.Watcher) {
+	g := pleg.Generator{Service: r.service, Lister: r.cfg.Lister, Relisted: r.cfg.Relisted, Held: r.forget}
+	g.Watch(ctx, w)
+}
+
+// forget drops what is remembered of containers and sandboxes that are no more.
+func (r *Runtime) forget(sandbox, container func(id string) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.sandboxes, func(id string, _ podworker.Sandbox) bool { return !sandbox(id) })
+	maps.DeleteFunc(r.containers, func(id string, _ podworker.Container) bool { return !container(id) })
+}
+
 func (r *Runtime) podDir(uid types.UID) string { return filepath.Join(r.cfg.PodsRoot, string(uid)) }
 
 func podFilter(uid types.UID) map[string]string {
-	return map[string]string{labelPodUID: string(uid)}
+	return map[string]string{labels.PodUID: string(uid)}
 }
 
 // Observe reads what the runtime holds for the pod.
@@ -182,7 +196,7 @@ func (r *Runtime) Observe(ctx context.Context, uid types.UID) (*podworker.Runtim
 		if container != nil {
 			out.Containers = append(out.Containers, *container)
 		}
-		out.GraceSeconds = max(out.GraceSeconds, graceOf(c.Annotations))
+		out.GraceSeconds = max(out.GraceSeconds, labels.GraceOf(c.Annotations))
 	}
 	return out, nil
 }
@@ -224,7 +238,7 @@ func (r *Runtime) readSandbox(ctx context.Context, s *runtimeapi.PodSandbox) (*p
 }
 
 func (r *Runtime) readContainer(ctx context.Context, c *runtimeapi.Container) (*podworker.Container, error) {
-	state := stateOf(c.State)
+	state := pleg.StateOf(c.State)
 	r.mu.Lock()
 	known, ok := r.containers[c.Id]
 	r.mu.Unlock()
@@ -250,23 +264,23 @@ func (r *Runtime) readContainer(ctx context.Context, c *runtimeapi.Container) (*
 func (r *Runtime) describe(st *runtimeapi.ContainerStatus, sandboxID string) podworker.Container {
 	out := podworker.Container{
 		ID:        st.Id,
-		Name:      st.Labels[labelContainerName],
+		Name:      st.Labels[labels.ContainerName],
 		SandboxID: sandboxID,
 		Attempt:   st.GetMetadata().GetAttempt(),
-		State:     stateOf(st.State),
-		SpecHash:  podworker.ParseHash(st.Annotations[annotationHash]),
+		State:     pleg.StateOf(st.State),
+		SpecHash:  podworker.ParseHash(st.Annotations[labels.Hash]),
 		Image:     st.GetImage().GetImage(),
 		ImageID:   st.ImageRef,
 		CreatedAt: unixNano(st.CreatedAt),
 		StartedAt: unixNano(st.StartedAt),
-		Resources: resourcesOf(st.Annotations),
-		Recorded:  recordedSpec(st.Labels[labelContainerName], st.Annotations),
+		Resources: labels.ResourcesOf(st.Annotations),
+		Recorded:  labels.RecordedSpec(st.Labels[labels.ContainerName], st.Annotations),
 
 		User: userOf(st.User), StopSignal: signalOf(st.StopSignal),
 	}
 	if given := st.GetImage().GetUserSpecifiedImage(); given != "" {
 		out.Image = given
-	} else if name := st.Annotations[annotationImage]; name != "" {
+	} else if name := st.Annotations[labels.Image]; name != "" {
 		out.Image = name
 	}
 	for _, m := range st.Mounts {
@@ -281,7 +295,7 @@ func (r *Runtime) describe(st *runtimeapi.ContainerStatus, sandboxID string) pod
 			// It never ran: the runtime gave no time of its end.
 			out.FinishedAt = out.CreatedAt
 		}
-		out.Message += r.terminationMessage(st)
+		out.Message += r.messages.last(st)
 	}
 	return out
 }
@@ -291,17 +305,4 @@ func unixNano(n int64) time.Time {
 		return time.Time{}
 	}
 	return time.Unix(0, n)
-}
-
-func stateOf(s runtimeapi.ContainerState) podworker.ContainerState {
-	switch s {
-	case runtimeapi.ContainerState_CONTAINER_CREATED:
-		return podworker.Created
-	case runtimeapi.ContainerState_CONTAINER_RUNNING:
-		return podworker.Running
-	case runtimeapi.ContainerState_CONTAINER_EXITED:
-		return podworker.Exited
-	default:
-		return podworker.Unknown
-	}
 }

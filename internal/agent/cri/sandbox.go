@@ -12,23 +12,20 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
-)
 
-// logFolder names the folder of a pod's logs. Of a name that does not fit into one, which
-// the API allows, it has the beginning.
-func logFolder(namespace, name, uid string) string {
-	const most = 255 // what file systems allow
-	room := max(most-len(namespace)-len(uid)-2, 0)
-	return namespace + "_" + name[:min(len(name), room)] + "_" + uid
-}
+	"github.com/everynode/everynode/internal/agent/cri/labels"
+)
 
 // LogRoot is the folder of the logs of all pods.
 func (r *Runtime) LogRoot() string { return r.cfg.LogRoot }
 
 // LogDirectory is the folder of the logs of a pod's containers.
 func (r *Runtime) LogDirectory(pod *corev1.Pod) string {
-	return filepath.Join(r.cfg.LogRoot, logFolder(pod.Namespace, pod.Name, string(pod.UID)))
+	return r.logs.Directory(pod)
 }
+
+// RotateLogs keeps the logs of running containers small until ctx ends.
+func (r *Runtime) RotateLogs(ctx context.Context) { r.logs.Rotate(ctx) }
 
 // CreateSandbox makes and starts the pod's sandbox with that attempt number, and its cgroup.
 func (r *Runtime) CreateSandbox(ctx context.Context, pod *corev1.Pod, attempt uint32) (string, error) {
@@ -102,7 +99,7 @@ func (r *Runtime) handlerOf(ctx context.Context, pod *corev1.Pod) (string, error
 }
 
 func (r *Runtime) sandboxConfig(pod *corev1.Pod, attempt uint32) (*runtimeapi.PodSandboxConfig, error) {
-	dns, err := r.cfg.DNS.config(pod)
+	dns, err := r.cfg.DNS.Config(pod)
 	if err != nil {
 		return nil, err
 	}
@@ -116,8 +113,8 @@ func (r *Runtime) sandboxConfig(pod *corev1.Pod, attempt uint32) (*runtimeapi.Po
 		},
 		LogDirectory: r.LogDirectory(pod),
 		DnsConfig:    dns,
-		Labels:       sandboxLabels(pod),
-		Annotations:  sandboxAnnotations(pod),
+		Labels:       labels.OfSandbox(pod),
+		Annotations:  labels.SandboxAnnotations(pod),
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
 			CgroupParent: r.cfg.Cgroups.Of(pod),
 			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
@@ -129,7 +126,7 @@ func (r *Runtime) sandboxConfig(pod *corev1.Pod, attempt uint32) (*runtimeapi.Po
 		},
 	}
 	if !pod.Spec.HostNetwork {
-		config.Hostname = r.cfg.DNS.hostname(pod)
+		config.Hostname = r.cfg.DNS.Hostname(pod)
 		config.PortMappings = portMappings(pod)
 	}
 	if sc := pod.Spec.SecurityContext; sc != nil {
@@ -193,7 +190,8 @@ func portMappings(pod *corev1.Pod) []*runtimeapi.PortMapping {
 					continue
 				}
 				out = append(out, &runtimeapi.PortMapping{
-					Protocol: protocol(p.Protocol), ContainerPort: p.ContainerPort, HostPort: p.HostPort, HostIp: p.HostIP,
+					Protocol: protocol(p.Protocol), ContainerPort: p.ContainerPort, HostPort: p.HostPort,
+					HostIp: p.HostIP,
 				})
 			}
 		}
@@ -252,14 +250,9 @@ func (r *Runtime) Clean(ctx context.Context, uid types.UID) error {
 	if err := r.cfg.Cgroups.Remove(uid); err != nil {
 		return err
 	}
-	logs, err := filepath.Glob(filepath.Join(r.cfg.LogRoot, "*_"+string(uid)))
+	err = r.logs.RemoveAll(uid)
 	if err != nil {
-		return fmt.Errorf("find the logs of pod %s: %w", uid, err)
-	}
-	for _, dir := range logs {
-		if err := os.RemoveAll(dir); err != nil {
-			return fmt.Errorf("remove the logs of pod %s: %w", uid, err)
-		}
+		return err
 	}
 	for _, name := range []string{"containers", "etc-hosts"} {
 		if err := os.RemoveAll(filepath.Join(r.podDir(uid), name)); err != nil {

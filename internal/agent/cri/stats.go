@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/everynode/everynode/internal/agent/cri/labels"
 )
 
 // ContainerStats is what one container uses, as far as the runtime knows.
@@ -39,14 +41,16 @@ func (r *Runtime) Stats(ctx context.Context, uid types.UID) ([]ContainerStats, e
 	}
 	out := make([]ContainerStats, 0, len(list))
 	for _, s := range list {
-		labels := s.GetAttributes().GetLabels()
-		if labels[labelPodUID] == "" {
+		has := s.GetAttributes().GetLabels()
+		if has[labels.PodUID] == "" {
 			continue // not a pod's
 		}
 		out = append(out, ContainerStats{
-			PodUID: types.UID(labels[labelPodUID]), Container: labels[labelContainerName], ID: s.GetAttributes().GetId(),
-			Time: time.Unix(0, s.GetCpu().GetTimestamp()), CPU: time.Duration(s.GetCpu().GetUsageCoreNanoSeconds().GetValue()),
-			Memory: int64(s.GetMemory().GetWorkingSetBytes().GetValue()), Layer: int64(s.GetWritableLayer().GetUsedBytes().GetValue()),
+			PodUID: types.UID(has[labels.PodUID]), Container: has[labels.ContainerName], ID: s.GetAttributes().GetId(),
+			Time:        time.Unix(0, s.GetCpu().GetTimestamp()),
+			CPU:         time.Duration(s.GetCpu().GetUsageCoreNanoSeconds().GetValue()),
+			Memory:      int64(s.GetMemory().GetWorkingSetBytes().GetValue()),
+			Layer:       int64(s.GetWritableLayer().GetUsedBytes().GetValue()),
 			LayerInodes: int64(s.GetWritableLayer().GetInodesUsed().GetValue()),
 		})
 	}
@@ -76,7 +80,8 @@ func ImageFS(ctx context.Context, service internalapi.ImageManagerService) (stri
 	return "", errors.New("the runtime does not say where images are")
 }
 
-// UsedImages names the images, by whatever name, that containers dead or alive were made from, and the one of sandboxes.
+// UsedImages names the images, by whatever name, that containers dead or alive were made from, and the one of
+// sandboxes.
 func (r *Runtime) UsedImages(ctx context.Context) (map[string]bool, error) {
 	list, err := r.service.ListContainers(ctx, nil)
 	if err != nil {
@@ -97,7 +102,8 @@ func (r *Runtime) UsedImages(ctx context.Context) (map[string]bool, error) {
 	return used, nil
 }
 
-// sandboxImage reads the image of sandboxes out of containerd's configuration, as it shows it; empty for other runtimes, which pin
+// sandboxImage reads the image of sandboxes out of containerd's configuration, as it shows it; empty for other
+// runtimes, which pin
 // theirs.
 func sandboxImage(config string) string {
 	var c struct {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/agent/cri"
+	"github.com/everynode/everynode/internal/agent/cri/pleg"
 	"github.com/everynode/everynode/internal/agent/devices"
 	"github.com/everynode/everynode/internal/agent/images"
 	"github.com/everynode/everynode/internal/agent/objects"
@@ -134,7 +135,7 @@ type Runtime struct {
 
 // hollowPod is what there is of one pod.
 type hollowPod struct {
-	ref cri.PodRef
+	ref pleg.PodRef
 	podworker.Runtime
 }
 
@@ -160,7 +161,7 @@ func (r *Runtime) Watch(ctx context.Context, p *pods.Manager) {
 	}
 }
 
-func (r *Runtime) refs() (out []cri.PodRef) {
+func (r *Runtime) refs() (out []pleg.PodRef) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for pod := range maps.Values(r.held) {
@@ -187,7 +188,7 @@ func (r *Runtime) CreateSandbox(_ context.Context, pod *corev1.Pod, attempt uint
 	defer r.mu.Unlock()
 	held := r.held[pod.UID]
 	if held == nil {
-		held = &hollowPod{ref: cri.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}}
+		held = &hollowPod{ref: pleg.PodRef{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name}}
 		r.held[pod.UID] = held
 	}
 	r.made++

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"github.com/everynode/everynode/internal/agent/cri"
+	"github.com/everynode/everynode/internal/agent/cri/pleg"
 	"github.com/everynode/everynode/internal/agent/remember"
 	podfacts "github.com/everynode/everynode/internal/pod"
 )
@@ -44,7 +44,7 @@ func (p *Manager) isAlone() bool {
 
 // addRecalled has the pods start that are remembered and that the API, as far as it answered, did not show. They had
 // room. The caller holds mu.
-func (p *Manager) addRecalled(running []cri.PodRef) {
+func (p *Manager) addRecalled(running []pleg.PodRef) {
 	klog.FromContext(p.ctx).Info("The API server does not answer; starting the pods as they were last", "pods",
 		len(p.alone.unseen), "inTheRuntime", len(running))
 	for uid, pod := range p.alone.unseen {

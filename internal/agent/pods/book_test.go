@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
-	"github.com/everynode/everynode/internal/agent/cri"
+	"github.com/everynode/everynode/internal/agent/cri/pleg"
 	"github.com/everynode/everynode/internal/agent/pods"
 	"github.com/everynode/everynode/internal/agent/pods/podstest"
 	"github.com/everynode/everynode/internal/agent/podworker"
@@ -154,7 +154,7 @@ func TestAloneRemovesNothing(t *testing.T) {
 		Containers: []podworker.Container{{ID: "c", Name: "c", SandboxID: "s", State: podworker.Running}}}
 	p := podstest.Start(t, r, a)
 	p.Recall([]remember.Pod{{Pod: podstest.Pod("old")}})
-	list := []cri.PodRef{{UID: "unknown", Namespace: "ns", Name: "unknown"}}
+	list := []pleg.PodRef{{UID: "unknown", Namespace: "ns", Name: "unknown"}}
 	p.RuntimeListed(list)
 	if p.Has("uid-old") {
 		t.Error("it waits for nobody")

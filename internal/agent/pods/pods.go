@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"github.com/everynode/everynode/internal/agent/cri"
+	"github.com/everynode/everynode/internal/agent/cri/pleg"
 	"github.com/everynode/everynode/internal/agent/podadmission"
 	"github.com/everynode/everynode/internal/agent/podworker"
 	"github.com/everynode/everynode/internal/agent/staticpods"
@@ -56,7 +56,7 @@ type Manager struct {
 	// lookedAt is when the last look ended well.
 	lookedAt time.Time
 	// listed is what the runtime held at the last look.
-	listed  []cri.PodRef
+	listed  []pleg.PodRef
 	statics statics
 	alone   alone
 	// knownC is what Known returns.
@@ -136,7 +136,7 @@ func (p *Manager) RuntimeChanged(uid types.UID) {
 
 // RuntimeListed starts the workers at the first time that the API was read too, and then takes care of pods that only
 // the runtime knows.
-func (p *Manager) RuntimeListed(all []cri.PodRef) {
+func (p *Manager) RuntimeListed(all []pleg.PodRef) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	first := !p.runtimeRead
@@ -172,7 +172,7 @@ func (p *Manager) RuntimeListed(all []cri.PodRef) {
 }
 
 // start makes the workers of all pods known now, those that run already first.
-func (p *Manager) start(running []cri.PodRef) {
+func (p *Manager) start(running []pleg.PodRef) {
 	p.started = true
 	if p.apiRead {
 		close(p.knownC)
@@ -201,7 +201,7 @@ func (p *Manager) Remains(uid types.UID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	_, ok := p.workers[uid]
-	return ok || slices.ContainsFunc(p.listed, func(ref cri.PodRef) bool { return ref.UID == uid })
+	return ok || slices.ContainsFunc(p.listed, func(ref pleg.PodRef) bool { return ref.UID == uid })
 }
 
 // RuntimeFailed says so once, until the runtime can be read again.

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	testclock "k8s.io/utils/clock/testing"
 
-	"github.com/everynode/everynode/internal/agent/cri"
+	"github.com/everynode/everynode/internal/agent/cri/pleg"
 	"github.com/everynode/everynode/internal/agent/pods"
 	"github.com/everynode/everynode/internal/agent/pods/podstest"
 	"github.com/everynode/everynode/internal/agent/podworker"
@@ -67,7 +67,7 @@ func TestOrphanIsRemovedAtTheSecondLook(t *testing.T) {
 		Containers: []podworker.Container{{ID: "c", Name: "c", SandboxID: "s", State: podworker.Running}}}
 	p := podstest.Start(t, r, a)
 	p.APIListed()
-	list := []cri.PodRef{{UID: "old", Namespace: "ns", Name: "old"}}
+	list := []pleg.PodRef{{UID: "old", Namespace: "ns", Name: "old"}}
 	p.RuntimeListed(list)
 	if p.Has("old") {
 		t.Error("a pod was taken for an orphan at the first look")

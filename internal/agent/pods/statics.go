@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"github.com/everynode/everynode/internal/agent/cri"
+	"github.com/everynode/everynode/internal/agent/cri/pleg"
 	"github.com/everynode/everynode/internal/agent/staticpods"
 )
 
@@ -57,7 +57,7 @@ func (p *Manager) startStatics() {
 	}
 	slices.SortFunc(waiting, func(a, b *corev1.Pod) int { return compareNames(a, b) })
 	for _, pod := range waiting {
-		if slices.ContainsFunc(p.listed, func(ref cri.PodRef) bool { return ref.UID == pod.UID }) {
+		if slices.ContainsFunc(p.listed, func(ref pleg.PodRef) bool { return ref.UID == pod.UID }) {
 			p.admitted[pod.UID] = pod
 		}
 		p.workerFor(pod.UID).setPod(pod)
@@ -80,7 +80,7 @@ func (p *Manager) removeStaleStatics() {
 	}
 }
 
-func namedPod(ref cri.PodRef) *corev1.Pod {
+func namedPod(ref pleg.PodRef) *corev1.Pod {
 	pod := &corev1.Pod{}
 	pod.UID, pod.Namespace, pod.Name = ref.UID, ref.Namespace, ref.Name
 	return pod

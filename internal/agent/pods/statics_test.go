@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/everynode/everynode/internal/agent/cri"
+	"github.com/everynode/everynode/internal/agent/cri/pleg"
 	"github.com/everynode/everynode/internal/agent/pods/podstest"
 	"github.com/everynode/everynode/internal/agent/podworker"
 )
@@ -63,7 +63,7 @@ func TestRestartedAgentKnowsItsStaticPods(t *testing.T) {
 	p := podstest.Start(t, r, a, podstest.WithStaticPods)
 	p.SetStatics([]*corev1.Pod{podstest.StaticPod("kept", "1")})
 	// A pod of the API is left alone until the API is read.
-	p.RuntimeListed([]cri.PodRef{{UID: types.UID(kept), Namespace: "default", Name: "kept"},
+	p.RuntimeListed([]pleg.PodRef{{UID: types.UID(kept), Namespace: "default", Name: "kept"},
 		{UID: types.UID(stale), Namespace: "default", Name: "stale"},
 		{UID: "6f9c1c0e-7a53-4f0c-9a0c-1b1f7e1a2b3c", Namespace: "default", Name: "other"}})
 	r.Await(t, "kill c2")

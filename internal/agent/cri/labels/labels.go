@@ -1,4 +1,6 @@
-package cri
+// Package labels are the labels and annotations that the agent gives sandboxes and containers, so that it knows them
+// again after a restart: the kubelet's, and some of its own.
+package labels
 
 import (
 	"encoding/json"
@@ -11,47 +13,50 @@ import (
 
 // Labels and annotations, as the kubelet writes them.
 const (
-	labelPodName       = "io.kubernetes.pod.name"
-	labelPodNamespace  = "io.kubernetes.pod.namespace"
-	labelPodUID        = "io.kubernetes.pod.uid"
-	labelContainerName = "io.kubernetes.container.name"
+	PodName       = "io.kubernetes.pod.name"
+	PodNamespace  = "io.kubernetes.pod.namespace"
+	PodUID        = "io.kubernetes.pod.uid"
+	ContainerName = "io.kubernetes.container.name"
 
-	annotationHash              = "io.kubernetes.container.hash"
+	Hash                        = "io.kubernetes.container.hash"
 	annotationRestartCount      = "io.kubernetes.container.restartCount"
-	annotationMessagePath       = "io.kubernetes.container.terminationMessagePath"
-	annotationMessagePolicy     = "io.kubernetes.container.terminationMessagePolicy"
+	MessagePathAnnotation       = "io.kubernetes.container.terminationMessagePath"
+	MessagePolicy               = "io.kubernetes.container.terminationMessagePolicy"
 	annotationPreStop           = "io.kubernetes.container.preStopHandler"
 	annotationPorts             = "io.kubernetes.container.ports"
 	annotationGrace             = "io.kubernetes.pod.terminationGracePeriod"
 	annotationDeletionGrace     = "io.kubernetes.pod.deletionGracePeriod"
 	annotationConfigSource      = "kubernetes.io/config.source"
 	annotationConfigSeen        = "kubernetes.io/config.seen"
-	annotationImage             = "everynode.io/image"
+	Image                       = "everynode.io/image"
 	annotationResources         = "everynode.io/resources"
 	defaultTerminationMessageAt = "/dev/termination-log"
 )
 
-func sandboxLabels(pod *corev1.Pod) map[string]string {
+// OfSandbox are the labels of the sandbox of a pod.
+func OfSandbox(pod *corev1.Pod) map[string]string {
 	labels := make(map[string]string, len(pod.Labels)+3)
 	for k, v := range pod.Labels {
 		labels[k] = v
 	}
-	labels[labelPodName] = pod.Name
-	labels[labelPodNamespace] = pod.Namespace
-	labels[labelPodUID] = string(pod.UID)
+	labels[PodName] = pod.Name
+	labels[PodNamespace] = pod.Namespace
+	labels[PodUID] = string(pod.UID)
 	return labels
 }
 
-func containerLabels(pod *corev1.Pod, container *corev1.Container) map[string]string {
+// OfContainer are the labels of a container.
+func OfContainer(pod *corev1.Pod, container *corev1.Container) map[string]string {
 	return map[string]string{
-		labelPodName:       pod.Name,
-		labelPodNamespace:  pod.Namespace,
-		labelPodUID:        string(pod.UID),
-		labelContainerName: container.Name,
+		PodName:       pod.Name,
+		PodNamespace:  pod.Namespace,
+		PodUID:        string(pod.UID),
+		ContainerName: container.Name,
 	}
 }
 
-func sandboxAnnotations(pod *corev1.Pod) map[string]string {
+// SandboxAnnotations are the annotations of the sandbox of a pod.
+func SandboxAnnotations(pod *corev1.Pod) map[string]string {
 	out := make(map[string]string, len(pod.Annotations)+1)
 	for k, v := range pod.Annotations {
 		out[k] = v
@@ -62,13 +67,14 @@ func sandboxAnnotations(pod *corev1.Pod) map[string]string {
 	return out
 }
 
-func containerAnnotations(pod *corev1.Pod, container *corev1.Container, attempt uint32) map[string]string {
+// ContainerAnnotations are the annotations of a container with that attempt number.
+func ContainerAnnotations(pod *corev1.Pod, container *corev1.Container, attempt uint32) map[string]string {
 	out := map[string]string{
-		annotationHash:          podworker.HashText(podworker.ContainerHash(container)),
-		annotationRestartCount:  strconv.FormatUint(uint64(attempt), 10),
-		annotationMessagePath:   messagePath(container),
-		annotationMessagePolicy: string(container.TerminationMessagePolicy),
-		annotationImage:         container.Image,
+		Hash:                   podworker.HashText(podworker.ContainerHash(container)),
+		annotationRestartCount: strconv.FormatUint(uint64(attempt), 10),
+		MessagePathAnnotation:  MessagePath(container),
+		MessagePolicy:          string(container.TerminationMessagePolicy),
+		Image:                  container.Image,
 	}
 	if pod.Spec.TerminationGracePeriodSeconds != nil {
 		out[annotationGrace] = strconv.FormatInt(*pod.Spec.TerminationGracePeriodSeconds, 10)
@@ -92,8 +98,8 @@ func containerAnnotations(pod *corev1.Pod, container *corev1.Container, attempt 
 	return out
 }
 
-// recordedSpec reads what containerAnnotations keeps of the container's spec. What cannot be read is missing.
-func recordedSpec(name string, annotations map[string]string) *corev1.Container {
+// RecordedSpec reads what ContainerAnnotations keeps of the container's spec. What cannot be read is missing.
+func RecordedSpec(name string, annotations map[string]string) *corev1.Container {
 	out := &corev1.Container{Name: name}
 	if raw, ok := annotations[annotationPreStop]; ok {
 		hook := &corev1.LifecycleHandler{}
@@ -107,8 +113,8 @@ func recordedSpec(name string, annotations map[string]string) *corev1.Container 
 	return out
 }
 
-// resourcesOf reads the CPU and memory that a container was made with from its annotations, nil if they are not there.
-func resourcesOf(annotations map[string]string) *corev1.ResourceRequirements {
+// ResourcesOf reads the CPU and memory that a container was made with from its annotations, nil if they are not there.
+func ResourcesOf(annotations map[string]string) *corev1.ResourceRequirements {
 	out := &corev1.ResourceRequirements{}
 	if raw, ok := annotations[annotationResources]; !ok || json.Unmarshal([]byte(raw), out) != nil {
 		return nil
@@ -116,8 +122,8 @@ func resourcesOf(annotations map[string]string) *corev1.ResourceRequirements {
 	return out
 }
 
-// graceOf reads the termination grace period in seconds from a container's annotations, 0 if it has none.
-func graceOf(annotations map[string]string) int64 {
+// GraceOf reads the termination grace period in seconds from a container's annotations, 0 if it has none.
+func GraceOf(annotations map[string]string) int64 {
 	n, err := strconv.ParseInt(annotations[annotationGrace], 10, 64)
 	if err != nil {
 		return 0
@@ -125,7 +131,8 @@ func graceOf(annotations map[string]string) int64 {
 	return n
 }
 
-func messagePath(container *corev1.Container) string {
+// MessagePath is where a container writes its last words, as it sees that.
+func MessagePath(container *corev1.Container) string {
 	if container.TerminationMessagePath == "" {
 		return defaultTerminationMessageAt
 	}

@@ -1,4 +1,4 @@
-package cri
+package pleg
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/everynode/everynode/internal/agent/cri/labels"
 )
 
 // socket has lists answer at a socket, as a runtime does.
@@ -20,14 +22,16 @@ type socket struct {
 	fails bool
 }
 
-func (s *socket) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+func (s *socket) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse,
+	error) {
 	if s.fails {
 		return nil, status.Error(codes.Unavailable, "the runtime is busy")
 	}
 	return &runtimeapi.ListPodSandboxResponse{Items: s.sandboxes}, nil
 }
 
-func (s *socket) ListContainers(context.Context, *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+func (s *socket) ListContainers(context.Context, *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse,
+	error) {
 	return &runtimeapi.ListContainersResponse{Containers: s.containers}, nil
 }
 
@@ -60,24 +64,26 @@ func startSocket(t *testing.T, l *lists) (*socket, *Lister) {
 }
 
 // everyWay runs a test with what lists at a socket, and with what lists otherwise.
-func everyWay(t *testing.T, name string, test func(t *testing.T, newRuntime func(*lists) *Runtime)) {
+func everyWay(t *testing.T, name string, test func(t *testing.T, newRuntime func(*lists) *Generator)) {
 	t.Helper()
-	t.Run(name, func(t *testing.T) { test(t, func(l *lists) *Runtime { return New(Config{Service: l}) }) })
+	t.Run(name, func(t *testing.T) { test(t, func(l *lists) *Generator { return &Generator{Service: l} }) })
 	t.Run(name+", at a socket", func(t *testing.T) {
-		test(t, func(l *lists) *Runtime {
+		test(t, func(l *lists) *Generator {
 			_, lister := startSocket(t, l)
-			return New(Config{Service: l, Lister: lister})
+			return &Generator{Service: l, Lister: lister}
 		})
 	})
 }
 
 // two are a pod's sandbox and container.
 func two() *lists {
-	labels := map[string]string{labelPodUID: "u", labelPodNamespace: "ns", labelPodName: "p", "app": "x"}
+	labels := map[string]string{labels.PodUID: "u", labels.PodNamespace: "ns", labels.PodName: "p", "app": "x"}
 	return &lists{
-		sandboxes: []*runtimeapi.PodSandbox{{Id: "s", Labels: labels, Annotations: map[string]string{"a": "b"}, CreatedAt: 12}},
+		sandboxes: []*runtimeapi.PodSandbox{{Id: "s", Labels: labels, Annotations: map[string]string{"a": "b"},
+			CreatedAt: 12}},
 		containers: []*runtimeapi.Container{
-			{Id: "c", PodSandboxId: "s", Labels: labels, Image: &runtimeapi.ImageSpec{Image: "i"}, State: runtimeapi.ContainerState_CONTAINER_RUNNING},
+			{Id: "c", PodSandboxId: "s", Labels: labels, Image: &runtimeapi.ImageSpec{Image: "i"},
+				State: runtimeapi.ContainerState_CONTAINER_RUNNING},
 			{Id: "d", PodSandboxId: "s", Labels: labels, State: runtimeapi.ContainerState_CONTAINER_EXITED},
 			{Id: "e", State: runtimeapi.ContainerState_CONTAINER_RUNNING},
 		},
@@ -88,7 +94,7 @@ func two() *lists {
 func TestTheSameAgain(t *testing.T) {
 	l := two()
 	s, lister := startSocket(t, l)
-	r := New(Config{Lister: lister})
+	r := &Generator{Lister: lister}
 	look := func(last *looked) *looked {
 		t.Helper()
 		now, err := r.look(t.Context(), last)
@@ -98,9 +104,12 @@ func TestTheSameAgain(t *testing.T) {
 		return now
 	}
 	first := look(nil)
-	want := podLook{ref: PodRef{UID: "u", Namespace: "ns", Name: "p"}, sandboxes: map[string]runtimeapi.PodSandboxState{"s": runtimeapi.PodSandboxState_SANDBOX_READY},
-		containers: map[string]runtimeapi.ContainerState{"c": runtimeapi.ContainerState_CONTAINER_RUNNING, "d": runtimeapi.ContainerState_CONTAINER_EXITED}}
-	if got := first.pods["u"]; len(first.pods) != 1 || !got.same(want) || got.ref != want.ref || len(first.refs) != 1 || first.refs[0] != want.ref {
+	want := podLook{ref: PodRef{UID: "u", Namespace: "ns", Name: "p"},
+		sandboxes: map[string]runtimeapi.PodSandboxState{"s": runtimeapi.PodSandboxState_SANDBOX_READY},
+		containers: map[string]runtimeapi.ContainerState{"c": runtimeapi.ContainerState_CONTAINER_RUNNING,
+			"d": runtimeapi.ContainerState_CONTAINER_EXITED}}
+	if got := first.pods["u"]; len(first.pods) != 1 || !got.same(want) || got.ref != want.ref || len(first.refs) != 1 ||
+		first.refs[0] != want.ref {
 		t.Errorf("got %+v, want %+v", first, want)
 	}
 	l.containers[0], l.containers[1] = l.containers[1], l.containers[0]
@@ -108,13 +117,15 @@ func TestTheSameAgain(t *testing.T) {
 		t.Errorf("the same in another order is %+v", again)
 	}
 	s.fails = true
-	if _, err := r.look(t.Context(), first); err == nil || err.Error() != "list sandboxes: rpc error: code = Unavailable desc = the runtime is busy" {
+	if _, err := r.look(t.Context(), first); err == nil ||
+		err.Error() != "list sandboxes: rpc error: code = Unavailable desc = the runtime is busy" {
 		t.Errorf("a list that fails: %v", err)
 	}
 	s.fails = false
 	l.containers[0].State = runtimeapi.ContainerState_CONTAINER_UNKNOWN
 	second := look(first)
-	if second == first || second.pods["u"].containers["d"] != runtimeapi.ContainerState_CONTAINER_UNKNOWN || len(second.pods["u"].sandboxes) != 1 {
+	if second == first || second.pods["u"].containers["d"] != runtimeapi.ContainerState_CONTAINER_UNKNOWN ||
+		len(second.pods["u"].sandboxes) != 1 {
 		t.Errorf("with another state: %+v", second)
 	}
 	l.sandboxes, l.containers = nil, nil
@@ -130,7 +141,8 @@ func TestTheSameAgain(t *testing.T) {
 // Whatever bytes come, the same is the same as reading them would show.
 func FuzzTheSameAgain(f *testing.F) {
 	seed := two().containers
-	for _, list := range [][]*runtimeapi.Container{nil, seed, seed[:2], {seed[0], seed[1], seed[1]}, {seed[2], seed[1], seed[0]}} {
+	for _, list := range [][]*runtimeapi.Container{nil, seed, seed[:2], {seed[0], seed[1], seed[1]},
+		{seed[2], seed[1], seed[0]}} {
 		data, err := proto.Marshal(&runtimeapi.ListContainersResponse{Containers: list})
 		if err != nil {
 			f.Fatal(err)

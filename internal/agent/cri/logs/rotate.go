@@ -1,6 +1,9 @@
-package cri
+// Package logs keeps the logs of containers: where they are, the links by which log collectors find them, and that they
+// stay small. Whoever can write among them may have put links there; none is followed.
+package logs
 
 import (
+	"cmp"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -12,16 +15,19 @@ import (
 	"strings"
 	"time"
 
+	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/everynode/everynode/internal/agent/cri/labels"
 	"github.com/everynode/everynode/internal/plainfile"
 )
 
 // How container logs are rotated.
 const (
 	rotateEvery = 10 * time.Second
-	// defaultLogSize is the size in bytes at which a log is rotated, defaultLogFiles how many files a container has at most.
+	// defaultLogSize is the size in bytes at which a log is rotated, defaultLogFiles how many files a container has at
+	// most.
 	defaultLogSize  = 10 << 20
 	defaultLogFiles = 5
 
@@ -30,8 +36,23 @@ const (
 	unfinished  = ".tmp"
 )
 
-// RotateLogs keeps the logs of running containers small until ctx ends.
-func (r *Runtime) RotateLogs(ctx context.Context) {
+// Logs are the logs of all containers, and the links by which log collectors find them.
+type Logs struct {
+	service     internalapi.RuntimeService
+	root, links string
+	maxSize     int64
+	maxFiles    int
+}
+
+// New keeps logs below a folder, and links to them in another. A log is rotated when it has maxSize bytes, and
+// there are maxFiles files of it at most; the defaults, for 0, are 10 MiB and 5.
+func New(service internalapi.RuntimeService, root, links string, maxSize int64, maxFiles int) *Logs {
+	return &Logs{service: service, root: root, links: links,
+		maxSize: cmp.Or(maxSize, defaultLogSize), maxFiles: cmp.Or(maxFiles, defaultLogFiles)}
+}
+
+// Rotate keeps the logs of running containers small until ctx ends.
+func (l *Logs) Rotate(ctx context.Context) {
 	ticker := time.NewTicker(rotateEvery)
 	defer ticker.Stop()
 	for {
@@ -39,28 +60,28 @@ func (r *Runtime) RotateLogs(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-ticker.C:
-			if err := r.rotateAll(ctx, now); err != nil && ctx.Err() == nil {
+			if err := l.RotateAll(ctx, now); err != nil && ctx.Err() == nil {
 				klog.FromContext(ctx).Error(err, "Could not rotate container logs")
 			}
 		}
 	}
 }
 
-// rotateAll goes on after errors and returns them joined.
-func (r *Runtime) rotateAll(ctx context.Context, now time.Time) error {
-	list, err := r.service.ListContainers(ctx, &runtimeapi.ContainerFilter{
+// RotateAll rotates the logs that have become too large. It goes on after errors and returns them joined.
+func (l *Logs) RotateAll(ctx context.Context, now time.Time) error {
+	list, err := l.service.ListContainers(ctx, &runtimeapi.ContainerFilter{
 		State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING}})
 	if err != nil {
 		return fmt.Errorf("list running containers: %w", err)
 	}
 	var errs []error
 	for _, c := range list {
-		name := c.Labels[labelContainerName]
+		name := c.Labels[labels.ContainerName]
 		if name == "" {
 			continue // not a pod's
 		}
-		dir := logFolder(c.Labels[labelPodNamespace], c.Labels[labelPodName], c.Labels[labelPodUID])
-		err := r.rotateLarge(ctx, c.Id, filepath.Join(r.cfg.LogRoot, dir, logPath(name, c.GetMetadata().GetAttempt())), now)
+		dir := logFolder(c.Labels[labels.PodNamespace], c.Labels[labels.PodName], c.Labels[labels.PodUID])
+		err := l.rotateLarge(ctx, c.Id, filepath.Join(l.root, dir, Path(name, c.GetMetadata().GetAttempt())), now)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("rotate the log of container %s: %w", c.Id, err))
 		}
@@ -68,12 +89,13 @@ func (r *Runtime) rotateAll(ctx context.Context, now time.Time) error {
 	return errors.Join(errs...)
 }
 
-// rotateLarge rotates the log if it has become too large, and begins it again if it is not there. Whoever can write into the folder of logs may have put a link there,
+// rotateLarge rotates the log if it has become too large, and begins it again if it is not there. Whoever can write
+// into the folder of logs may have put a link there,
 // or something else than a file: this process has more rights than he.
-func (r *Runtime) rotateLarge(ctx context.Context, id, path string, now time.Time) error {
-	folder, err := plainfile.Folder(r.cfg.LogRoot, filepath.Dir(path))
+func (l *Logs) rotateLarge(ctx context.Context, id, path string, now time.Time) error {
+	folder, err := plainfile.Folder(l.root, filepath.Dir(path))
 	if errors.Is(err, fs.ErrNotExist) {
-		folder, err = r.makeLogFolder(filepath.Dir(path))
+		folder, err = l.makeLogFolder(filepath.Dir(path))
 	}
 	if err != nil {
 		return err
@@ -83,8 +105,9 @@ func (r *Runtime) rotateLarge(ctx context.Context, id, path string, now time.Tim
 	info, err := folder.Lstat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		// Somebody removed it, or an agent was killed while it rotated. The runtime writes on into a file without this name.
-		if err := r.service.ReopenContainerLog(ctx, id); err != nil {
+		// Somebody removed it, or an agent was killed while it rotated. The runtime writes on into a file without this
+		// name.
+		if err := l.service.ReopenContainerLog(ctx, id); err != nil {
 			return fmt.Errorf("begin a log that was removed again: %w", err)
 		}
 		return nil
@@ -92,19 +115,19 @@ func (r *Runtime) rotateLarge(ctx context.Context, id, path string, now time.Tim
 		return err
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%s: %w", path, plainfile.ErrNotPlain)
-	case info.Size() < r.cfg.MaxLogSize:
+	case info.Size() < l.maxSize:
 		return nil
 	}
-	return r.rotate(ctx, id, folder, name, now)
+	return l.rotate(ctx, id, folder, name, now)
 }
 
 // makeLogFolder makes a folder below that of the logs, and nothing outside of it.
-func (r *Runtime) makeLogFolder(path string) (folder *os.Root, err error) {
-	below, err := filepath.Rel(r.cfg.LogRoot, path)
+func (l *Logs) makeLogFolder(path string) (folder *os.Root, err error) {
+	below, err := filepath.Rel(l.root, path)
 	if err != nil {
 		return nil, err
 	}
-	root, err := os.OpenRoot(r.cfg.LogRoot)
+	root, err := os.OpenRoot(l.root)
 	if err != nil {
 		return nil, err
 	}
@@ -112,19 +135,19 @@ func (r *Runtime) makeLogFolder(path string) (folder *os.Root, err error) {
 	if err := root.MkdirAll(below, 0o755); err != nil {
 		return nil, fmt.Errorf("make a folder of logs that was removed: %w", err)
 	}
-	return plainfile.Folder(r.cfg.LogRoot, path)
+	return plainfile.Folder(l.root, path)
 }
 
 // rotate moves the log aside and has the runtime begin a new one.
-func (r *Runtime) rotate(ctx context.Context, id string, folder *os.Root, name string, now time.Time) error {
-	if err := tidy(folder, name, r.cfg.MaxLogFiles-2); err != nil {
+func (l *Logs) rotate(ctx context.Context, id string, folder *os.Root, name string, now time.Time) error {
+	if err := tidy(folder, name, l.maxFiles-2); err != nil {
 		return err
 	}
 	aside := name + "." + now.Format(rotatedTime)
 	if err := folder.Rename(name, aside); err != nil {
 		return fmt.Errorf("move the log aside: %w", err)
 	}
-	if err := r.service.ReopenContainerLog(ctx, id); err != nil {
+	if err := l.service.ReopenContainerLog(ctx, id); err != nil {
 		// The runtime still writes to the file: it must be found under its name.
 		return errors.Join(fmt.Errorf("reopen the log: %w", err), folder.Rename(aside, name))
 	}

@@ -1,4 +1,6 @@
-package cri
+// Package pleg is the pod lifecycle event generator: it looks through a container runtime again and again, and tells
+// of which pods something has changed. A look that finds nothing new costs next to nothing.
+package pleg
 
 import (
 	"context"
@@ -9,8 +11,12 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/types"
+	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/agent/cri/labels"
+	"github.com/everynode/everynode/internal/agent/podworker"
 )
 
 // relistEvery is how often the runtime is looked through for changes.
@@ -44,25 +50,38 @@ type Watcher interface {
 	RuntimeFailed(err error)
 }
 
+// Generator looks through a runtime for changes.
+type Generator struct {
+	// Service is the runtime.
+	Service internalapi.RuntimeService
+	// Lister lists what the runtime holds; nil has Service do it, at a higher cost.
+	Lister *Lister
+	// Relisted is told of every look: how long it took, how long after the one before it began (0 for the first), how
+	// many sandboxes are ready, and how many containers are in which state. May be nil.
+	Relisted func(took, after time.Duration, sandboxes int, containers map[string]int)
+	// Held is told after every look what the runtime holds, by ID.
+	Held func(sandbox, container func(id string) bool)
+}
+
 // Watch looks through the runtime until ctx ends: every second, and at once when the runtime says that a container
 // changed, if it can say so.
-func (r *Runtime) Watch(ctx context.Context, w Watcher) {
+func (g *Generator) Watch(ctx context.Context, w Watcher) {
 	hint := make(chan struct{}, 1)
-	go r.listen(ctx, hint)
+	go g.listen(ctx, hint)
 	ticker := time.NewTicker(relistEvery)
 	defer ticker.Stop()
 	var last *looked
 	var before time.Time
 	for {
 		began := time.Now()
-		now, err := r.look(ctx, last)
-		if err == nil && r.cfg.Relisted != nil {
+		now, err := g.look(ctx, last)
+		if err == nil && g.Relisted != nil {
 			var after time.Duration
 			if !before.IsZero() {
 				after = began.Sub(before)
 			}
 			sandboxes, containers := count(now.pods)
-			r.cfg.Relisted(time.Since(began), after, sandboxes, containers)
+			g.Relisted(time.Since(began), after, sandboxes, containers)
 		}
 		before = began
 		switch {
@@ -112,7 +131,7 @@ func count(pods map[types.UID]podLook) (sandboxes int, containers map[string]int
 			}
 		}
 		for _, state := range p.containers {
-			containers[stateOf(state).String()]++
+			containers[StateOf(state).String()]++
 		}
 	}
 	return sandboxes, containers
@@ -133,8 +152,9 @@ type looked struct {
 	refs                  []PodRef
 }
 
-// look lists everything, by pod. It returns last itself, the look before, where nothing is different; nil for the first look.
-func (r *Runtime) look(ctx context.Context, last *looked) (*looked, error) {
+// look lists everything, by pod. It returns last itself, the look before, where nothing is different; nil for the
+// first look.
+func (g *Generator) look(ctx context.Context, last *looked) (*looked, error) {
 	if last == nil {
 		last = &looked{}
 	}
@@ -142,9 +162,9 @@ func (r *Runtime) look(ctx context.Context, last *looked) (*looked, error) {
 	var lists interface {
 		sandboxes(ctx context.Context, last listing) (now listing, changed bool, err error)
 		containers(ctx context.Context, last listing) (now listing, changed bool, err error)
-	} = whole{r.service}
-	if r.cfg.Lister != nil {
-		lists = r.cfg.Lister
+	} = whole{g.Service}
+	if g.Lister != nil {
+		lists = g.Lister
 	}
 	var changed, changed2 bool
 	var err error
@@ -160,13 +180,15 @@ func (r *Runtime) look(ctx context.Context, last *looked) (*looked, error) {
 	} else {
 		now = last
 	}
-	r.forget(now)
+	if g.Held != nil {
+		g.Held(now.sandboxes.has, now.containers.has)
+	}
 	return now, nil
 }
 
 // podOf says whose a sandbox or a container with such labels is; the UID is empty if no pod's.
-func podOf(labels map[string]string) PodRef {
-	return PodRef{UID: types.UID(labels[labelPodUID]), Namespace: labels[labelPodNamespace], Name: labels[labelPodName]}
+func podOf(has map[string]string) PodRef {
+	return PodRef{UID: types.UID(has[labels.PodUID]), Namespace: has[labels.PodNamespace], Name: has[labels.PodName]}
 }
 
 func (l *looked) byPod() map[types.UID]podLook {
@@ -174,7 +196,8 @@ func (l *looked) byPod() map[types.UID]podLook {
 	of := func(ref PodRef) podLook {
 		pod, ok := out[ref.UID]
 		if !ok {
-			pod = podLook{ref: ref, sandboxes: map[string]runtimeapi.PodSandboxState{}, containers: map[string]runtimeapi.ContainerState{}}
+			pod = podLook{ref: ref, sandboxes: map[string]runtimeapi.PodSandboxState{},
+				containers: map[string]runtimeapi.ContainerState{}}
 			out[ref.UID] = pod
 		}
 		return pod
@@ -192,24 +215,14 @@ func (l *looked) byPod() map[types.UID]podLook {
 	return out
 }
 
-// forget drops what is remembered of containers and sandboxes that are no more.
-func (r *Runtime) forget(now *looked) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for id := range r.containers {
-		if _, ok := now.containers[id]; !ok {
-			delete(r.containers, id)
-		}
-	}
-	for id := range r.sandboxes {
-		if _, ok := now.sandboxes[id]; !ok {
-			delete(r.sandboxes, id)
-		}
-	}
+// has reports whether something is in a list, by ID.
+func (l listing) has(id string) bool {
+	_, ok := l[id]
+	return ok
 }
 
 // listen turns the runtime's container events into hints, where it has such events.
-func (r *Runtime) listen(ctx context.Context, hint chan<- struct{}) {
+func (g *Generator) listen(ctx context.Context, hint chan<- struct{}) {
 	for ctx.Err() == nil {
 		events := make(chan *runtimeapi.ContainerEventResponse, 64)
 		drained := make(chan struct{})
@@ -222,7 +235,7 @@ func (r *Runtime) listen(ctx context.Context, hint chan<- struct{}) {
 				}
 			}
 		}()
-		err := r.service.GetContainerEvents(ctx, events, nil)
+		err := g.Service.GetContainerEvents(ctx, events, nil)
 		close(events)
 		<-drained
 		if grpcstatus.Code(err) == codes.Unimplemented {
@@ -233,5 +246,19 @@ func (r *Runtime) listen(ctx context.Context, hint chan<- struct{}) {
 		case <-ctx.Done():
 		case <-time.After(relistEvery):
 		}
+	}
+}
+
+// StateOf is a state of the runtime, as the agent calls it.
+func StateOf(s runtimeapi.ContainerState) podworker.ContainerState {
+	switch s {
+	case runtimeapi.ContainerState_CONTAINER_CREATED:
+		return podworker.Created
+	case runtimeapi.ContainerState_CONTAINER_RUNNING:
+		return podworker.Running
+	case runtimeapi.ContainerState_CONTAINER_EXITED:
+		return podworker.Exited
+	default:
+		return podworker.Unknown
 	}
 }

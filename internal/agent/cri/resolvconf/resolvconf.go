@@ -1,4 +1,6 @@
-package cri
+// Package resolvconf says how pods resolve names: their resolv.conf and hosts file, and what they are called
+// themselves.
+package resolvconf
 
 import (
 	"bufio"
@@ -31,8 +33,8 @@ type DNS struct {
 	ResolvConf string
 }
 
-// config returns the pod's resolver configuration, by its policy.
-func (d DNS) config(pod *corev1.Pod) (*runtimeapi.DNSConfig, error) {
+// Config returns the pod's resolver configuration, by its policy.
+func (d DNS) Config(pod *corev1.Pod) (*runtimeapi.DNSConfig, error) {
 	policy := pod.Spec.DNSPolicy
 	if policy == corev1.DNSClusterFirst && pod.Spec.HostNetwork {
 		policy = corev1.DNSDefault
@@ -147,8 +149,8 @@ func parseResolvConf(r io.Reader) (*runtimeapi.DNSConfig, error) {
 	return out, nil
 }
 
-// hostname is the pod's host name: its short name, or its full name if the pod wants that.
-func (d DNS) hostname(pod *corev1.Pod) string {
+// Hostname is the pod's host name: its short name, or its full name if the pod wants that.
+func (d DNS) Hostname(pod *corev1.Pod) string {
 	short := pod.Name
 	if pod.Spec.Hostname != "" {
 		short = pod.Spec.Hostname

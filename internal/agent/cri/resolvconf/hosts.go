@@ -1,4 +1,4 @@
-package cri
+package resolvconf
 
 import (
 	"errors"
@@ -17,9 +17,9 @@ const (
 	hostsHeaderOnHost = "# Kubernetes-managed hosts file (host network).\n"
 )
 
-// writeHosts writes the pod's /etc/hosts and returns where. A pod on the node's network gets the node's file, with the
-// pod's aliases added. A path of "" means that the pod mounts its own.
-func (r *Runtime) writeHosts(pod *corev1.Pod, podIPs []string) (string, error) {
+// WriteHosts writes the pod's /etc/hosts into the folder of its own files, and returns where. A pod on the node's
+// network gets the node's file, with the pod's aliases added.
+func (d DNS) WriteHosts(folder string, pod *corev1.Pod, podIPs []string) (string, error) {
 	var b strings.Builder
 	if pod.Spec.HostNetwork {
 		node, err := os.ReadFile("/etc/hosts")
@@ -32,9 +32,9 @@ func (r *Runtime) writeHosts(pod *corev1.Pod, podIPs []string) (string, error) {
 		b.WriteString(hostsHeader)
 		b.WriteString("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n")
 		b.WriteString("fe00::0\tip6-localnet\nfe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n")
-		short := r.cfg.DNS.hostname(pod)
+		short := d.Hostname(pod)
 		for _, ip := range podIPs {
-			if full := r.cfg.DNS.fullName(pod, short); full != "" && full != short {
+			if full := d.fullName(pod, short); full != "" && full != short {
 				fmt.Fprintf(&b, "%s\t%s\t%s\n", ip, full, short)
 			} else {
 				fmt.Fprintf(&b, "%s\t%s\n", ip, short)
@@ -47,7 +47,7 @@ func (r *Runtime) writeHosts(pod *corev1.Pod, podIPs []string) (string, error) {
 			fmt.Fprintf(&b, "%s\t%s\n", a.IP, strings.Join(a.Hostnames, "\t"))
 		}
 	}
-	path := filepath.Join(r.podDir(pod.UID), "etc-hosts")
+	path := filepath.Join(folder, "etc-hosts")
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return "", fmt.Errorf("make the folder of pod %s: %w", pod.Name, err)
 	}
@@ -57,7 +57,8 @@ func (r *Runtime) writeHosts(pod *corev1.Pod, podIPs []string) (string, error) {
 	return path, nil
 }
 
-// writeInPlace makes text the content of a file, which containers that run already have mounted: it cannot be replaced by another one.
+// writeInPlace makes text the content of a file, which containers that run already have mounted: it cannot be replaced
+// by another one.
 // If there is no room for the text, the file is as it was.
 func writeInPlace(path, text string) (err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)

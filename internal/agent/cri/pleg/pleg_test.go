@@ -1,4 +1,4 @@
-package cri
+package pleg
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/everynode/everynode/internal/agent/cri/labels"
 )
 
 // lists is a runtime that lists what a test says, and does nothing else.
@@ -30,7 +32,8 @@ func randomID(r *rand.Rand) string {
 	return fmt.Sprintf("%016x%016x%016x%016x", r.Uint64(), r.Uint64(), r.Uint64(), r.Uint64())
 }
 
-// A pod is looked at again whenever anything of it changed, whatever its containers' IDs are and however many change at once.
+// A pod is looked at again whenever anything of it changed, whatever its containers' IDs are and however many change
+// at once.
 func TestEveryChangeIsSeen(t *testing.T) {
 	const pods = 400
 	for _, change := range []struct {
@@ -43,9 +46,10 @@ func TestEveryChangeIsSeen(t *testing.T) {
 		{"one container exits", func(_ *runtimeapi.PodSandbox, first, _ *runtimeapi.Container) {
 			first.State = runtimeapi.ContainerState_CONTAINER_EXITED
 		}},
-		{"one container exits and the other is created anew", func(_ *runtimeapi.PodSandbox, first, second *runtimeapi.Container) {
-			first.State, second.State = runtimeapi.ContainerState_CONTAINER_EXITED, runtimeapi.ContainerState_CONTAINER_CREATED
-		}},
+		{"one container exits and the other is created anew",
+			func(_ *runtimeapi.PodSandbox, first, second *runtimeapi.Container) {
+				first.State, second.State = runtimeapi.ContainerState_CONTAINER_EXITED, runtimeapi.ContainerState_CONTAINER_CREATED
+			}},
 		{"the sandbox ends", func(sandbox *runtimeapi.PodSandbox, _, _ *runtimeapi.Container) {
 			sandbox.State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
 		}},
@@ -53,14 +57,14 @@ func TestEveryChangeIsSeen(t *testing.T) {
 			first.Id = "another"
 		}},
 		{"the container leaves", func(_ *runtimeapi.PodSandbox, first, _ *runtimeapi.Container) {
-			delete(first.Labels, labelPodUID)
+			delete(first.Labels, labels.PodUID)
 		}},
 	} {
-		everyWay(t, change.name, func(t *testing.T, newRuntime func(*lists) *Runtime) {
+		everyWay(t, change.name, func(t *testing.T, newRuntime func(*lists) *Generator) {
 			random, l := rand.New(rand.NewPCG(1, 2)), &lists{}
 			for i := range pods {
 				uid := fmt.Sprint("pod-", i)
-				labels := func() map[string]string { return map[string]string{labelPodUID: uid} }
+				labels := func() map[string]string { return map[string]string{labels.PodUID: uid} }
 				l.sandboxes = append(l.sandboxes, &runtimeapi.PodSandbox{Id: randomID(random), Labels: labels()})
 				for range 2 {
 					l.containers = append(l.containers, &runtimeapi.Container{Id: randomID(random), Labels: labels(),
@@ -72,7 +76,10 @@ func TestEveryChangeIsSeen(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			random.Shuffle(len(l.containers), func(i, j int) { l.containers[i], l.containers[j] = l.containers[j], l.containers[i] })
+			random.Shuffle(len(l.containers), func(i, j int) {
+				l.containers[i], l.containers[j] = l.containers[j],
+					l.containers[i]
+			})
 			same, err := r.look(t.Context(), before)
 			if err != nil {
 				t.Fatal(err)
@@ -80,10 +87,10 @@ func TestEveryChangeIsSeen(t *testing.T) {
 			compare(before.pods, same.pods, func(uid types.UID) { t.Errorf("%s is said to have changed, and only the order is another", uid) })
 			byPod := map[string][]*runtimeapi.Container{}
 			for _, c := range l.containers {
-				byPod[c.Labels[labelPodUID]] = append(byPod[c.Labels[labelPodUID]], c)
+				byPod[c.Labels[labels.PodUID]] = append(byPod[c.Labels[labels.PodUID]], c)
 			}
 			for _, s := range l.sandboxes {
-				pair := byPod[s.Labels[labelPodUID]]
+				pair := byPod[s.Labels[labels.PodUID]]
 				change.apply(s, pair[0], pair[1])
 			}
 			after, err := r.look(t.Context(), same)

@@ -3,10 +3,7 @@ package cri
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -15,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/everynode/everynode/internal/agent/cri/labels"
 	"github.com/everynode/everynode/internal/agent/streaming/containerlog"
 	"github.com/everynode/everynode/internal/plainfile"
 )
@@ -26,44 +24,32 @@ const (
 	maxMessageLogLines = 80
 )
 
-// linkPath is where the container's log is linked for log collectors.
-func (r *Runtime) linkPath(pod, namespace, container, id string) string {
-	const longest = 251 // with ".log", a file name's limit
-	name := pod + "_" + namespace + "_" + container + "-" + id
-	return filepath.Join(r.cfg.LinkRoot, name[:min(len(name), longest)]+".log")
+// messages are the last words of containers.
+type messages struct {
+	// pods is the folder of the pods' own files, logs that of the logs of all pods.
+	pods, logs string
 }
 
-func (r *Runtime) linkLog(pod *corev1.Pod, name, id string, attempt uint32) error {
-	if err := os.MkdirAll(r.cfg.LinkRoot, 0o755); err != nil {
-		return fmt.Errorf("make the folder of log links: %w", err)
-	}
-	link := r.linkPath(pod.Name, pod.Namespace, name, id)
-	err := os.Symlink(filepath.Join(r.LogDirectory(pod), logPath(name, attempt)), link)
-	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("link the log of container %s: %w", name, err)
-	}
-	return nil
-}
-
-// messagePath is the node's file into which the container writes its last words. It is this package's own: what a pod
+// path is the node's file into which the container writes its last words. It is this package's own: what a pod
 // mounts at the same path lies below it, and is none of the agent's business.
-func (r *Runtime) messagePath(uid types.UID, container string, attempt uint32) string {
-	return filepath.Join(r.podDir(uid), "containers", container, strconv.FormatUint(uint64(attempt), 10))
+func (m messages) path(uid types.UID, container string, attempt uint32) string {
+	return filepath.Join(m.pods, string(uid), "containers", container, strconv.FormatUint(uint64(attempt), 10))
 }
 
-// terminationMessage is what the container said last: in its message file or, if it wishes so and failed, in its log.
-func (r *Runtime) terminationMessage(st *runtimeapi.ContainerStatus) string {
+// last is what the container said last: in its message file or, if it wishes so and failed, in its log.
+func (m messages) last(st *runtimeapi.ContainerStatus) string {
 	message := ""
-	if st.Annotations[annotationMessagePath] != "" {
-		path := r.messagePath(types.UID(st.Labels[labelPodUID]), st.Labels[labelContainerName], st.GetMetadata().GetAttempt())
+	if st.Annotations[labels.MessagePathAnnotation] != "" {
+		path := m.path(types.UID(st.Labels[labels.PodUID]), st.Labels[labels.ContainerName],
+			st.GetMetadata().GetAttempt())
 		var err error
-		if message, err = readTail(r.cfg.PodsRoot, path, maxMessageBytes); err != nil {
+		if message, err = readTail(m.pods, path, maxMessageBytes); err != nil {
 			message = "Error on reading termination log " + path + ": " + err.Error()
 		}
 	}
-	policy := st.Annotations[annotationMessagePolicy]
+	policy := st.Annotations[labels.MessagePolicy]
 	if message == "" && st.ExitCode != 0 && policy == string(corev1.TerminationMessageFallbackToLogsOnError) {
-		message = r.logTail(st)
+		message = m.logTail(st)
 	}
 	return message
 }
@@ -89,10 +75,11 @@ func readTail(root, path string, limit int64) (string, error) {
 	return strings.ToValidUTF8(string(buf[:got]), "\uFFFD"), nil
 }
 
-func (r *Runtime) logTail(st *runtimeapi.ContainerStatus) string {
+func (m messages) logTail(st *runtimeapi.ContainerStatus) string {
 	lines := int64(maxMessageLogLines)
 	out := &lastBytes{limit: maxMessageLogBytes}
-	err := containerlog.Read(context.Background(), r.cfg.LogRoot, st.LogPath, containerlog.Options{Tail: &lines}, out, out)
+	err := containerlog.Read(context.Background(), m.logs, st.LogPath, containerlog.Options{Tail: &lines}, out,
+		out)
 	if err != nil {
 		return "Error reading container logs: " + err.Error()
 	}

@@ -1,8 +1,9 @@
-package cri
+package pleg
 
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
@@ -14,10 +15,22 @@ import (
 	internalapi "k8s.io/cri-api/pkg/apis"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	criutil "k8s.io/cri-client/pkg/util"
+
+	"github.com/everynode/everynode/internal/agent/cri/labels"
 )
 
 // maxAnswer is how large an answer of the runtime may be, in bytes.
 const maxAnswer = 16 << 20
+
+// How the runtime is connected to again, after restarts: as the library does.
+const (
+	shortestPause  = 100 * time.Millisecond
+	longestPause   = 3 * time.Second
+	connectTimeout = 5 * time.Second
+)
+
+// listTimeout bounds a list.
+const listTimeout = 2 * time.Minute
 
 // listed is a sandbox or a container of a list.
 type listed struct {
@@ -30,11 +43,14 @@ type listed struct {
 // listing is what was in a list, by ID.
 type listing map[string]listed
 
-// Lister lists what a runtime holds. A list of what was there before costs next to nothing: every second there is one, it has some
-// hundred kilobytes on a node with many pods, most of it labels and annotations, and nearly always it says what the last one said.
+// Lister lists what a runtime holds. A list of what was there before costs next to nothing: every second there is one,
+// it has some
+// hundred kilobytes on a node with many pods, most of it labels and annotations, and nearly always it says what the
+// last one said.
 type Lister struct{ connection *grpc.ClientConn }
 
-// NewLister uses the runtime's socket. It connects when it is needed, and again as the library for the other calls does.
+// NewLister uses the runtime's socket. It connects when it is needed, and again as the library for the other calls
+// does.
 func NewLister(endpoint string) (*Lister, error) {
 	address, dial, err := criutil.GetAddressAndDialer(endpoint)
 	if err != nil {
@@ -42,8 +58,10 @@ func NewLister(endpoint string) (*Lister, error) {
 	}
 	again := backoff.DefaultConfig
 	again.BaseDelay, again.MaxDelay = shortestPause, longestPause
-	connection, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"),
-		grpc.WithContextDialer(dial), grpc.WithConnectParams(grpc.ConnectParams{Backoff: again, MinConnectTimeout: connectTimeout}),
+	connection, err := grpc.NewClient("passthrough:///"+address,
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"),
+		grpc.WithContextDialer(dial), grpc.WithConnectParams(grpc.ConnectParams{Backoff: again,
+			MinConnectTimeout: connectTimeout}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer), grpc.ForceCodecV2(codec{})))
 	if err != nil {
 		return nil, fmt.Errorf("connect to the container runtime at %s: %w", endpoint, err)
@@ -58,7 +76,8 @@ func (l *Lister) Close() error { return l.connection.Close() }
 func (l *Lister) sandboxes(ctx context.Context, last listing) (now listing, changed bool, err error) {
 	answer := answer{last: last, state: 3, labels: 5}
 	list := &runtimeapi.ListPodSandboxResponse{}
-	changed, err = l.list(ctx, runtimeapi.RuntimeService_ListPodSandbox_FullMethodName, &runtimeapi.ListPodSandboxRequest{}, &answer, list)
+	changed, err = l.list(ctx, runtimeapi.RuntimeService_ListPodSandbox_FullMethodName,
+		&runtimeapi.ListPodSandboxRequest{}, &answer, list)
 	if err != nil || !changed {
 		return last, changed, err
 	}
@@ -69,15 +88,17 @@ func (l *Lister) sandboxes(ctx context.Context, last listing) (now listing, chan
 func (l *Lister) containers(ctx context.Context, last listing) (now listing, changed bool, err error) {
 	answer := answer{last: last, state: 6, labels: 8}
 	list := &runtimeapi.ListContainersResponse{}
-	changed, err = l.list(ctx, runtimeapi.RuntimeService_ListContainers_FullMethodName, &runtimeapi.ListContainersRequest{}, &answer, list)
+	changed, err = l.list(ctx, runtimeapi.RuntimeService_ListContainers_FullMethodName,
+		&runtimeapi.ListContainersRequest{}, &answer, list)
 	if err != nil || !changed {
 		return last, changed, err
 	}
 	return ofContainers(list.Containers), true, nil
 }
 
-func (l *Lister) list(ctx context.Context, method string, request proto.Message, a *answer, into proto.Message) (changed bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+func (l *Lister) list(ctx context.Context, method string, request proto.Message, a *answer,
+	into proto.Message) (changed bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	a.into = into
 	err = l.connection.Invoke(ctx, method, request, a)
@@ -162,7 +183,7 @@ func (a *answer) find(item []byte) (known listed, ok bool) {
 		case number == 1:
 			id = text
 		case number == a.labels:
-			if value, ok := labelIn(text, labelPodUID); ok {
+			if value, ok := labelIn(text, labels.PodUID); ok {
 				uid = value
 			}
 		}
@@ -188,7 +209,8 @@ func labelIn(label []byte, wanted string) (value []byte, ok bool) {
 	return value, ok
 }
 
-// fields calls each with every field of a message that is text, a message or a number, while it returns true; text is nil for a number. It says whether all
+// fields calls each with every field of a message that is text, a message or a number, while it returns true; text is
+// nil for a number. It says whether all
 // was understood, and each always returned true.
 func fields(message []byte, each func(number protowire.Number, text []byte, n uint64) bool) bool {
 	for len(message) > 0 {
