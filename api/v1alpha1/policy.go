@@ -99,11 +99,13 @@ type Content struct {
 	// +optional
 	// +default="None"
 	Secrets ContentScope `json:"secrets,omitempty"`
-	// Apply is Restart (the default): a node gets another content with another pod.
+	// Apply is Restart (the default): a node gets another content with another pod; or Live: the volumes of its
+	// pod show the other content, where that is all there is to change, and the pod stays.
 	// +optional
 	// +default="Restart"
 	Apply ContentApply `json:"apply,omitempty"`
-	// Settle is how long no object may have changed before the change is taken to be whole. Default 5s.
+	// Settle is how long no object may have changed before the change is taken to be whole, and with Live how long
+	// after its volumes show another content the pod is judged. Default 5s.
 	// +optional
 	// +default="5s"
 	Settle Duration `json:"settle,omitempty"`
@@ -130,8 +132,13 @@ const (
 // +enum
 type ContentApply string
 
-// ContentRestart replaces the pod.
-const ContentRestart ContentApply = "Restart"
+// The ways to apply a content.
+const (
+	// ContentRestart replaces the pod.
+	ContentRestart ContentApply = "Restart"
+	// ContentLive has the pod's volumes show it.
+	ContentLive ContentApply = "Live"
+)
 
 // ContentExclusion names objects that are no content: pods refer to them themselves.
 type ContentExclusion struct {

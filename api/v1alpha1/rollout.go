@@ -266,6 +266,9 @@ type ContentStatus struct {
 	// Message says why the content cannot be followed; "" if it is.
 	// +optional
 	Message string `json:"message,omitempty"`
+	// Restarts says why pods are replaced though the policy says Live; "" where they stay, or it does not.
+	// +optional
+	Restarts string `json:"restarts,omitempty"`
 	// Overtaken is how many times in a row the content has become another before the one before was everywhere,
 	// and OvertakenSince when that began.
 	// +optional
@@ -334,6 +337,9 @@ func (c *ContentStatus) Lines() (out []string) {
 	}
 	for _, change := range c.Changes {
 		out = append(out, "content: "+change)
+	}
+	if c.Restarts != "" {
+		out = append(out, "content replaces pods: "+c.Restarts)
 	}
 	if c.Message != "" {
 		out = append(out, "content cannot be followed: "+c.Message)

@@ -74,6 +74,7 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 		OnRefreshError: func(pod *corev1.Pod, err error) {
 			n.events.Pod(pod, corev1.EventTypeWarning, "FailedMount", err.Error())
 		},
+		ContentShown: func(uid types.UID) { n.pods.ContentShown(uid) },
 	})
 	n.statuses = status.New(status.APIWriter{Client: client})
 	n.mirrors = staticpods.NewMirrorKeeper(staticpods.MirrorsConfig{
@@ -178,7 +179,8 @@ func (a *Agent) newReporter(n *node, services cri.Services, recorder record.Even
 	error) {
 	return nodestatus.New(nodestatus.Config{
 		NodeName: a.cfg.NodeName, NodeIPs: a.addresses.List, Labels: a.cfg.Labels, Taints: a.cfg.Taints,
-		Client: n.client, Recorder: recorder, Node: n.sources.OwnNode, KubeletVersion: a.cfg.Version, KubeletPort: a.cfg.Port,
+		LiveContent: true, Client: n.client, Recorder: recorder, Node: n.sources.OwnNode,
+		KubeletVersion: a.cfg.Version, KubeletPort: a.cfg.Port,
 		MaxPods: a.cfg.MaxPods, Reserved: a.cfg.Reserved,
 		Restored: n.identity.Restored, Making: n.identity.Making, Settled: n.identity.Settle,
 		DevicesForgotten: n.devices.Forgot(), DevicesReset: n.devices.Remember,

@@ -26,6 +26,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/admission/fieldmanagers"
 	"github.com/everynode/everynode/internal/apiserver/admission/ingressclass"
 	"github.com/everynode/everynode/internal/apiserver/admission/limitrange"
+	"github.com/everynode/everynode/internal/apiserver/admission/livecontent"
 	"github.com/everynode/everynode/internal/apiserver/admission/podsecurity"
 	"github.com/everynode/everynode/internal/apiserver/admission/podtopologylabels"
 	"github.com/everynode/everynode/internal/apiserver/admission/priority"
@@ -38,6 +39,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/admission/storageinuse"
 	"github.com/everynode/everynode/internal/apiserver/admission/storageresize"
 	"github.com/everynode/everynode/internal/apiserver/admission/taintnodesbycondition"
+	"github.com/everynode/everynode/internal/apiserver/bootstrap"
 	"github.com/everynode/everynode/internal/apiserver/nodeauth"
 	"github.com/everynode/everynode/internal/apiserver/options"
 	"github.com/everynode/everynode/internal/apiserver/podaccess"
@@ -151,6 +153,7 @@ func plugins(client kubernetes.Interface, factory informers.SharedInformerFactor
 		{"CertificateApproval", certificates.New(s.authorizer)},
 		{"PodSecurity", podSecurity},
 		{"RolloutApproval", rolloutapproval.New(s.authorizer, s.rollouts)},
+		{"LiveContent", livecontent.New(bootstrap.ControllerAccount("daemon-set-controller").GetName(), s.contents)},
 		{"ServerTokens", servertokens.New(s.authorizer)},
 		{"BuiltInKinds", builtinkinds.New(ownVersions(), offered.Group)},
 		{"RBACEscalation", rbac.NewEscalation(s.resolver, s.authorizer, client.RbacV1())},

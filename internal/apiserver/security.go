@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/apiserver/admission/livecontent"
 	"github.com/everynode/everynode/internal/apiserver/admission/rolloutapproval"
 	"github.com/everynode/everynode/internal/apiserver/authn"
 	"github.com/everynode/everynode/internal/apiserver/bootstrap"
@@ -44,6 +45,8 @@ type security struct {
 	stored *nodeauth.Stored
 	// rollouts is what decides about approvals; it is filled then, too.
 	rollouts *rolloutapproval.Stored
+	// contents are the copies that running pods can be pointed at; it is filled then, too.
+	contents *livecontent.Stored
 	// nodes is the storage of Nodes, once it is there.
 	nodes *resource.REST
 }
@@ -69,7 +72,7 @@ func newSecurity(served context.Context, cfg Config, client kubernetes.Interface
 	if err != nil {
 		return nil, fmt.Errorf("set up authentication: %w", err)
 	}
-	s := &security{Authenticators: authenticators, revoked: revoked, issuer: issuer, getters: getters, stored: &nodeauth.Stored{}, rollouts: &rolloutapproval.Stored{}, audiences: issuer.Audiences()}
+	s := &security{Authenticators: authenticators, revoked: revoked, issuer: issuer, getters: getters, stored: &nodeauth.Stored{}, rollouts: &rolloutapproval.Stored{}, contents: &livecontent.Stored{}, audiences: issuer.Audiences()}
 	if s.resolver, err = rbac.NewResolver(factory); err != nil {
 		return nil, fmt.Errorf("set up RBAC: %w", err)
 	}
@@ -100,12 +103,13 @@ func (s *security) use(served registry.Served) error {
 	pods, nodes, drivers := storage(core, "pods"), storage(core, "nodes"), storage(volumes, "csidrivers")
 	claimed, attachments := storage(core, "persistentvolumes"), storage(volumes, "volumeattachments")
 	slices := storage(served[resourcev1.SchemeGroupVersion], "resourceslices")
-	secrets, accounts := storage(core, "secrets"), storage(core, "serviceaccounts")
+	secrets, accounts, maps := storage(core, "secrets"), storage(core, "serviceaccounts"), storage(core, "configmaps")
 	sets, policies := storage(served[appsv1.SchemeGroupVersion], "daemonsets"), storage(served[v1alpha1.GroupVersion], "rolloutpolicies")
 	if len(missing) > 0 {
 		return fmt.Errorf("these are not served from storages: %s", strings.Join(missing, ", "))
 	}
 	s.getters.Pods, s.getters.Nodes, s.getters.Secrets, s.getters.ServiceAccounts = pods, nodes, secrets, accounts
+	s.contents.ConfigMaps, s.contents.Secrets = maps, secrets
 	s.rollouts.DaemonSets, s.rollouts.Policies = sets, policies
 	s.nodes = nodes
 	s.stored.Pods, s.stored.Nodes, s.stored.CSIDrivers = pods, nodes, drivers

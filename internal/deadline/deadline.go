@@ -15,6 +15,14 @@ func Sooner(a, b time.Time) time.Time {
 	return a
 }
 
+// Later returns the later of two times.
+func Later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
 // Timer is one timer of an Owner. Its zero value but for the Owner is ready to
 // be set. It must not be copied while it is armed.
 type Timer[T any] struct {

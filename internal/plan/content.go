@@ -66,11 +66,13 @@ func apart(s *survey.Survey, ds *appsv1.DaemonSet, o *content.Object) string {
 	return ""
 }
 
-// addEdits adds keys that change to the fields.
-func (p *planner) addEdits(edits []content.Edit) {
+// addEdits adds keys that change to the fields; live: running pods are given them.
+func (p *planner) addEdits(edits []content.Edit, live bool) {
 	for _, e := range edits {
 		path := e.Ref.String() + ", key " + e.Key
-		p.out.Fields = append(p.out.Fields, Field{Path: path, From: brief(e.From), To: brief(e.To), ReplacesPods: true})
+		p.out.Fields = append(p.out.Fields, Field{
+			Path: path, From: brief(e.From), To: brief(e.To), ReplacesPods: !live, RunningPods: live,
+		})
 	}
 	if len(edits) > 0 && p.out.To == p.out.From {
 		p.out.To = p.out.From + ", with other content"

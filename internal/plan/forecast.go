@@ -40,6 +40,8 @@ type Field struct {
 	To   string `json:"to"`
 	// ReplacesPods: every pod is replaced because of it.
 	ReplacesPods bool `json:"replacesPods"`
+	// RunningPods: those that run are given it, where their agents can, and no pod that is ready is replaced for it.
+	RunningPods bool `json:"runningPods,omitempty"`
 }
 
 // Nodes counts nodes. Each is counted once, but those of NoRoom, which are counted among the others too.
@@ -110,6 +112,8 @@ type planner struct {
 	fates       map[string]fate
 	selects     bool // the new template selects a node
 	besides     []string
+	// restarts is why pods are replaced to get other content, though the policy says Live.
+	restarts string
 }
 
 // Make foretells what the DaemonSet, as it would be stored, would do. Old is what is stored now, nil if nothing is.
@@ -178,7 +182,9 @@ func (p *planner) compare(s *survey.Survey, set *survey.Set) error {
 	if err != nil {
 		return err
 	}
-	p.addEdits(s.Edits[p.old.UID])
+	live, why := set.Live()
+	p.addEdits(s.Edits[p.old.UID], live != nil)
+	p.restarts = why
 	return nil
 }
 

@@ -187,6 +187,8 @@ func (p *play) perform(a action.Action) {
 		answer.Pod = p.create(a)
 	case *action.DeletePod:
 		p.end(a.PodUID)
+	case *action.PointPod:
+		p.point(a)
 	case *action.UpdateStatus:
 		p.progressing = a.Conditions.Progressing
 	case *action.UpdateRollout:
@@ -236,6 +238,16 @@ func (p *play) place(o fact.Pod) {
 	} else {
 		p.settled(o.Node)
 	}
+}
+
+// point has a running pod show other content. It takes as long as a start: an agent is faster, and nobody knows how
+// long the daemon takes.
+func (p *play) point(a *action.PointPod) {
+	o := p.pods[a.PodUID]
+	o.Revision, o.Before, o.Pointed, o.Mounted = a.Revision, a.Before, p.now, p.now
+	o.Ready, o.ReadySince = false, time.Time{}
+	p.tell(o)
+	p.queue = append(p.queue, start{o.UID, p.now})
 }
 
 // end takes a pod away that is deleted.

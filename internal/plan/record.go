@@ -100,6 +100,8 @@ func (p *play) note(actions []action.Action) {
 			node, moves = a.Node, a.Revision == p.set.Revision || p.backwards
 		case *action.DeletePod:
 			node, moves = a.Node, p.replaces(a)
+		case *action.PointPod:
+			node, moves = a.Node, a.Revision == p.set.Revision || p.backwards
 		default:
 			continue
 		}

@@ -48,6 +48,9 @@ func (f *Forecast) field(w io.Writer, field Field) {
 	if field.ReplacesPods {
 		line += " (replaces every pod)"
 	}
+	if field.RunningPods {
+		line += " (given to running pods)"
+	}
 	fmt.Fprint(w, survey.Wrap(line, "  "))
 }
 

@@ -34,6 +34,9 @@ func (p *planner) warn() {
 	if n.Change+n.New > 0 {
 		p.warnOfChange()
 	}
+	if p.restarts != "" {
+		p.add("the policy says apply: Live, and pods are replaced all the same: %s", p.restarts)
+	}
 }
 
 // warnOfEnd says why nodes do not change.

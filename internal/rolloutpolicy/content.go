@@ -19,7 +19,9 @@ const MaxExcluded = 100
 type Content struct {
 	ConfigMaps, Secrets bool
 	// Settle is how long no object may have changed before a change is taken to be whole.
-	Settle  time.Duration
+	Settle time.Duration
+	// Live has running pods show another content where they can.
+	Live    bool
 	names   sets.Set[string]
 	labeled labels.Selector
 }
@@ -45,7 +47,7 @@ func compileContent(c *v1alpha1.Content, selector labels.Selector) *Content {
 	}
 	out := &Content{
 		ConfigMaps: c.ConfigMaps == v1alpha1.ContentReferenced, Secrets: c.Secrets == v1alpha1.ContentReferenced,
-		Settle: length(c.Settle), labeled: selector,
+		Settle: length(c.Settle), Live: c.Apply == v1alpha1.ContentLive, labeled: selector,
 	}
 	if !out.ConfigMaps && !out.Secrets {
 		return nil
@@ -70,8 +72,11 @@ func validateContent(c *v1alpha1.Content, at *field.Path) (errs field.ErrorList)
 	}
 	scope(c.ConfigMaps, at.Child("configMaps"))
 	scope(c.Secrets, at.Child("secrets"))
-	if c.Apply != "" && c.Apply != v1alpha1.ContentRestart {
-		errs = append(errs, field.NotSupported(at.Child("apply"), c.Apply, []v1alpha1.ContentApply{v1alpha1.ContentRestart}))
+	switch c.Apply {
+	case "", v1alpha1.ContentRestart, v1alpha1.ContentLive:
+	default:
+		ways := []v1alpha1.ContentApply{v1alpha1.ContentLive, v1alpha1.ContentRestart}
+		errs = append(errs, field.NotSupported(at.Child("apply"), c.Apply, ways))
 	}
 	errs = append(errs, atLeast(c.Settle, 0, at.Child("settle"))...)
 	if e := c.Exclude; e != nil {

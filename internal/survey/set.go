@@ -89,6 +89,32 @@ func (s *Set) addContent() {
 	}
 }
 
+// Live are the ways in which running pods can be given the content that was edited; nil if they are replaced. Why says
+// what keeps them from that, though the policy says Live.
+func (s *Set) Live() (live *fact.Live, why string) {
+	edits := s.survey.Edits[s.DaemonSet.UID]
+	if s.content != content.Planned || s.Policy.Spec.Content.Apply != v1alpha1.ContentLive {
+		return nil, ""
+	}
+	strategy := belongings.StrategyOf(s.DaemonSet)
+	if strategy.Surges() {
+		return nil, "with maxSurge a new pod starts beside the old one"
+	}
+	var members []content.Member
+	for _, e := range edits {
+		members = append(members, content.Member{Ref: e.Ref, Copy: e.Ref.Name + "-" + content.Planned})
+	}
+	if _, err := content.Point(&s.DaemonSet.Spec.Template.Spec, members); err != nil {
+		return nil, err.Error()
+	}
+	st := &s.Rollout.Status
+	live = &fact.Live{Ways: [][2]string{{"", content.Planned}}}
+	for _, r := range []string{st.StableRevision, st.TargetRevision} {
+		live.Ways = append(live.Ways, [2]string{content.IDOf(r), content.Planned})
+	}
+	return live, ""
+}
+
 // Project is what the row is told of a pod. Where content is no part of revisions it has that of its template.
 func (s *Set) Project(p *corev1.Pod) fact.Pod {
 	info := fact.OfPod(p, s.DaemonSet.UID)
@@ -123,8 +149,10 @@ func (s *Set) info() fact.DaemonSet {
 	if s.content != "" && s.Rollout.Status.TargetRevision == s.Revision {
 		digest = s.Rollout.Status.TargetDigest
 	}
+	live, _ := s.Live()
 	return fact.DaemonSet{
-		UID: ds.UID, Namespace: ds.Namespace, Name: ds.Name, Generation: ds.Generation, Revision: s.Revision, Digest: digest,
+		UID: ds.UID, Namespace: ds.Namespace, Name: ds.Name, Generation: ds.Generation,
+		Revision: s.Revision, Digest: digest, Live: live,
 		Placement: placement.Compile(&ds.Spec.Template.Spec),
 		Earlier:   belongings.PlacementsOf(slices.Values(s.revisions)),
 		Strategy:  belongings.StrategyOf(ds), MinReadySeconds: ds.Spec.MinReadySeconds,

@@ -85,7 +85,8 @@ func (v ReadVolumes) SetUp(ctx context.Context, pod *corev1.Pod) error {
 	return errors.Join(errs...)
 }
 
-func (ReadVolumes) PodChanged(*corev1.Pod) {}
+func (ReadVolumes) PodChanged(*corev1.Pod)        {}
+func (ReadVolumes) Shows(types.UID) volumes.Shown { return volumes.Shown{} }
 
 func (v ReadVolumes) read(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) (err error) {
 	switch {

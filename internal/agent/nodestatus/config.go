@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/agent/eviction"
+	"github.com/everynode/everynode/internal/content"
 )
 
 // Config says what to report and where the facts come from. Fields without a stated default must be set.
@@ -27,6 +28,8 @@ type Config struct {
 	// Labels are set on the Node, also on one that exists. Taints are set on a Node that this agent creates.
 	Labels map[string]string
 	Taints []corev1.Taint
+	// LiveContent has the Node say by a label that its agent gives running pods the content that they are pointed at.
+	LiveContent bool
 
 	// Client writes the Node and its lease. Recorder takes the node's events; nil drops them.
 	Client   kubernetes.Interface
@@ -137,6 +140,9 @@ func (c Config) labels() map[string]string {
 		corev1.LabelArchStable:    runtime.GOARCH,
 		"beta.kubernetes.io/os":   runtime.GOOS,
 		"beta.kubernetes.io/arch": runtime.GOARCH,
+	}
+	if c.LiveContent {
+		labels[content.LiveName] = "true"
 	}
 	for name, value := range c.Labels {
 		labels[name] = value

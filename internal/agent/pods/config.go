@@ -101,6 +101,8 @@ type Volumes interface {
 	SetUp(ctx context.Context, pod *corev1.Pod) error
 	// PodChanged brings what shows the pod's labels and annotations up to date; it waits for nothing.
 	PodChanged(pod *corev1.Pod)
+	// Shows returns what came of pointing the pod's volumes at other copies than its spec names.
+	Shows(podUID types.UID) volumes.Shown
 	Mounts(pod *corev1.Pod, container *corev1.Container) ([]volumes.Mount, error)
 	TearDown(ctx context.Context, podUID types.UID) error
 }

@@ -223,6 +223,9 @@ func (p *Manager) ProbeChanged(uid types.UID) {
 	}
 }
 
+// ContentShown has a pod's status say what its volumes show.
+func (p *Manager) ContentShown(uid types.UID) { p.ProbeChanged(uid) }
+
 // AddressChanged has each pod's status say the node's new address.
 func (p *Manager) AddressChanged() {
 	p.mu.Lock()

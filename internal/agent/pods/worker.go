@@ -404,6 +404,7 @@ func (w *worker) report() {
 	if prev.Phase == "" {
 		prev = &pod.Status
 	}
+	w.in.Content = podworker.Content(w.cfg.Volumes.Shows(w.uid))
 	w.status = podworker.Status(w.in, prev, w.cfg.HostIPs())
 	w.cfg.Statuses.Set(pod, w.status)
 	ended := w.status.Phase == corev1.PodFailed || w.status.Phase == corev1.PodSucceeded

@@ -176,6 +176,14 @@ type Input struct {
 	Now     time.Time
 	// Pending is why the pod was not given the CPU and memory that the API asks for: its spec has those that it was given.
 	Pending Pending
+	// Content is what came of pointing the pod's volumes at other copies than its spec names.
+	Content Content
+}
+
+// Content is what a pod's volumes were pointed at, "" for nothing, and why they do not show it.
+type Content struct {
+	Key string
+	Err error
 }
 
 func (in *Input) terminating() bool {

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/everynode/everynode/internal/content"
 	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
@@ -95,11 +96,17 @@ func (b *statusBuilder) conditions(s *corev1.PodStatus) []corev1.PodCondition {
 		out = append(out, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
 			Reason: corev1.PodReasonTerminationByKubelet, Message: t.Message})
 	}
+	out = append(out, mounted(b.in.Content)...)
 	out = append(out, b.resizing()...)
 	for i := range out {
 		out[i].ObservedGeneration = b.in.Pod.Generation
 		out[i].LastTransitionTime = seconds(b.in.Now)
-		if old := findCondition(b.prev.Conditions, out[i].Type); old != nil && old.Status == out[i].Status {
+		// Other content is another transition.
+		same := func(old *corev1.PodCondition) bool {
+			return old.Status == out[i].Status &&
+				(old.Type != content.MountedCondition || old.Message == out[i].Message)
+		}
+		if old := findCondition(b.prev.Conditions, out[i].Type); old != nil && same(old) {
 			out[i].LastTransitionTime = old.LastTransitionTime
 		}
 	}
@@ -109,6 +116,25 @@ func (b *statusBuilder) conditions(s *corev1.PodStatus) []corev1.PodCondition {
 		}
 	}
 	return out
+}
+
+// maxReason bounds why volumes do not show what they are to.
+const maxReason = 1024
+
+// mounted says whether the volumes show what they were pointed at, if they were.
+func mounted(c Content) []corev1.PodCondition {
+	if c.Key == "" {
+		return nil
+	}
+	is := corev1.PodCondition{
+		Type: content.MountedCondition, Status: corev1.ConditionTrue, Reason: "Mounted", Message: c.Key,
+	}
+	if c.Err != nil {
+		text := c.Err.Error()
+		is.Status, is.Reason = corev1.ConditionFalse, "NotMounted"
+		is.Message += ": " + strings.ToValidUTF8(text[:min(len(text), maxReason)], "")
+	}
+	return []corev1.PodCondition{is}
 }
 
 func findCondition(list []corev1.PodCondition, t corev1.PodConditionType) *corev1.PodCondition {

@@ -3,6 +3,7 @@ package referred
 import (
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/everynode/everynode/internal/content"
 	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
@@ -31,6 +32,9 @@ func keyOf(obj any) key {
 
 // references are the ConfigMaps and Secrets that the pod refers to.
 func references(pod *corev1.Pod) map[key]bool {
+	if shown, _, err := content.Shown(pod); err == nil {
+		pod = shown
+	}
 	out := map[key]bool{}
 	add := func(k kind, name string) {
 		if name != "" {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/agent/env"
+	"github.com/everynode/everynode/internal/content"
 )
 
 // Objects gives the API objects that volumes show. What it returns is shared and not changed.
@@ -60,6 +61,8 @@ type Config struct {
 	// OnRefreshError is told when content could not be brought up to date; the old content stays. It is called
 	// for several pods at once. May be nil.
 	OnRefreshError func(pod *corev1.Pod, err error)
+	// ContentShown is told that volumes show what Shows says; it must not block, and may be nil.
+	ContentShown func(podUID types.UID)
 	// Tokens are those of an earlier run. TokenIssued is told of every new one that a pod gets, and whether it is the first of its kind;
 	// it must not block, and may be nil.
 	Tokens      []Token
@@ -86,13 +89,22 @@ type Manager struct {
 // podState serializes the work on one pod.
 type podState struct {
 	mu  sync.Mutex
-	pod *corev1.Pod // the newest one set up, nil when none was
-	// newest is what PodChanged was told last, nil once that is looked at. The manager's mu guards it.
+	pod *corev1.Pod // the newest one set up, with the volumes that it is to show; nil when none was
+	to  *content.Pointing
+	// newest is what PodChanged was told last, nil once that is looked at. The manager's mu guards it, and shows.
 	newest *corev1.Pod
+	shows  Shown
 	// images are the runtime's names of the image volumes' images.
 	images map[string]string
 	// claimed are the volumes of claims, by the pod volume's name.
 	claimed map[string]*claimed
+}
+
+// Shown is what came of pointing a pod's volumes at other copies than its spec names: the Key of the
+// content.Pointing, "" for none, and why they do not show them.
+type Shown struct {
+	Key string
+	Err error
 }
 
 // New returns a Manager. It does nothing before its methods are called.
@@ -117,7 +129,11 @@ func (m *Manager) SetUp(ctx context.Context, pod *corev1.Pod) error {
 	state := m.state(pod.UID)
 	state.mu.Lock()
 	defer state.mu.Unlock()
-	state.pod = pod
+	pod, to, err := content.Shown(pod)
+	if err != nil {
+		return err
+	}
+	state.pod, state.to = pod, to
 	var errs []error
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
@@ -125,7 +141,35 @@ func (m *Manager) SetUp(ctx context.Context, pod *corev1.Pod) error {
 			errs = append(errs, fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", volume.Name, err))
 		}
 	}
-	return errors.Join(errs...)
+	err = errors.Join(errs...)
+	m.note(state, to, err)
+	return err
+}
+
+// Shows returns what came of pointing the pod's volumes at other copies.
+func (m *Manager) Shows(podUID types.UID) Shown {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if state := m.pods[podUID]; state != nil {
+		return state.shows
+	}
+	return Shown{}
+}
+
+// note keeps what came of pointing the volumes of state.pod, and tells of it if that is news.
+func (m *Manager) note(state *podState, to *content.Pointing, err error) {
+	is := Shown{Err: err}
+	if to == nil {
+		return
+	}
+	is.Key = to.Key()
+	m.mu.Lock()
+	was := state.shows
+	state.shows = is
+	m.mu.Unlock()
+	if m.cfg.ContentShown != nil && (was.Key != is.Key || fmt.Sprint(was.Err) != fmt.Sprint(is.Err)) {
+		m.cfg.ContentShown(state.pod.UID)
+	}
 }
 
 func (m *Manager) setUpVolume(ctx context.Context, state *podState, volume *corev1.Volume) error {
@@ -178,7 +222,7 @@ func (m *Manager) TearDown(ctx context.Context, podUID types.UID) error {
 	state := m.state(podUID)
 	state.mu.Lock()
 	defer state.mu.Unlock()
-	state.pod, state.images, state.claimed = nil, nil, nil
+	state.pod, state.to, state.images, state.claimed = nil, nil, nil, nil
 	m.tokens.forget(podUID)
 	dir := m.podDir(podUID)
 	if err := unmountBelow(dir); err != nil {
@@ -253,9 +297,9 @@ func (m *Manager) refreshPod(ctx context.Context, state *podState, objects reade
 		state.mu.Unlock()
 		return
 	}
-	m.refreshVolumes(ctx, pod, isContent, func(volume *corev1.Volume) error {
+	m.note(state, state.to, m.refreshVolumes(ctx, pod, isContent, func(volume *corev1.Volume) error {
 		return m.setUpContent(ctx, pod, volume, objects)
-	})
+	}))
 	if !slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool { return m.isDrivers(&volume) }) {
 		state.mu.Unlock()
 		return
@@ -263,9 +307,9 @@ func (m *Manager) refreshPod(ctx context.Context, state *podState, objects reade
 	// A driver that hangs holds up its own pod only, which stays locked meanwhile.
 	m.refreshing.Go(func() {
 		defer state.mu.Unlock()
-		m.refreshVolumes(ctx, pod, m.isDrivers, func(volume *corev1.Volume) error {
+		_ = m.refreshVolumes(ctx, pod, m.isDrivers, func(volume *corev1.Volume) error {
 			return m.cfg.Drivers.SetUp(ctx, pod, volume)
-		})
+		}) // it has told
 	})
 }
 
@@ -317,10 +361,15 @@ func (m *Manager) refreshChanged(ctx context.Context, state *podState) {
 	if state.pod == nil {
 		return
 	}
-	state.pod = pod
-	m.refreshVolumes(ctx, pod, isContent, func(volume *corev1.Volume) error {
+	pod, to, err := content.Shown(pod)
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Could not tell what volumes are to show", "pod", klog.KObj(pod))
+		return
+	}
+	state.pod, state.to = pod, to
+	m.note(state, to, m.refreshVolumes(ctx, pod, isContent, func(volume *corev1.Volume) error {
 		return m.setUpContent(ctx, pod, volume, m.cfg.Objects)
-	})
+	}))
 }
 
 func (m *Manager) isDrivers(volume *corev1.Volume) bool {
@@ -328,7 +377,8 @@ func (m *Manager) isDrivers(volume *corev1.Volume) bool {
 }
 
 // refreshVolumes sets up those volumes of the pod that are of the kind, and tells of errors.
-func (m *Manager) refreshVolumes(ctx context.Context, pod *corev1.Pod, kind func(*corev1.Volume) bool, setUp func(*corev1.Volume) error) {
+func (m *Manager) refreshVolumes(ctx context.Context, pod *corev1.Pod, kind func(*corev1.Volume) bool, setUp func(*corev1.Volume) error) error {
+	var errs []error
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
 		if !kind(volume) {
@@ -336,12 +386,14 @@ func (m *Manager) refreshVolumes(ctx context.Context, pod *corev1.Pod, kind func
 		}
 		if err := setUp(volume); err != nil && ctx.Err() == nil {
 			err = fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", volume.Name, err)
+			errs = append(errs, err)
 			klog.FromContext(ctx).Error(err, "Could not bring a volume up to date", "pod", klog.KObj(pod), "volume", volume.Name)
 			if m.cfg.OnRefreshError != nil {
 				m.cfg.OnRefreshError(pod, err)
 			}
 		}
 	}
+	return errors.Join(errs...)
 }
 
 func (m *Manager) state(uid types.UID) *podState {

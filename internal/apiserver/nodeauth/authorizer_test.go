@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -16,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/everynode/everynode/internal/content"
 )
 
 // cluster is objects in memory. What is late shows only to those who ask for now.
@@ -288,6 +291,45 @@ func TestLookupThatFailsDenies(t *testing.T) {
 		decision, _, err := a.Authorize(t.Context(), ask(nodeUser("n1"), text))
 		if decision != authorizer.DecisionDeny || err == nil {
 			t.Errorf("%s: %s, %v; want a denial with an error", text, decision, err)
+		}
+	}
+}
+
+// A running pod that the controller points at a copy lets its node read that one, and no annotation opens anything but
+// copies of what the pod's volumes name.
+func TestNodeReadsWhatItsPodsArePointedAt(t *testing.T) {
+	hash := strings.Repeat("b", 24)
+	pointed := func(node, name, copied string) corev1.Pod {
+		p := pod(node, name, secretVolume("token"))
+		to := content.Pointing{Content: hash, At: time.Unix(1, 0), Volumes: []content.Pointed{{Ref: content.Ref{Kind: content.Secret, Name: "token"}, Copy: copied}}}
+		text, err := to.Text()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Annotations = map[string]string{content.LiveName: text}
+		return p
+	}
+	mirror := pointed("n1", "static", "token-"+strings.Repeat("m", 24))
+	mirror.Annotations[corev1.MirrorPodAnnotationKey] = "x"
+	all := &cluster{pods: []corev1.Pod{pointed("n1", "a", "token-"+hash), pointed("n2", "b", "stolen"), mirror}}
+	a := NewAuthorizer(all, false)
+	for text, want := range map[string]bool{
+		"get secrets ns token-" + hash:                    true,
+		"watch secrets ns token-" + hash:                  true,
+		"get secrets ns token":                            true,
+		"get configmaps ns token-" + hash:                 false,
+		"get secrets other token-" + hash:                 false,
+		"get secrets ns token-" + strings.Repeat("c", 24): false,
+		"get secrets ns token-" + strings.Repeat("m", 24): false,
+	} {
+		got, why, err := a.Authorize(t.Context(), ask(nodeUser("n1"), text))
+		if err != nil || (got != authorizer.DecisionDeny) != want {
+			t.Errorf("n1: %s: %v %s %v", text, got, why, err)
+		}
+	}
+	for _, text := range []string{"get secrets ns token-" + hash, "get secrets ns stolen"} {
+		if got, why, err := a.Authorize(t.Context(), ask(nodeUser("n2"), text)); err != nil || got != authorizer.DecisionDeny {
+			t.Errorf("n2: %s: %v %s %v", text, got, why, err)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
 	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/content"
 	podfacts "github.com/everynode/everynode/internal/pod"
 	"github.com/everynode/everynode/internal/volume"
 )
@@ -48,5 +49,22 @@ func uses(p *corev1.Pod, ref reference) bool {
 	}
 	found := false
 	podspec.References(&p.Spec, func(resource, name string) { found = found || resource == ref.resource && name == ref.name })
-	return found
+	return found || pointsAt(p, ref)
+}
+
+// pointsAt reports whether the volumes of a running pod show the object in place of one that its spec names. Only
+// the DaemonSet controller says so; what was written before a server kept others from that opens nothing but copies
+// of what the spec names.
+func pointsAt(p *corev1.Pod, ref reference) bool {
+	if p.Annotations[content.LiveName] == "" {
+		return false
+	}
+	_, to, err := content.Shown(p)
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(to.Volumes, func(v content.Pointed) bool {
+		return v.Copy == ref.name && (v.Kind == content.ConfigMap && ref.resource == "configmaps" ||
+			v.Kind == content.Secret && ref.resource == "secrets")
+	})
 }

@@ -814,16 +814,16 @@ func schema_everynode_everynode_api_v1alpha1_Content(ref common.ReferenceCallbac
 					},
 					"apply": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Apply is Restart (the default): a node gets another content with another pod.\n\nPossible enum values:\n - `\"Restart\"` replaces the pod.",
+							Description: "Apply is Restart (the default): a node gets another content with another pod; or Live: the volumes of its pod show the other content, where that is all there is to change, and the pod stays.\n\nPossible enum values:\n - `\"Live\"` has the pod's volumes show it.\n - `\"Restart\"` replaces the pod.",
 							Default:     "Restart",
 							Type:        []string{"string"},
 							Format:      "",
-							Enum:        []interface{}{"Restart"},
+							Enum:        []interface{}{"Live", "Restart"},
 						},
 					},
 					"settle": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Settle is how long no object may have changed before the change is taken to be whole. Default 5s.",
+							Description: "Settle is how long no object may have changed before the change is taken to be whole, and with Live how long after its volumes show another content the pod is judged. Default 5s.",
 							Default:     "5s",
 							Type:        []string{"string"},
 							Format:      "",
@@ -926,6 +926,13 @@ func schema_everynode_everynode_api_v1alpha1_ContentStatus(ref common.ReferenceC
 					"message": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Message says why the content cannot be followed; \"\" if it is.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"restarts": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Restarts says why pods are replaced though the policy says Live; \"\" where they stay, or it does not.",
 							Type:        []string{"string"},
 							Format:      "",
 						},

@@ -83,6 +83,8 @@ type Config struct {
 	Rollouts RolloutWriter
 	// Content reads and writes what is content. With nil no policy with content can be followed.
 	Content ContentAccess
+	// LiveContent tells that the API server lets this controller alone say what the volumes of running pods show.
+	LiveContent bool
 	// Watches tells when Everynode's own kinds cannot be followed; NewWatches makes one.
 	// Without it they are taken to be, and the controller waits for them at its start.
 	Watches *Watches

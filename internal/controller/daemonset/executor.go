@@ -2,6 +2,7 @@ package daemonset
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,12 +11,14 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/claim"
+	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/pod"
@@ -215,4 +218,66 @@ func (e *executor) claimPods(ctx context.Context, job *belongings.ClaimJob) belo
 // vanished reports whether a patch with a UID precondition met no such object.
 func vanished(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsConflict(err)
+}
+
+// pointPod has the volumes of a running pod show the content of a revision, and the pod be one of it: both are
+// written at once. What the pod cannot follow, and what the API refuses for good, is refused.
+func (e *executor) pointPod(
+	ctx context.Context, ds *appsv1.DaemonSet, a *action.PointPod, members []content.Member,
+) action.Answer {
+	p, err := e.writer.GetPod(ctx, a.Namespace, a.PodName)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && (p.UID != a.PodUID || pod.IsTerminating(p)):
+		return action.Answer{Outcome: action.Gone}
+	case err != nil:
+		return action.Answer{Outcome: refused(err)}
+	}
+	refuses := func(why error) action.Answer {
+		e.recorder.Eventf(ds, corev1.EventTypeNormal, "ContentNeedsRestart",
+			"Pod %s is replaced to get the content of revision %s: %v", a.PodName, a.Revision, why)
+		return action.Answer{Outcome: action.Failed, Refused: why.Error()}
+	}
+	volumes, err := content.Point(&p.Spec, members)
+	if err != nil {
+		return refuses(err)
+	}
+	patch, err := pointPatch(p, a, content.Pointing{
+		Content: content.IDOf(a.Revision), At: e.clock.Now().UTC(), Settle: metav1.Duration{Duration: a.Settle},
+		Restarts: pod.Restarts(p), Was: string(a.Before), Volumes: volumes,
+	})
+	if err != nil {
+		return refuses(err)
+	}
+	_, err = e.writer.PatchPod(ctx, a.Namespace, a.PodName, patch)
+	switch {
+	case err == nil:
+		klog.FromContext(ctx).V(3).Info("Pointed pod at content", "pod", klog.KObj(p), "revision", a.Revision)
+		e.recorder.Eventf(ds, corev1.EventTypeNormal, "SuccessfulUpdate",
+			"Pod %s is to show the content of revision %s", a.PodName, a.Revision)
+		return action.Answer{Outcome: action.OK}
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return action.Answer{Outcome: action.Gone}
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		return refuses(err)
+	}
+	klog.FromContext(ctx).V(2).Info("Cannot point pod at content", "pod", klog.KObj(p), "node", a.Node, "err", err)
+	e.recorder.Eventf(ds, corev1.EventTypeWarning, "FailedUpdate", "Error updating: %v", err)
+	e.metrics.writesFailed.Inc()
+	return action.Answer{Outcome: refused(err)}
+}
+
+// pointPatch is the strategic merge patch; the UID in it is a precondition.
+func pointPatch(p *corev1.Pod, a *action.PointPod, to content.Pointing) ([]byte, error) {
+	text, err := to.Text()
+	if err != nil {
+		return nil, err
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": p.UID, "labels": map[string]string{content.RevisionLabel: a.Revision},
+		"annotations": map[string]string{content.LiveName: text},
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("write the patch of pod %s: %w", p.Name, err)
+	}
+	return patch, nil
 }

@@ -66,6 +66,7 @@ func newOwner(c *Controller, pods, rows, claims *lane) *owner {
 	}
 	o.pins = pins.New(o.matrix)
 	o.contents, o.following = contents.New(o.pins), map[followed]context.CancelFunc{}
+	o.contents.Live = c.cfg.LiveContent
 	o.book = belongings.New(o.contents, c.cfg.NormalizeTemplate)
 	o.pins.Objects, o.pins.Guest = o.book, c.cfg.Guest
 	o.rollouts = rollouts.New(o.contents, time.LoadLocation)
@@ -266,6 +267,13 @@ func (o *owner) dispatch(a action.Action) {
 		o.podLane.submit(func(ctx context.Context) { done(o.exec.createPod(ctx, ds, mold, a)) })
 	case *action.DeletePod:
 		o.podLane.submit(func(ctx context.Context) { done(action.Answer{Outcome: o.exec.deletePod(ctx, ds, a)}) })
+	case *action.PointPod:
+		members, known := o.contents.Members(a.UID, content.IDOf(a.Revision))
+		if !known {
+			o.matrix.Step(action.Answer{Action: a, Outcome: action.Failed})
+			return
+		}
+		o.podLane.submit(func(ctx context.Context) { done(o.exec.pointPod(ctx, ds, a, members)) })
 	case *action.FailedPlacement:
 		o.cfg.Recorder.Eventf(ds, corev1.EventTypeWarning, "FailedPlacement", "failed to place pod on %q: %s", a.Node,
 			a.Detail)

@@ -227,7 +227,8 @@ func (c *control) addDaemonSets(a *actors.Actor) error {
 		return err
 	}
 	run, err := DaemonSets(daemonset.Config{
-		Rollouts: daemonset.NewRolloutWriter(own), Watches: c.watches, Content: copies.Access{Client: a.Client},
+		Rollouts: daemonset.NewRolloutWriter(own), Watches: c.watches,
+		Content: copies.Access{Client: a.Client}, LiveContent: true,
 		Informers: c.manager.GetCache(), Writer: a.Inside.DaemonSets(daemonset.NewWriter(a.Client)),
 		Recorder:          a.Recorder(daemonset.EventSource),
 		NormalizeTemplate: defaults.SetTemplate, Registerer: c.Metrics,

@@ -28,6 +28,7 @@ type Volumes struct {
 	missing error
 	down    []types.UID
 	changed []*corev1.Pod
+	shown   volumes.Shown
 }
 
 // Down are the pods whose volumes were taken down.
@@ -54,6 +55,20 @@ func (v *Volumes) PodChanged(pod *corev1.Pod) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.changed = append(v.changed, pod)
+}
+
+// Shows implements pods.Volumes: nothing is pointed at.
+func (v *Volumes) Shows(types.UID) volumes.Shown {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.shown
+}
+
+// Show has Shows return that.
+func (v *Volumes) Show(shown volumes.Shown) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.shown = shown
 }
 
 // Fail has every set-up fail from now on; nil for none.

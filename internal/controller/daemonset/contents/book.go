@@ -29,6 +29,9 @@ type Rows interface {
 
 // Book knows the content of all DaemonSets.
 type Book struct {
+	// Live tells that the API server lets nobody but the controller say what a running pod's volumes show, and
+	// that agents can read it then.
+	Live   bool
 	rows   Rows
 	now    time.Time
 	sets   map[types.UID]*set
@@ -76,6 +79,7 @@ type set struct {
 	// told is what rows were told of the DaemonSet, why what hinders its content.
 	told *fact.DaemonSet
 	why  string
+	live ways
 	// refs are what the template of refsOf names.
 	refs   []content.Ref
 	refsOf *corev1.PodTemplateSpec

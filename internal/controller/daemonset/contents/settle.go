@@ -411,6 +411,12 @@ func (b *Book) tell(s *set, info fact.DaemonSet) {
 		info.Content = &v1alpha1.ContentStatus{Changes: info.Content.Changes}
 	}
 	was := s.told
+	info.Live = b.ways(s, &info)
+	if s.rules != nil && s.rules.Live && info.Content != nil {
+		said := *info.Content
+		said.Restarts = b.restarts(s, &info)
+		info.Content = &said
+	}
 	info.Content = b.overtaken(s, &info)
 	if was != nil && apiequality.Semantic.DeepEqual(was.Content, info.Content) {
 		info.Content = was.Content

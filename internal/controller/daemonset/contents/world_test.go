@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -53,6 +54,12 @@ type world struct {
 	events   []string
 	made     int
 	restarts int
+	pointed  int
+	// foreign: the API server is another one.
+	foreign bool
+	// said is what the status said last of content that replaces pods.
+	said  *v1alpha1.ContentStatus
+	surge bool
 	// reading are the kinds that are read; readable says whether they can be.
 	reading  map[content.Kind]bool
 	readable bool
@@ -64,6 +71,9 @@ const careful = `
 waves: [{name: canary, count: 1}]
 failure: {max: 0, min: 1, then: Rollback}
 content: {configMaps: Referenced, secrets: Referenced, settle: 5s, exclude: {names: [ca]}}`
+
+// live is careful, with pods that stay.
+var live = strings.Replace(careful, "content: {", "content: {apply: Live, ", 1)
 
 const plain = `
 waves: [{name: canary, count: 1}]
@@ -100,9 +110,10 @@ func (w *world) compile(text string) *rolloutpolicy.Policy {
 func (w *world) start(readable bool) {
 	w.matrix = matrix.New(row.Config{})
 	w.book, w.reading, w.readable = New(w.matrix), map[content.Kind]bool{}, readable
+	w.book.Live = !w.foreign
 	w.tick(0)
 	for i := range 5 {
-		w.matrix.Step(fact.Node{Name: fmt.Sprintf("n%d", i)})
+		w.matrix.Step(fact.Node{Name: fmt.Sprintf("n%d", i), Labels: map[string]string{content.LiveName: "true"}})
 	}
 	w.book.Tell(DaemonSet{Object: w.set})
 	w.tellPolicy()
@@ -150,10 +161,14 @@ func (w *world) tellSet() {
 	for g := range w.set.Generation {
 		earlier[fmt.Sprintf("t%d", g+1)] = placement.Compile(&w.set.Spec.Template.Spec)
 	}
+	strategy := fact.Strategy{MaxUnavailable: intstr.FromInt32(1), MaxSurge: intstr.FromInt32(0)}
+	if w.surge {
+		strategy.MaxUnavailable, strategy.MaxSurge = strategy.MaxSurge, strategy.MaxUnavailable
+	}
 	w.book.Step(fact.DaemonSet{
 		UID: w.set.UID, Namespace: "ns", Name: "agent", Generation: w.set.Generation, Revision: fmt.Sprintf("t%d", w.set.Generation),
 		Digest: fmt.Sprintf("sha256:%064d", w.set.Generation), Placement: placement.Compile(&w.set.Spec.Template.Spec),
-		Earlier: &placement.Revisions{ByRevision: earlier},
+		Earlier: &placement.Revisions{ByRevision: earlier}, Strategy: strategy,
 	})
 }
 
@@ -296,12 +311,25 @@ func (w *world) act(a action.Action) {
 		w.restarts++
 		w.book.Step(p)
 		w.matrix.Step(action.Answer{Action: a, Outcome: action.OK, Pod: p.UID})
+	case *action.PointPod:
+		p := w.pods[a.Node]
+		p.Revision, p.Pointed, p.Mounted, p.Settle, p.Before = a.Revision, w.now, w.now, a.Settle, a.Before
+		if w.reads(a.Revision) == "bad" {
+			p.Ready, p.ReadySince, p.Trouble, p.Restarts = false, time.Time{}, "container agent ends", 5
+		}
+		w.pods[a.Node] = p
+		w.pointed++
+		w.book.Step(p)
+		w.matrix.Step(action.Answer{Action: a, Outcome: action.OK})
 	case *action.DeletePod:
 		delete(w.pods, a.Node)
 		w.matrix.Step(action.Answer{Action: a, Outcome: action.OK})
 		w.book.Step(fact.PodGone(a.PodUID))
 	case *action.UpdateRollout:
 		w.stored = a.Status.DeepCopy()
+		if c := w.stored.Content; c != nil && c.Restarts != "" {
+			w.said = c
+		}
 		w.matrix.Step(action.Answer{Action: a, Outcome: action.OK})
 	case *action.UpdateStatus:
 		w.matrix.Step(action.Answer{Action: a, Outcome: action.OK})

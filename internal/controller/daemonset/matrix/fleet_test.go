@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
@@ -37,6 +38,8 @@ const (
 	stalls  ailment = "stalls"
 	// refused is a pod that the API takes no more.
 	refused ailment = "refused"
+	// deaf is an agent that never says what a running pod shows. One that is made new works.
+	deaf ailment = "deaf"
 )
 
 // machine is a node of a fleet. One that is dead runs nothing, and ends nothing.
@@ -71,8 +74,9 @@ type fleet struct {
 	sets  map[types.UID]*daemons
 	pods  map[types.UID]fact.Pod
 	made  int
-	// sent are the deletions that are on their way.
-	sent map[types.UID]int
+	// sent are the deletions that are on their way; pointing is which process waits for an answer about a pod.
+	sent     map[types.UID]int
+	pointing map[types.UID]int
 	// watch is told of all that was decided, and of each moment.
 	watch watcher
 }
@@ -90,7 +94,7 @@ type appointment struct {
 func newFleet(seed uint64) *fleet {
 	f := &fleet{
 		now: fleetStart, dice: rand.New(rand.NewPCG(seed, 0)), nodes: map[string]*machine{}, sets: map[types.UID]*daemons{},
-		pods: map[types.UID]fact.Pod{}, sent: map[types.UID]int{},
+		pods: map[types.UID]fact.Pod{}, sent: map[types.UID]int{}, pointing: map[types.UID]int{},
 	}
 	f.restart()
 	return f
@@ -171,13 +175,17 @@ func (f *fleet) act(a action.Action) {
 			outcome = action.Unknown
 		}
 	}
-	if d, ok := a.(*action.DeletePod); ok {
-		f.sent[d.PodUID]++
+	takes := takenBy(a)
+	if takes != "" {
+		f.sent[takes]++
+	}
+	if p, is := a.(*action.PointPod); is {
+		f.pointing[p.PodUID] = process
 	}
 	f.after(roundTrip, func() {
 		answer := action.Answer{Action: a, Outcome: outcome}
-		if d, ok := a.(*action.DeletePod); ok {
-			f.sent[d.PodUID]--
+		if takes != "" {
+			f.sent[takes]--
 		}
 		if f.process != process && f.dice.IntN(2) == 0 {
 			does = false // it died before it was sent
@@ -185,10 +193,24 @@ func (f *fleet) act(a action.Action) {
 		if does {
 			f.do(a, &answer)
 		}
+		if f.pointing[takes] == process {
+			delete(f.pointing, takes)
+		}
 		if _, news := a.(*action.RolloutNews); f.process == process && !news {
 			f.m.Step(answer)
 		}
 	})
+}
+
+// takenBy is the pod that an action takes from its node, for a while or for good.
+func takenBy(a action.Action) types.UID {
+	switch a := a.(type) {
+	case *action.DeletePod:
+		return a.PodUID
+	case *action.PointPod:
+		return a.PodUID
+	}
+	return ""
 }
 
 // do has the API do what was asked.
@@ -199,6 +221,8 @@ func (f *fleet) do(a action.Action, answer *action.Answer) {
 		f.create(a, answer)
 	case *action.DeletePod:
 		f.remove(a.PodUID)
+	case *action.PointPod:
+		f.point(a, answer)
 	case *action.UpdateStatus:
 		set.info.Reported, set.info.Conditions = a.Status, a.Conditions
 		f.m.Step(set.info)
@@ -247,6 +271,48 @@ func (f *fleet) create(a *action.CreatePod, answer *action.Answer) {
 	})
 }
 
+// point has the API write which content a pod is to show, and its node follow.
+func (f *fleet) point(a *action.PointPod, answer *action.Answer) {
+	p, there := f.pods[a.PodUID]
+	switch {
+	case !there:
+		if answer.Outcome == action.OK {
+			answer.Outcome = action.Gone
+		}
+	case p.Terminating:
+	case f.sets[a.UID].bad[a.Revision][a.Node] == refused:
+		answer.Outcome, answer.Refused = action.Failed, "the API refuses what the pod is pointed at"
+	default:
+		p.Revision, p.Before, p.Settle, p.Restarts = a.Revision, a.Before, a.Settle, 0
+		p.Pointed, p.Mounted = f.now, time.Time{}
+		f.set(p)
+		f.mount(p.UID, p.Pointed)
+	}
+}
+
+// mount has a node give a running pod the content that it was pointed at then.
+func (f *fleet) mount(uid types.UID, pointed time.Time) {
+	f.after(roundTrip, func() {
+		p, there := f.pods[uid]
+		node := f.nodes[p.Node]
+		if !there || node == nil || node.dead() || p.Terminating || !p.Pointed.Equal(pointed) || !p.Mounted.IsZero() {
+			return
+		}
+		switch f.sets[p.Owner].bad[p.Revision][p.Node] {
+		case "", refused:
+			p.Mounted = f.now
+		case crashes:
+			p.Mounted = f.now
+			p.Ready, p.ReadySince, p.Restarts, p.Trouble = false, time.Time{}, p.Restarts+9, "it crashes"
+		case noImage:
+			p.Trouble = "its volumes cannot show that"
+		case stalls, deaf:
+			return // the agent says nothing
+		}
+		f.set(p)
+	})
+}
+
 // begin has a node start a pod.
 func (f *fleet) begin(uid types.UID) {
 	f.after(startTime, func() {
@@ -256,7 +322,7 @@ func (f *fleet) begin(uid types.UID) {
 			return
 		}
 		switch f.sets[p.Owner].bad[p.Revision][p.Node] {
-		case "", refused: // it was made before
+		case "", refused, deaf: // what is refused was made before
 			p.Ready, p.ReadySince = true, f.now
 		case crashes:
 			p.Restarts, p.Trouble = p.Restarts+9, "it crashes"
@@ -333,6 +399,9 @@ func (f *fleet) health(name, fault string, silent bool) {
 			f.end(p.UID)
 		case fault == "" && p.Bound:
 			f.begin(p.UID)
+			if !p.Pointed.IsZero() {
+				f.mount(p.UID, p.Pointed)
+			}
 		}
 	}
 }
@@ -349,7 +418,10 @@ func (f *fleet) on(set types.UID, node string) (out []fact.Pod) {
 
 // available lists those that work.
 func (f *fleet) available(set types.UID, node string) []fact.Pod {
-	return slices.DeleteFunc(f.on(set, node), func(p fact.Pod) bool { return !p.Ready || p.Terminating })
+	return slices.DeleteFunc(f.on(set, node), func(p fact.Pod) bool {
+		shows := p.Pointed.IsZero() || !p.Mounted.IsZero() && !p.Mounted.Add(p.Settle).After(f.now)
+		return !p.Ready || p.Terminating || !shows
+	})
 }
 
 // addSet makes a DaemonSet.
@@ -417,7 +489,7 @@ func (s *daemons) afflict(revision string, with ailment, nodes ...string) {
 
 // readable reports whether the revision's rules are known.
 func (s *daemons) readable(revision string) bool {
-	return revision == s.info.Revision || s.known[revision] && !s.hidden[revision]
+	return revision == s.info.Revision || content.IDOf(revision) != "" || s.known[revision] && !s.hidden[revision]
 }
 
 // way is where a rollout's nodes go.

@@ -208,6 +208,12 @@ func (r *referee) decided(actions []action.Action) {
 			r.given(set, a)
 		case *action.DeletePod:
 			r.took(set, a)
+		case *action.PointPod:
+			if r.f.pointing[a.PodUID] == r.f.process {
+				r.fatal(set, "%s: there is no answer yet to the one before", a)
+			}
+			r.given(set, &action.CreatePod{Target: a.Target, Node: a.Node, Revision: a.Revision, Reason: a.Why()})
+			r.took(set, &action.DeletePod{Target: a.Target, Node: a.Node, PodUID: a.PodUID, Reason: a.Why()})
 		}
 	}
 }

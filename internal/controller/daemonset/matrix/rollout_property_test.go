@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
@@ -35,9 +37,10 @@ func TestAnyRevisionMayBeBad(t *testing.T) {
 
 // play is a fleet on which a referee looks.
 type play struct {
-	t *rapid.T
-	f *fleet
-	r *referee
+	t         *rapid.T
+	f         *fleet
+	r         *referee
+	revisions []string
 	// joined counts the nodes that came later.
 	joined int
 }
@@ -45,14 +48,19 @@ type play struct {
 func newPlay(t *rapid.T) *play {
 	f := newFleet(rapid.Uint64().Draw(t, "seed"))
 	f.flaky = rapid.SampledFrom([]int{0, 0, 10}).Draw(t, "flaky")
-	p := &play{t: t, f: f, r: newReferee(t, f)}
+	p := &play{t: t, f: f, r: newReferee(t, f), revisions: fleetRevisions}
+	if rapid.Bool().Draw(t, "content") {
+		p.revisions = contentRevisions
+	}
 	nodes := rapid.IntRange(4, 14).Draw(t, "nodes")
 	for i := range nodes {
 		p.join(i)
 	}
 	law := drawRules(t)
 	for i := range rapid.SampledFrom([]int{1, 1, 2}).Draw(t, "sets") {
-		set := f.addSet(fmt.Sprintf("set-%d", i), "a", intstr.FromInt(rapid.IntRange(1, 4).Draw(t, "most")), rapid.IntRange(0, 3).Draw(t, "surge") == 0)
+		set := f.addSet(fmt.Sprintf("set-%d", i), p.revisions[0], intstr.FromInt(rapid.IntRange(1, 4).Draw(t, "most")), rapid.IntRange(0, 3).Draw(t, "surge") == 0)
+		set.info.Live = p.drawLive(t)
+		f.tell(set)
 		p.obey(set, law, "policy-1")
 	}
 	f.pass(2 * time.Minute)
@@ -68,6 +76,9 @@ func (p *play) join(i int) {
 	labels := map[string]string{"zone": fmt.Sprintf("z%d", i%2), "rack": fmt.Sprintf("r%d", i%5)}
 	if i%4 == 0 {
 		labels["fleet"] = "canary"
+	}
+	if i%3 > 0 {
+		labels[content.LiveName] = "true"
 	}
 	p.f.join(fmt.Sprintf("n%02d", i), labels)
 }
@@ -96,16 +107,38 @@ func (p *play) some() []string {
 	return rapid.SliceOfNDistinct(rapid.SampledFrom(p.f.names()), 1, 3, rapid.ID[string]).Draw(p.t, "nodes")
 }
 
-var fleetRevisions = []string{"a", "b", "c", "d"}
+// fleetRevisions are of four templates, contentRevisions of one: whoever can read one of these can read all.
+var (
+	fleetRevisions   = []string{"a", "b", "c", "d"}
+	contentRevisions = []string{ofContent("a"), ofContent("b"), ofContent("c"), ofContent("d")}
+)
+
+func ofContent(letter string) string { return content.Revision("t", strings.Repeat(letter, 24)) }
+
+// drawLive draws between which of the revisions pods go without a restart.
+func (p *play) drawLive(t *rapid.T) *fact.Live {
+	if content.IDOf(p.revisions[0]) == "" || !rapid.Bool().Draw(t, "live") {
+		return nil
+	}
+	out := &fact.Live{Settle: rapid.SampledFrom([]time.Duration{0, 5 * time.Second}).Draw(t, "settle")}
+	for _, from := range p.revisions {
+		for _, to := range p.revisions {
+			if from != to && rapid.IntRange(0, 3).Draw(t, "way") > 0 {
+				out.Ways = append(out.Ways, [2]string{content.IDOf(from), content.IDOf(to)})
+			}
+		}
+	}
+	return out
+}
 
 // event is one thing that happens.
 func (p *play) event() {
 	t, f := p.t, p.f
 	switch rapid.IntRange(0, 15).Draw(t, "event") {
 	case 0, 1, 2:
-		f.update(p.set(), rapid.SampledFrom(fleetRevisions).Draw(t, "revision"))
+		f.update(p.set(), rapid.SampledFrom(p.revisions).Draw(t, "revision"))
 	case 3, 4:
-		p.set().afflict(rapid.SampledFrom(fleetRevisions).Draw(t, "bad"), rapid.SampledFrom([]ailment{crashes, noImage, stalls, refused}).Draw(t, "how"), p.some()...)
+		p.set().afflict(rapid.SampledFrom(p.revisions).Draw(t, "bad"), rapid.SampledFrom([]ailment{crashes, noImage, stalls, refused, deaf}).Draw(t, "how"), p.some()...)
 	case 5: // it never comes back, unless something says so
 		f.health(p.node(), "the node does not answer", true)
 	case 6:
@@ -113,7 +146,7 @@ func (p *play) event() {
 		f.health(name, rapid.SampledFrom([]string{"", "", "disk pressure"}).Draw(t, "fault"), false)
 	case 7: // somebody deletes a ControllerRevision, or it comes back
 		set := p.set()
-		revision := rapid.SampledFrom(fleetRevisions).Draw(t, "hidden")
+		revision := rapid.SampledFrom(p.revisions).Draw(t, "hidden")
 		set.hidden[revision] = !set.hidden[revision] && revision != set.info.Revision
 		f.tell(set)
 	case 8:
@@ -141,7 +174,7 @@ func (p *play) event() {
 // rare events: a node joins or leaves, what ran falls, a policy that has nothing to do ends.
 func (p *play) rare() {
 	t, f := p.t, p.f
-	switch rapid.IntRange(0, 3).Draw(t, "rare") {
+	switch rapid.IntRange(0, 4).Draw(t, "rare") {
 	case 0:
 		p.joined++
 		p.join(20 + p.joined)
@@ -151,12 +184,16 @@ func (p *play) rare() {
 		}
 	case 2:
 		for _, d := range f.on("", p.node()) {
-			if bad := f.sets[d.Owner].bad[d.Revision][d.Node]; bad != "" && bad != refused && d.Ready {
+			if bad := f.sets[d.Owner].bad[d.Revision][d.Node]; bad != "" && bad != refused && bad != deaf && d.Ready {
 				d.Ready, d.ReadySince, d.Restarts, d.Trouble = false, time.Time{}, d.Restarts+9, "it crashes"
 				f.set(d)
 			}
 		}
 	case 3:
+		set := p.set()
+		set.info.Live = p.drawLive(t)
+		f.tell(set)
+	case 4:
 		set := p.set()
 		if st, decides := f.m.Rollout(set.info.UID); decides && st.Phase == v1alpha1.PhaseComplete {
 			f.forsake(set)
@@ -198,7 +235,7 @@ func (p *play) ends() {
 	p.f.flaky = 0
 	for _, set := range p.f.sets {
 		for _, on := range set.bad {
-			maps.DeleteFunc(on, func(_ string, is ailment) bool { return is == refused })
+			maps.DeleteFunc(on, func(_ string, is ailment) bool { return is == refused || is == deaf })
 		}
 		law := p.r.rules[set.info.UID]
 		law.pace = 0

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
@@ -29,12 +30,13 @@ import (
 //	config [burst=N]                       only as the first line
 //	daemonset NAME [rev=a] [maxUnavailable=1] [maxSurge=0] [onDelete] [minReady=0]
 //	          [selector=k=v] [tolerate=KEY] [held] [deleting]
+//	          [live=FROM>TO,...] (between which contents pods go without a restart; a to h stand for contents, - for none)
 //	revision NAME rev=a [selector=k=v] [tolerate=KEY]   an earlier template that can be read
 //	delete-daemonset NAME
 //	node NAME... [label=k=v] [taint=KEY:EFFECT]    adds or replaces
 //	delete-node NAME...
 //	pod ID [of=DAEMONSET] [node=N] [rev=a] STATE...  adds or changes; states:
-//	          why=REASON (the scheduler finds no room) pending bound image restarts ready ahead unready failed
+//	          why=REASON (the scheduler finds no room) mounted unmounted pending bound image restarts ready ahead unready failed
 //
 // succeeded terminating gone adopting adopted
 //
@@ -267,10 +269,39 @@ func (s *script) daemonSet(t *testing.T, d *datadriven.TestData, a words) {
 	}
 	s.setDaemonSet(fact.DaemonSet{
 		UID: types.UID(name), Namespace: "default", Name: name, Generation: old.Generation + 1,
-		Revision: a.or("rev", "a"),
+		Revision: withContent(a.or("rev", "a")), Live: a.live(),
 		Strategy: strategy, MinReadySeconds: int32(minReady), Held: a.has("held"), Deleting: a.has("deleting"),
 		Reported: old.Reported,
 	}, a.spec())
+}
+
+// live are the ways that a line has.
+func (w words) live() *fact.Live {
+	if w.or("live", "") == "" {
+		return nil
+	}
+	out := &fact.Live{Settle: 5 * time.Second}
+	for _, way := range strings.Split(w.value["live"], ",") {
+		from, to, _ := strings.Cut(way, ">")
+		out.Ways = append(out.Ways, [2]string{contentID(from), contentID(to)})
+	}
+	return out
+}
+
+// contentID is the ID that a letter stands for.
+func contentID(letter string) string {
+	if letter == "-" || letter == "" {
+		return ""
+	}
+	return strings.Repeat(letter, 24)
+}
+
+// withContent is the revision that a word such as t.a stands for.
+func withContent(word string) string {
+	if template, letter, is := strings.Cut(word, "."); is {
+		return content.Revision(template, contentID(letter))
+	}
+	return word
 }
 
 // spec is a template with the placement rules that a line has.
@@ -371,7 +402,9 @@ func (s *script) pod(t *testing.T, d *datadriven.TestData, a words) {
 	}
 	p.Owner = types.UID(a.or("of", string(p.Owner)))
 	p.Node = a.or("node", p.Node)
-	p.Revision = a.or("rev", p.Revision)
+	if rev, is := a.value["rev"]; is {
+		p.Revision = withContent(rev)
+	}
 	p.Unplaceable = strings.ReplaceAll(a.or("why", p.Unplaceable), "_", " ")
 	s.change(t, d, p, a.plain[1:])
 }
@@ -409,6 +442,10 @@ func (s *script) change(t *testing.T, d *datadriven.TestData, p fact.Pod, states
 			}
 		case "ahead": // ready, by a clock that is an hour ahead
 			p.Bound, p.Ready, p.ReadySince = true, true, s.now.Add(time.Hour)
+		case "mounted":
+			p.Mounted, p.Trouble = s.now, ""
+		case "unmounted":
+			p.Trouble = "volume conf: key agent.conf is not there"
 		case "unready":
 			p.Ready, p.ReadySince = false, time.Time{}
 		case "failed":
@@ -493,6 +530,8 @@ func nodeOf(a action.Action) string {
 	case *action.CreatePod:
 		return a.Node
 	case *action.DeletePod:
+		return a.Node
+	case *action.PointPod:
 		return a.Node
 	}
 	return ""

@@ -368,6 +368,12 @@ func (w *world) event(a action.Action) {
 			p.Terminating = true
 			w.setPod(p)
 		}
+	case *action.PointPod:
+		if p, ok := w.pods[a.PodUID]; ok {
+			p.Revision, p.Before, p.Settle, p.Restarts = a.Revision, a.Before, a.Settle, 0
+			p.Pointed, p.Mounted = w.now, time.Time{}
+			w.setPod(p)
+		}
 	case *action.UpdateRollout:
 		if info, ok := w.rollouts[a.UID]; ok {
 			info.Status = &a.Status
@@ -397,6 +403,9 @@ func (w *world) podsOf(owner types.UID, node string) []fact.Pod {
 func (w *world) readable(s string) string {
 	for name, alias := range w.alias {
 		s = strings.ReplaceAll(s, name, alias)
+	}
+	for letter := 'a'; letter <= 'h'; letter++ {
+		s = strings.ReplaceAll(s, strings.Repeat(string(letter), 24), string(letter))
 	}
 	return s
 }

@@ -4,6 +4,7 @@ package action
 
 import (
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -11,7 +12,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
-// Action is something to do: *CreatePod, *DeletePod, *FailedPlacement,
+// Action is something to do: *CreatePod, *DeletePod, *PointPod, *FailedPlacement,
 // *UpdateStatus, *UpdateRollout or *RolloutNews. Its String is one line for logs and tests.
 type Action interface {
 	fmt.Stringer
@@ -39,6 +40,8 @@ const (
 	ReasonSurgeDone           Reason = "new pod is available"
 	ReasonSurgeOldNotReady    Reason = "new pod exists and old pod is not ready"
 	ReasonTurn                Reason = "its turn in the rollout"
+	ReasonLive                Reason = "its turn in the rollout, without a restart"
+	ReasonNotMounted          Reason = "node does not say that the pod has its content"
 	ReasonNews                Reason = "for people"
 	ReasonSunset              Reason = "node no longer wanted and enough pods are available"
 	ReasonUnplaceable         Reason = "node cannot take the pod"
@@ -97,6 +100,26 @@ func (a *DeletePod) Why() Reason { return a.Reason }
 
 func (a *DeletePod) String() string {
 	return fmt.Sprintf("delete %s/%s pod=%s (%s)", a.Name, a.Node, a.PodName, a.Reason)
+}
+
+// PointPod asks for the volumes of exactly that pod to show the content of a revision, which then is the pod's.
+type PointPod struct {
+	Target
+	Node     string
+	PodName  string
+	PodUID   types.UID
+	Revision string
+	// Before is what the node's daemon was like by then.
+	Before standing.Before
+	// Settle is how long after that the pod is judged.
+	Settle time.Duration
+}
+
+// Why is the reason for the action.
+func (a *PointPod) Why() Reason { return ReasonLive }
+
+func (a *PointPod) String() string {
+	return fmt.Sprintf("point %s/%s pod=%s rev=%s", a.Name, a.Node, a.PodName, a.Revision)
 }
 
 // UpdateStatus asks for a DaemonSet's status to be written.

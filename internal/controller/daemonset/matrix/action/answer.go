@@ -10,7 +10,8 @@ type Answer struct {
 	Outcome Outcome
 	// Pod is the UID of the pod that a creation has made, or found made.
 	Pod types.UID `json:",omitempty"`
-	// Refused is what the API said to a creation that it refused for good.
+	// Refused is what the API said to a creation that it refused for good, or why a pod cannot be pointed at a
+	// content.
 	Refused string `json:",omitempty"`
 }
 

@@ -3,10 +3,14 @@
 package fact
 
 import (
+	"slices"
+	"time"
+
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 )
 
@@ -64,6 +68,8 @@ type DaemonSet struct {
 	Digest string `json:",omitempty"`
 	// Content is what the status of a rollout says of the revision's content; nil where it has none.
 	Content *v1alpha1.ContentStatus `json:",omitempty"`
+	// Live says between which contents a pod of the template can go without a restart; nil for none.
+	Live *Live `json:",omitempty"`
 	// Images is what it says of images; nil where they are as written.
 	Images *v1alpha1.ImagesStatus `json:",omitempty"`
 	// First says whether pods of the newest template wait for what the first one's node finds out.
@@ -85,6 +91,20 @@ type DaemonSet struct {
 	// added: after that the matrix knows what it wrote, and does not fight
 	// somebody who writes them otherwise.
 	Conditions Conditions
+}
+
+// Live are the ways from content to content that a running pod of the newest template can go.
+type Live struct {
+	// Ways are pairs of IDs; that of no content is "".
+	Ways [][2]string
+	// Settle is how long after its volumes show a content the pod is judged.
+	Settle time.Duration
+}
+
+// Leads reports whether a pod of one revision can be made one of another without a restart.
+func (l *Live) Leads(from, to string) bool {
+	return l != nil && content.TemplateOf(from) == content.TemplateOf(to) &&
+		slices.Contains(l.Ways, [2]string{content.IDOf(from), content.IDOf(to)})
 }
 
 // AllRules are the placement rules of all revisions that are known.

@@ -1,6 +1,8 @@
 package fact
 
 import (
+	"cmp"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
+	"github.com/everynode/everynode/internal/deadline"
 	"github.com/everynode/everynode/internal/pod"
 )
 
@@ -48,6 +51,11 @@ type Pod struct {
 	Cause pod.Cause `json:",omitempty"`
 	// Before is what the daemon was like that it replaced.
 	Before standing.Before `json:",omitempty"`
+	// Pointed is when its volumes were pointed at the content of the revision, and Restarts counts from then on;
+	// Mounted when they show it, which the pod's readiness is judged Settle after. Zero for one made for it.
+	Pointed time.Time     `json:",omitzero"`
+	Mounted time.Time     `json:",omitzero"`
+	Settle  time.Duration `json:",omitempty"`
 	// Adopting says that the pod is not ours yet but about to be: it fills its
 	// cell, and nothing is done to it.
 	Adopting bool
@@ -84,6 +92,7 @@ func OfPod(p *corev1.Pod, owner types.UID) Pod {
 	info.Trouble, info.Cause = pod.Trouble(p)
 	info.Certain = info.Cause != ""
 	info.Before = replaced(p)
+	info.point(p)
 	switch p.Status.Phase {
 	case corev1.PodFailed:
 		info.Phase = PodFailed
@@ -94,6 +103,24 @@ func OfPod(p *corev1.Pod, owner types.UID) Pod {
 		info.Ready, info.ReadySince = true, since.UTC()
 	}
 	return info
+}
+
+// point reads which content the volumes of a running pod were pointed at. What cannot be read is none of ours.
+func (i *Pod) point(p *corev1.Pod) {
+	to, err := content.PointingOf(p.Annotations)
+	if err != nil || to == nil || to.Content != content.IDOf(i.Revision) {
+		return
+	}
+	i.Pointed, i.Settle = to.At.UTC(), to.Settle.Duration
+	i.Restarts, i.Before = max(0, i.Restarts-to.Restarts), standing.Before(to.Was)
+	c := pod.Condition(p, content.MountedCondition)
+	switch {
+	case c == nil || !strings.HasPrefix(c.Message, to.Key()):
+	case c.Status != corev1.ConditionTrue:
+		i.Trouble = cmp.Or(i.Trouble, strings.TrimPrefix(c.Message, to.Key()+": "))
+	default:
+		i.Mounted = deadline.Later(utc(c.LastTransitionTime), i.Pointed)
+	}
 }
 
 // graceOf is how long the end of a pod was to take.

@@ -19,6 +19,7 @@ const (
 	CreationFailed    Because = "last creation failed, and the next try is later"
 	OtherCreations    Because = "other creations go first"
 	DeletionUnderWay  Because = "deletion is under way"
+	ContentUnderWay   Because = "pod is being given the revision's content"
 	DeletionFailed    Because = "last deletion failed, and the next try is later"
 	OtherDeletions    Because = "other deletions go first"
 	FailedAgain       Because = "pod failed again, and its back-off is not over"
@@ -37,6 +38,7 @@ const (
 	PodUnplaceable    Because = "cannot be placed"
 	PodUnscheduled    Because = "is not scheduled yet"
 	PodNotReady       Because = "is not ready"
+	PodNotMounted     Because = "does not show the revision's content yet"
 	PodReadyTooShort  Because = "is not ready for long enough yet"
 	PodUnsure         Because = "may be deleted: there was no answer"
 	TooManyPods       Because = "more than one pod"
@@ -95,6 +97,8 @@ func (j *judgement) idle() Because {
 		return DeletionFailed
 	case j.leaving > 0:
 		return DeletionUnderWay
+	case j.oldestOld != nil && !j.oldestOld.pointedUntil.IsZero():
+		return ContentUnderWay
 	case j.live == 0 && j.mapped == 0 && j.guided:
 		return WaitsForTurn
 	case j.live == 0:
@@ -142,6 +146,8 @@ func (r *Row) trouble(p *Pod) Because {
 		return PodUnscheduled
 	case !p.info.Ready:
 		return PodNotReady
+	case !p.info.Pointed.IsZero() && p.mountedFrom.IsZero():
+		return PodNotMounted
 	case !ready || at.After(r.now):
 		return PodReadyTooShort
 	case !p.unsureUntil.IsZero():

@@ -210,6 +210,9 @@ func (c *cell) expire(now time.Time, keepName time.Duration) {
 		if !p.unsureUntil.After(now) {
 			p.unsureUntil = time.Time{}
 		}
+		if !p.pointedUntil.After(now) {
+			p.pointedUntil = time.Time{}
+		}
 	}
 }
 
@@ -217,7 +220,7 @@ func (c *cell) expire(now time.Time, keepName time.Duration) {
 func (c *cell) expectation() time.Time {
 	at := deadline.Sooner(c.creating.until, c.unansweredUntil)
 	for _, p := range c.pods {
-		at = deadline.Sooner(deadline.Sooner(at, p.doomedUntil), p.unsureUntil)
+		at = deadline.Sooner(deadline.Sooner(deadline.Sooner(at, p.doomedUntil), p.unsureUntil), p.pointedUntil)
 	}
 	return at
 }
@@ -246,19 +249,28 @@ type Pod struct {
 	// doomedUntil is set from the moment its deletion leaves Ready; until then
 	// the pod counts as terminating whatever its last event said.
 	doomedUntil time.Time
+	// pointedUntil is set from the moment it was to be pointed at another content until it is seen to be, and
+	// unpointable the revision that it cannot be given without a restart.
+	pointedUntil time.Time
+	unpointable  string
 	// unsureUntil is set while a deletion got no answer: it may be done. The pod
 	// counts as live, so that it is deleted again, and as not up.
 	unsureUntil time.Time
 	// readyFrom is when it became ready, but not after we first saw it, and not before
 	// it was made: the node's clock may be ahead of ours, or behind.
 	readyFrom time.Time
+	// mountedFrom is when its volumes came to show what they were pointed at, held in the same way; pointedFrom
+	// when it was first seen to be.
+	mountedFrom, pointedFrom time.Time
 }
 
 // Info is what was last told of the pod.
 func (p *Pod) Info() *fact.Pod { return &p.info }
 
 // Forget drops what was in flight for the pod.
-func (p *Pod) Forget() { p.doomedUntil, p.unsureUntil = time.Time{}, time.Time{} }
+func (p *Pod) Forget() {
+	p.doomedUntil, p.unsureUntil, p.pointedUntil = time.Time{}, time.Time{}, time.Time{}
+}
 
 // StaysIn reports whether a pod that is in a cell stays there with the new state.
 func (p *Pod) StaysIn(info *fact.Pod) bool {
@@ -276,11 +288,41 @@ func (p *Pod) Update(info fact.Pod, now time.Time) {
 			p.readyFrom = now
 		}
 	}
-	if p.info.UID == info.UID {
+	p.point(&info, now)
+	if p.info.UID == info.UID && p.info.Pointed.Equal(info.Pointed) {
 		info.Before = p.info.Before // it was written when the pod was made, and not since
 	}
 	p.info = info
 	if info.Terminating {
-		p.doomedUntil, p.unsureUntil = time.Time{}, time.Time{}
+		p.Forget()
 	}
 }
+
+// point takes in what the pod's volumes were pointed at.
+func (p *Pod) point(info *fact.Pod, now time.Time) {
+	if p.info.Revision != info.Revision {
+		p.pointedUntil = time.Time{}
+	}
+	if !p.info.Pointed.Equal(info.Pointed) {
+		p.pointedFrom = now
+	}
+	if !p.info.Mounted.Equal(info.Mounted) || !p.info.Pointed.Equal(info.Pointed) {
+		p.mountedFrom = info.Mounted
+		if p.mountedFrom.After(now) {
+			p.mountedFrom = now
+		}
+	}
+}
+
+// silent reports whether its node has not said for long what its volumes show, and from when that will be so.
+func (p *Pod) silent(now time.Time) (silent bool, from time.Time) {
+	if p.info.Pointed.IsZero() || !p.info.Mounted.IsZero() || p.info.Trouble != "" {
+		return false, time.Time{}
+	}
+	from = p.pointedFrom.Add(mountPatience)
+	return !from.After(now), from
+}
+
+// mountPatience is how long an agent has to say that a pod's volumes show what they were pointed at: one that is
+// older never does.
+const mountPatience = 30 * time.Second

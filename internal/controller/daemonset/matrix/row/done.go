@@ -13,6 +13,8 @@ func (r *Row) answered(e Answered) {
 		r.created(a, e)
 	case *action.DeletePod:
 		r.deleted(a, e.Outcome)
+	case *action.PointPod:
+		r.pointed(a, e.Answer)
 	case *action.UpdateStatus:
 		r.statusWritten(a, e.Outcome)
 	case *action.UpdateRollout:
@@ -78,6 +80,31 @@ func (r *Row) settleCreation(c *cell, e Answered) {
 		c.setback.failed(r.now, r.cfg)
 	}
 	c.creating = creation{}
+}
+
+func (r *Row) pointed(a *action.PointPod, e action.Answer) {
+	r.deletes = max(0, r.deletes-1)
+	c := r.cells[a.Node]
+	if c == nil {
+		return
+	}
+	p := c.pod(a.PodUID)
+	if p == nil || p.pointedUntil.IsZero() {
+		return
+	}
+	switch {
+	case e.Outcome != action.Failed && e.Outcome != action.Unknown:
+		p.pointedUntil = r.now.Add(r.cfg.SeenTimeout)
+		if c.deletions != (setback{}) {
+			c.deletions = setback{}
+		}
+	case e.Refused != "":
+		p.pointedUntil, p.unpointable = time.Time{}, a.Revision
+	default: // where it was done all the same, it is done once more
+		p.pointedUntil = time.Time{}
+		c.own().deletions.failed(r.now, r.cfg)
+	}
+	r.refresh(c)
 }
 
 func (r *Row) deleted(a *action.DeletePod, o action.Outcome) {

@@ -44,7 +44,7 @@ func (r *Row) update(info fact.DaemonSet) {
 	case replaced, info.Earlier != old.Earlier && r.guide != nil:
 		r.judgeNodes()
 	case info.Revision != old.Revision || info.Generation != old.Generation ||
-		info.Strategy != old.Strategy || info.MinReadySeconds != old.MinReadySeconds:
+		info.Strategy != old.Strategy || info.MinReadySeconds != old.MinReadySeconds || info.Live != old.Live:
 		r.refreshAll()
 	}
 }
@@ -85,6 +85,9 @@ func (r *Row) changeNode(e NodeChanged) {
 		r.judgeNode(e.Name, e.Is)
 	case c != nil:
 		c.column = e.Is
+		if r.info.Live != nil { // a node that is out of order is not expected to say anything
+			r.refresh(c)
+		}
 	}
 }
 
@@ -251,6 +254,9 @@ func (r *Row) facts(c *cell) (d standing.Daemon, until time.Time) {
 	is := &newest.info
 	d.Two, d.Revision, d.Ending, d.Was = others > 0, is.Revision, "", ""
 	d.Made, d.Bound, d.Restarts = is.Created, is.BoundAt, c.failures.of(is.Revision)+is.Restarts
+	if !is.Pointed.IsZero() { // to its revision it is another pod
+		d.Made, d.Bound = is.Pointed, is.Pointed
+	}
 	d.Trouble, d.Certain, d.NoRoom = is.Trouble, is.Certain, is.Unplaceable
 	d.Before, d.Cause = is.Before, standing.Reason(is.Cause)
 	if newestUp {
@@ -307,5 +313,9 @@ func (p *Pod) since(minReadySeconds int32) time.Time {
 	if at.IsZero() {
 		at = p.info.Created
 	}
-	return at.Add(time.Duration(minReadySeconds) * time.Second)
+	at = at.Add(time.Duration(minReadySeconds) * time.Second)
+	if !p.info.Pointed.IsZero() {
+		at = deadline.Later(at, p.mountedFrom.Add(p.info.Settle))
+	}
+	return at
 }

@@ -206,7 +206,7 @@ func (r *Row) readyRollout(out []action.Action) []action.Action {
 func contentOf(s *v1alpha1.DaemonSetRolloutStatus, said *v1alpha1.ContentStatus) *v1alpha1.ContentStatus {
 	out := v1alpha1.ContentStatus{Stable: content.IDOf(s.StableRevision), Target: content.IDOf(s.TargetRevision)}
 	if said != nil && s.StableRevision != s.TargetRevision {
-		out.Changes = said.Changes
+		out.Changes, out.Restarts = said.Changes, said.Restarts
 	}
 	if said != nil {
 		out.Message, out.Overtaken, out.OvertakenSince = said.Message, said.Overtaken, said.OvertakenSince

@@ -3,6 +3,7 @@ package row
 import (
 	"time"
 
+	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
@@ -214,9 +215,21 @@ func (j *judgement) housekeeping() {
 			j.remove(p, action.ReasonFailed)
 		case p.info.Phase == fact.PodActive && j.tooMany(p):
 			j.remove(p, action.ReasonDuplicate)
+		case p.info.Revision == j.order.Target && j.isSilent(p):
+			j.remove(p, action.ReasonNotMounted)
 		}
 	}
 	j.handOver()
+}
+
+// isSilent reports whether the pod's node, which is in order, never says that the pod has the content that it was
+// pointed at.
+func (j *judgement) isSilent(p *Pod) bool {
+	silent, from := p.silent(j.now)
+	if !silent {
+		j.wakeAt(from)
+	}
+	return silent && j.cell.column.Health.Fault == ""
 }
 
 // handOver lets the old pod go once the new one can do without it, where both are there.
@@ -247,6 +260,9 @@ func (j *judgement) rollout() {
 	case j.waitsForTurn():
 	case j.surge:
 		j.surgeRollout()
+	case !j.oldestOld.pointedUntil.IsZero():
+	case j.points(j.oldestOld):
+		j.remove(j.oldestOld, action.ReasonLive)
 	case j.guided && j.isAvailable(j.oldestOld):
 		j.remove(j.oldestOld, action.ReasonTurn)
 	case j.isUp(j.oldestOld):
@@ -257,6 +273,15 @@ func (j *judgement) rollout() {
 	default:
 		j.remove(j.oldestOld, action.ReasonOutdatedUnavailable)
 	}
+}
+
+// points reports whether the pod can become one of the revision that the cell is to have without a restart. One that
+// is not ready has nothing to lose by a restart, and waits for no back-off after it.
+func (j *judgement) points(p *Pod) bool {
+	silent, _ := p.silent(j.now)
+	return j.guided && p.info.Ready && p.info.Bound && !silent && p.unpointable != j.order.Target &&
+		p.unsureUntil.IsZero() && j.cell.column != nil && j.cell.column.Node.Labels[content.LiveName] == "true" &&
+		j.cell.eligibility == placement.ShouldRun && j.spec.Live.Leads(p.info.Revision, j.order.Target)
 }
 
 // succession decides about the old pod when its successor is there.
@@ -424,13 +449,17 @@ func (p *Pod) mapped() bool { return p.info.Phase == fact.PodActive || !p.info.T
 // availableAt returns from when on the pod counts as available; false if it is
 // not on its way there.
 func (p *Pod) availableAt(minReadySeconds int32) (time.Time, bool) {
+	shows := time.Time{}
+	if !p.info.Pointed.IsZero() {
+		shows = p.mountedFrom.Add(p.info.Settle)
+	}
 	switch {
-	case !p.info.Ready:
+	case !p.info.Ready, !p.info.Pointed.IsZero() && p.mountedFrom.IsZero():
 		return time.Time{}, false
 	case minReadySeconds <= 0:
-		return time.Time{}, true
+		return shows, true
 	case p.readyFrom.IsZero():
 		return time.Time{}, false
 	}
-	return p.readyFrom.Add(time.Duration(minReadySeconds) * time.Second), true
+	return deadline.Later(p.readyFrom.Add(time.Duration(minReadySeconds)*time.Second), shows), true
 }

@@ -126,6 +126,9 @@ func (r *Row) paceOf(a *action.CreatePod) *pace {
 }
 
 func (r *Row) doom(c *cell, rm removal) action.Action {
+	if rm.reason == action.ReasonLive {
+		return r.point(c, rm.pod)
+	}
 	if rm.reason == action.ReasonFailed {
 		c.own().failures.next(r.info.Generation, rm.pod.info.Revision, r.now, r.cfg)
 	}
@@ -137,6 +140,14 @@ func (r *Row) doom(c *cell, rm removal) action.Action {
 	rm.pod.doomedUntil = r.now.Add(r.cfg.ExpectationsTimeout)
 	r.deletes++
 	return a
+}
+
+// point has the pod's volumes show the content of the revision that the cell is to have. It counts as a deletion.
+func (r *Row) point(c *cell, p *Pod) action.Action {
+	p.pointedUntil = r.now.Add(r.cfg.ExpectationsTimeout)
+	r.deletes++
+	return &action.PointPod{Target: r.target(), Node: c.node, PodName: p.info.Name, PodUID: p.info.UID,
+		Revision: r.order(c.node).Target, Before: r.guide.course.Before(c.node), Settle: r.info.Live.Settle}
 }
 
 func (r *Row) create(c *cell, why action.Reason) action.Action {

@@ -1,0 +1,78 @@
+package volumes
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/content"
+)
+
+// point has a pod's volumes show these copies of what they name.
+func point(t *testing.T, pod *corev1.Pod, volumes ...content.Pointed) (now *corev1.Pod, key string) {
+	t.Helper()
+	to := content.Pointing{Content: strings.Repeat("b", 24), At: time.Unix(int64(len(volumes)), 0), Volumes: volumes}
+	text, err := to.Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	now = pod.DeepCopy()
+	now.Annotations = map[string]string{content.LiveName: text}
+	return now, to.Key()
+}
+
+// The volumes of a running pod come to show what it is pointed at, whole or not at all, and go on to show it when
+// the agent starts again.
+func TestRunningPodIsPointedAtContent(t *testing.T) {
+	m, objects := newTest(t)
+	copied := "c-" + strings.Repeat("b", 24)
+	objects.setConfigMap("c", map[string]string{"a": "old", "b": "old"})
+	item := corev1.KeyToPath{Key: "a", Path: "x"}
+	pod := podWith(configMapVolume("c"), projectedVolume(corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{
+		LocalObjectReference: corev1.LocalObjectReference{Name: "c"}, Items: []corev1.KeyToPath{item}}}))
+	pod.Spec.Volumes[1].Name = "w"
+	setUp(t, m, pod)
+	dirs := []string{m.volumeDir(pod.UID, "configmap", "v"), m.volumeDir(pod.UID, "projected", "w")}
+	wantShown(t, dirs[0], "a=old", "b=old")
+	told := 0
+	m.cfg.ContentShown = func(types.UID) { told++ }
+	if is := m.Shows(pod.UID); is != (Shown{}) {
+		t.Errorf("it says %+v before anything was pointed", is)
+	}
+	// What cannot be shown whole leaves all as it is.
+	pointed, key := point(t, pod, content.Pointed{Ref: content.Ref{Kind: content.ConfigMap, Name: "c"}, Copy: copied})
+	change := func(pod *corev1.Pod) {
+		m.PodChanged(pod)
+		m.refreshChanged(t.Context(), m.state(pod.UID))
+	}
+	change(pointed)
+	if is := m.Shows(pod.UID); is.Key != key || is.Err == nil || told != 1 {
+		t.Errorf("without the copy it says %+v, and told of it %d times", is, told)
+	}
+	wantShown(t, dirs[0], "a=old", "b=old")
+	objects.setConfigMap(copied, map[string]string{"a": "new"})
+	m.refresh(t.Context())
+	if is := m.Shows(pod.UID); is.Key != key || is.Err != nil || told != 2 {
+		t.Errorf("with the copy it says %+v, and told of it %d times", is, told)
+	}
+	wantShown(t, dirs[0], "a=new")
+	wantShown(t, dirs[1], "x=new")
+	// The author's object changes nothing any more, for another run of the agent too.
+	objects.setConfigMap("c", map[string]string{"a": "newest"})
+	again := New(m.cfg)
+	setUp(t, again, pointed)
+	again.refresh(t.Context())
+	wantShown(t, dirs[0], "a=new")
+	if is := again.Shows(pod.UID); is.Key != key || is.Err != nil {
+		t.Errorf("another run says %+v", is)
+	}
+	// What nobody could have written shows nothing else.
+	pointed.Annotations[content.LiveName] = strings.ReplaceAll(pointed.Annotations[content.LiveName], copied, "stolen")
+	if err := m.SetUp(t.Context(), pointed); err == nil {
+		t.Error("the pod is pointed at what is no copy")
+	}
+	wantShown(t, dirs[0], "a=new")
+}
