@@ -155,7 +155,7 @@ func (w *world) comesUpIll(name, ill string) {
 // look works out what the controller makes of a pod that is ready, as the matrix does.
 func (w *world) look(m *machine) {
 	d := &m.daemon
-	if m.readySince.IsZero() || m.fault != "" && !m.cordoned() {
+	if d.Revision == "" || m.readySince.IsZero() || m.fault != "" && !m.cordoned() {
 		return
 	}
 	from := m.readySince

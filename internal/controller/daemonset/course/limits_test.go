@@ -41,7 +41,7 @@ func (w *world) limits(t *rapid.T, p Permit) {
 	}
 	if p.Free {
 		if m.daemon.Comes.After(w.clock()) {
-			t.Fatalf("%+v takes a pod that is ready without asking the limits", p)
+			t.Fatalf("%+v takes a pod that is ready without asking the limits: %+v", p, m.daemon)
 		}
 		return
 	}
