@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -72,14 +73,19 @@ func (u *user) reach(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if open := strings.Join(history.Stranded(state, time.Now()), "; "); open != "" {
-			if open != last {
-				u.journal.note("stranded: %s", open)
-			}
-			last = open
-			return errors.New(open)
+		open := history.Stranded(state, time.Now())
+		if len(open) == 0 {
+			return nil
 		}
-		return nil
+		for _, r := range state.Rollouts {
+			open = append(open, fmt.Sprintf("rollout %s is %s: %s", r.Name, r.Status.Phase, r.Status.Message))
+		}
+		text := strings.Join(open, "; ")
+		if text != last {
+			u.journal.note("stranded: %s", text)
+		}
+		last = text
+		return errors.New(text)
 	})
 }
 

@@ -162,6 +162,23 @@ func TestStatusNamesNoNodeThatGetsNoOtherDaemon(t *testing.T) {
 	}
 }
 
+// A controller may die before the status names whose daemon it took. The pod that came in its place says it.
+func TestATakenNodeCountsAlsoWhereTheStatusDoesNotSaySo(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 1, 4, "v1")
+	w.start(policy(t, "failure: {min: 2}\nnodeFaults: {max: 50%}"), dsWith("v1", 1))
+	w.update("v2")
+	unsaid := w.course.Status()
+	taken := w.take(1)[0]
+	w.begin(taken)
+	w.act(0)
+	w.fault(taken.Node, "disk pressure", false)
+	w.againFrom(unsaid, w.policy, Followed, "")
+	if got := w.take(10); len(got) > 0 {
+		t.Errorf("%+v begins, and %s is down by our doing", got, taken.Node)
+	}
+}
+
 // Once it has soaked, what was before is over: what fails then is the revision's doing.
 func TestWhatWasBeforeEndsWithTheSoak(t *testing.T) {
 	w := newWorld()

@@ -114,7 +114,7 @@ func (w *world) dies(after int) bool {
 		return false
 	}
 	w.dieAfter = 0
-	clear(w.begun)
+	w.forgetBegun()
 	w.crash()
 	return true
 }
@@ -199,6 +199,14 @@ func (w *world) moment(name string) {
 	}
 }
 
+// forgetBegun drops what was let begin and not done: its daemons are where they were.
+func (w *world) forgetBegun() {
+	for name := range w.begun {
+		delete(w.taken, name)
+	}
+	clear(w.begun)
+}
+
 // goesOn does what was let begin a moment ago, if it is still under way.
 func (w *world) goesOn(p Permit) {
 	m := w.nodes[p.Node]
@@ -221,7 +229,7 @@ func (w *world) shifted(t *rapid.T) {
 	if rapid.Bool().Draw(t, "another clock") {
 		w.off = drawOff(t)
 	}
-	clear(w.begun)
+	w.forgetBegun()
 	for _, m := range w.nodes {
 		m.seen = w.clock()
 		w.look(m)
