@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"bytes"
 	"cmp"
 	"flag"
 	"fmt"
@@ -30,12 +31,14 @@ const (
 	actInHead  = "side-effect-in-if-head"
 	bannedWord = "banned-words"
 	manyFiles  = "files-of-a-package-over-16"
+	manyLines  = "hundreds-of-lines-of-a-package-over-25"
 	fileCycle  = "files-in-one-cycle-over-10"
 )
 
 const (
 	maxColumns      = 120
 	maxPackageFiles = 16
+	maxPackageLines = 2500
 	maxFileCycle    = 10
 )
 
@@ -129,16 +132,21 @@ func measureDebt(t *testing.T) map[debt]int {
 		if len(written) > maxFileCycle {
 			large = append(large, p)
 		}
+		lines := 0
 		for _, name := range written {
 			source, err := os.ReadFile(filepath.Join(p.Dir, name))
 			if err != nil {
 				t.Fatal(err)
 			}
+			lines += bytes.Count(source, []byte("\n"))
 			for rule, n := range sourceDebt(t, name, source) {
 				if n > 0 {
 					out[debt{rule, p.path()}] += n
 				}
 			}
+		}
+		if lines > maxPackageLines {
+			out[debt{manyLines, p.path()}] = (lines + 99) / 100
 		}
 	}
 	for path, n := range fileCycles(t, large) {
