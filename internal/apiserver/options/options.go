@@ -166,15 +166,15 @@ func (o *Options) NodePrefixes() (out []netip.Prefix, err error) {
 	return out, nil
 }
 
-// indispensable are the plugins without which somebody with few rights gives himself all.
-// kube-apiserver decides the same elsewhere, where nobody can switch it off.
-var indispensable = []string{"CertificateApproval", "RBACEscalation", "ServerTokens"}
+// indispensable are the plugins without which somebody with few rights gives himself more, or a node reads what no
+// pod on it names. What kube-apiserver has of them it decides elsewhere, where nobody can switch it off.
+var indispensable = []string{"CertificateApproval", "LiveContent", "RBACEscalation", "ServerTokens"}
 
 func (o *Options) validatePlugins() (errs []error) {
 	for _, name := range indispensable {
 		if slices.Contains(o.DisablePlugins, name) {
 			errs = append(errs, fmt.Errorf(
-				"--disable-admission-plugins: %s cannot be off, which would make administrators of others", name))
+				"--disable-admission-plugins: %s cannot be off: others would get rights that nobody gave them", name))
 		}
 	}
 	return errs

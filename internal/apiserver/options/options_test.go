@@ -55,6 +55,7 @@ func TestRefusals(t *testing.T) {
 		"RBACEscalation cannot be off":       func(o *Options) { o.DisablePlugins = []string{"RBACEscalation"} },
 		"CertificateApproval cannot be off":  func(o *Options) { o.DisablePlugins = []string{"x", "CertificateApproval"} },
 		"ServerTokens cannot be off":         func(o *Options) { o.DisablePlugins = []string{"ServerTokens"} },
+		"LiveContent cannot be off":          func(o *Options) { o.DisablePlugins = []string{"LiveContent"} },
 		"--node-cidr \"10.0.0.1\"":           func(o *Options) { o.NodeNetworks = []string{"10.0.0.0/8", "10.0.0.1"} },
 		"--shutdown-delay-duration":          func(o *Options) { o.Run.ShutdownDelayDuration = -time.Second },
 	} {
