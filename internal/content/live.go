@@ -85,6 +85,17 @@ func (p *Pointing) Check(spec *corev1.PodSpec) error {
 	return nil
 }
 
+// Has reports whether volumes are to show the object as a copy of another. A nil Pointing has none.
+func (p *Pointing) Has(kind Kind, name string) bool {
+	return p != nil && slices.ContainsFunc(p.Volumes, func(v Pointed) bool { return v.Kind == kind && v.Copy == name })
+}
+
+// ShownBy reports whether a volume of the pod that Shown returns is to show a copy that the Pointing has.
+func (p *Pointing) ShownBy(v *corev1.Volume) (is bool) {
+	walkVolume(&v.VolumeSource, func(kind Kind, name *string) { is = is || p.Has(kind, *name) })
+	return is
+}
+
 // Shown returns the pod with the volumes that it is to show: itself, unless it is pointed at other copies.
 func Shown(pod *corev1.Pod) (*corev1.Pod, *Pointing, error) {
 	p, err := PointingOf(pod.Annotations)

@@ -11,6 +11,7 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/everynode/everynode/internal/agent/env"
+	"github.com/everynode/everynode/internal/content"
 )
 
 // file is one file of a volume whose content the node writes.
@@ -40,11 +41,35 @@ func contentKind(volume *corev1.Volume) string {
 
 func isContent(volume *corev1.Volume) bool { return contentKind(volume) != "" }
 
-// setUpContent writes what the volume should show, if it shows something else. Config maps and secrets are read from objects.
-func (m *Manager) setUpContent(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume, objects reader) error {
-	g := gathering{manager: m, pod: pod, objects: objects, content: files{}}
+// lack returns why the volumes of the pod cannot show all that they are pointed at; nil where they can, or do.
+func (m *Manager) lack(ctx context.Context, state *podState, objects reader) error {
+	if state.to == nil || m.Shows(state.pod.UID) == (Shown{Key: state.to.Key()}) {
+		return nil
+	}
+	var errs []error
+	for i := range state.pod.Spec.Volumes {
+		volume := &state.pod.Spec.Volumes[i]
+		if !state.to.ShownBy(volume) {
+			continue
+		}
+		g := gathering{manager: m, pod: state.pod, to: state.to, objects: objects, content: files{}}
+		if err := g.add(ctx, volume); err != nil {
+			errs = append(errs, fmt.Errorf("volume %q: %w", volume.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// setUpContent writes what the volume should show, if it shows something else. Config maps and secrets are read from
+// objects. A volume that is pointed at a copy stays as it is while another of the pod cannot show its own.
+func (m *Manager) setUpContent(ctx context.Context, state *podState, volume *corev1.Volume, objects reader) error {
+	pod := state.pod
+	g := gathering{manager: m, pod: pod, to: state.to, objects: objects, content: files{}}
 	if err := g.add(ctx, volume); err != nil {
 		return err
+	}
+	if state.lacks != nil && state.to.ShownBy(volume) {
+		return nil
 	}
 	group := fsGroup(pod)
 	dir := m.volumeDir(pod.UID, contentKind(volume), volume.Name)
@@ -69,6 +94,7 @@ func (m *Manager) setUpContent(ctx context.Context, pod *corev1.Pod, volume *cor
 type gathering struct {
 	manager     *Manager
 	pod         *corev1.Pod
+	to          *content.Pointing
 	objects     reader
 	defaultMode os.FileMode
 	content     files
@@ -121,7 +147,7 @@ func (g *gathering) addConfigMap(ctx context.Context, source *corev1.ConfigMapPr
 	optional := source.Optional != nil && *source.Optional
 	configMap, err := g.objects.ConfigMap(ctx, g.pod.Namespace, source.Name)
 	if apierrors.IsNotFound(err) {
-		return missingObject(optional, "configmap", source.Name)
+		return missingObject(optional && !g.to.Has(content.ConfigMap, source.Name), "configmap", source.Name)
 	}
 	if err != nil {
 		return err
@@ -143,7 +169,7 @@ func (g *gathering) addSecret(ctx context.Context, source *corev1.SecretProjecti
 	optional := source.Optional != nil && *source.Optional
 	secret, err := g.objects.Secret(ctx, g.pod.Namespace, source.Name)
 	if apierrors.IsNotFound(err) {
-		return missingObject(optional, "secret", source.Name)
+		return missingObject(optional && !g.to.Has(content.Secret, source.Name), "secret", source.Name)
 	}
 	if err != nil {
 		return err
@@ -154,7 +180,7 @@ func (g *gathering) addSecret(ctx context.Context, source *corev1.SecretProjecti
 	return nil
 }
 
-// missingObject is the error for an object that must exist, in the kubelet's words: one object, not its kind in the plural.
+// missingObject is the error for an object that must exist, as a copy must of one that was there; in the kubelet's words: one object, not its kind in the plural.
 func missingObject(optional bool, kind, name string) error {
 	if optional {
 		return nil

@@ -1,6 +1,7 @@
 package volumes
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -75,4 +76,80 @@ func TestRunningPodIsPointedAtContent(t *testing.T) {
 		t.Error("the pod is pointed at what is no copy")
 	}
 	wantShown(t, dirs[0], "a=new")
+}
+
+// With two volumes one does not go on alone, and a copy that is missing is not an object that may be missing.
+func TestContentIsShownWholeOrNotAtAll(t *testing.T) {
+	m, objects := newTest(t)
+	b := strings.Repeat("b", 24)
+	objects.setConfigMap("c", map[string]string{"a": "old"})
+	objects.setConfigMap("d", map[string]string{"k": "old"})
+	pod := podWith(configMapVolume("c"), configMapVolume("d", corev1.KeyToPath{Key: "k", Path: "k"}), configMapVolume("o"))
+	pod.Spec.Volumes[1].Name, pod.Spec.Volumes[2].Name = "w", "o"
+	pod.Spec.Volumes[2].ConfigMap.Optional = ptr(true)
+	objects.setConfigMap("o", map[string]string{"x": "old"})
+	setUp(t, m, pod)
+	shows := func(text string) {
+		t.Helper()
+		for volume, file := range map[string]string{"v": "a", "w": "k", "o": "x"} {
+			wantShown(t, m.volumeDir(pod.UID, "configmap", volume), file+"="+text)
+		}
+	}
+	shows("old")
+	pointed, key := point(t, pod, content.Pointed{Ref: content.Ref{Kind: content.ConfigMap, Name: "c"}, Copy: "c-" + b},
+		content.Pointed{Ref: content.Ref{Kind: content.ConfigMap, Name: "d"}, Copy: "d-" + b},
+		content.Pointed{Ref: content.Ref{Kind: content.ConfigMap, Name: "o"}, Copy: "o-" + b})
+	notYet := func(why string) {
+		t.Helper()
+		if is := m.Shows(pod.UID); is.Key != key || is.Err == nil || !strings.Contains(is.Err.Error(), why) {
+			t.Errorf("it says %+v, want %q", is, why)
+		}
+		shows("old")
+	}
+	m.PodChanged(pointed)
+	ending, end := context.WithCancel(t.Context())
+	end()
+	m.refreshChanged(ending, m.state(pod.UID))
+	if is := m.Shows(pod.UID); is != (Shown{}) {
+		t.Errorf("an agent that ends says %+v", is)
+	}
+	shows("old")
+	objects.setConfigMap("c-"+b, map[string]string{"a": "new"})
+	objects.setConfigMap("d-"+b, map[string]string{"other": "new"})
+	m.PodChanged(pointed)
+	m.refreshChanged(t.Context(), m.state(pod.UID))
+	notYet("key: k")
+	objects.setConfigMap("d-"+b, map[string]string{"k": "new"})
+	m.refresh(t.Context())
+	notYet("o-" + b)
+	if err := m.SetUp(t.Context(), pointed); err == nil {
+		t.Error("a pod is set up without all of its content")
+	}
+	notYet("o-" + b)
+	objects.setConfigMap("o-"+b, map[string]string{"x": "new"})
+	m.refresh(t.Context())
+	if is := m.Shows(pod.UID); is != (Shown{Key: key}) {
+		t.Errorf("with all of it it says %+v", is)
+	}
+	shows("new")
+}
+
+// Who sets up volumes may have looked at the pod before it was pointed at content.
+func TestEarlierPodDoesNotTakeContentBack(t *testing.T) {
+	m, objects := newTest(t)
+	copied := "c-" + strings.Repeat("b", 24)
+	objects.setConfigMap("c", map[string]string{"a": "old"})
+	objects.setConfigMap(copied, map[string]string{"a": "new"})
+	pod := podWith(configMapVolume("c"))
+	pod.ResourceVersion = "9"
+	setUp(t, m, pod)
+	pointed, _ := point(t, pod, content.Pointed{Ref: content.Ref{Kind: content.ConfigMap, Name: "c"}, Copy: copied})
+	pointed.ResourceVersion = "10"
+	m.PodChanged(pointed)
+	m.refreshChanged(t.Context(), m.state(pod.UID))
+	setUp(t, m, pod)
+	m.PodChanged(pod)
+	m.refreshChanged(t.Context(), m.state(pod.UID))
+	m.refresh(t.Context())
+	wantShown(t, m.volumeDir(pod.UID, "configmap", "v"), "a=new")
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/everynode/everynode/internal/agent/env"
 	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/objectversion"
 )
 
 // Objects gives the API objects that volumes show. What it returns is shared and not changed.
@@ -91,6 +92,8 @@ type podState struct {
 	mu  sync.Mutex
 	pod *corev1.Pod // the newest one set up, with the volumes that it is to show; nil when none was
 	to  *content.Pointing
+	// lacks is why not all can be shown that pod is pointed at; meanwhile its volumes show what they did.
+	lacks error
 	// newest is what PodChanged was told last, nil once that is looked at. The manager's mu guards it, and shows.
 	newest *corev1.Pod
 	shows  Shown
@@ -129,11 +132,11 @@ func (m *Manager) SetUp(ctx context.Context, pod *corev1.Pod) error {
 	state := m.state(pod.UID)
 	state.mu.Lock()
 	defer state.mu.Unlock()
-	pod, to, err := content.Shown(pod)
-	if err != nil {
+	if err := state.take(pod); err != nil {
 		return err
 	}
-	state.pod, state.to = pod, to
+	pod = state.pod
+	state.lacks = m.lack(ctx, state, m.cfg.Objects)
 	var errs []error
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]
@@ -141,9 +144,21 @@ func (m *Manager) SetUp(ctx context.Context, pod *corev1.Pod) error {
 			errs = append(errs, fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", volume.Name, err))
 		}
 	}
-	err = errors.Join(errs...)
-	m.note(state, to, err)
-	return err
+	return m.note(state, errors.Join(errs...))
+}
+
+// take has the volumes show what the pod says, unless what is known of it is newer: who sets up volumes may have
+// looked at it before.
+func (s *podState) take(pod *corev1.Pod) error {
+	if s.pod != nil && objectversion.Older(pod.ResourceVersion, s.pod.ResourceVersion) {
+		return nil
+	}
+	shown, to, err := content.Shown(pod)
+	if err != nil {
+		return err
+	}
+	s.pod, s.to = shown, to
+	return nil
 }
 
 // Shows returns what came of pointing the pod's volumes at other copies.
@@ -156,13 +171,15 @@ func (m *Manager) Shows(podUID types.UID) Shown {
 	return Shown{}
 }
 
-// note keeps what came of pointing the volumes of state.pod, and tells of it if that is news.
-func (m *Manager) note(state *podState, to *content.Pointing, err error) {
-	is := Shown{Err: err}
-	if to == nil {
-		return
+// note keeps what came of pointing the volumes of state.pod, tells of it if that is news, and returns it.
+func (m *Manager) note(state *podState, err error) error {
+	if state.to == nil {
+		return err
 	}
-	is.Key = to.Key()
+	if err == nil {
+		err = state.lacks
+	}
+	is := Shown{Key: state.to.Key(), Err: err}
 	m.mu.Lock()
 	was := state.shows
 	state.shows = is
@@ -170,6 +187,7 @@ func (m *Manager) note(state *podState, to *content.Pointing, err error) {
 	if m.cfg.ContentShown != nil && (was.Key != is.Key || fmt.Sprint(was.Err) != fmt.Sprint(is.Err)) {
 		m.cfg.ContentShown(state.pod.UID)
 	}
+	return err
 }
 
 func (m *Manager) setUpVolume(ctx context.Context, state *podState, volume *corev1.Volume) error {
@@ -185,7 +203,7 @@ func (m *Manager) setUpVolume(ctx context.Context, state *podState, volume *core
 	case m.isDrivers(volume):
 		return m.cfg.Drivers.SetUp(ctx, pod, volume)
 	case isContent(volume):
-		return m.setUpContent(ctx, pod, volume, m.cfg.Objects)
+		return m.setUpContent(ctx, state, volume, m.cfg.Objects)
 	case isClaimed(volume) && m.cfg.Claims != nil:
 		return m.setUpClaimed(ctx, state, volume)
 	case volume.Image != nil && m.cfg.Image != nil:
@@ -222,7 +240,7 @@ func (m *Manager) TearDown(ctx context.Context, podUID types.UID) error {
 	state := m.state(podUID)
 	state.mu.Lock()
 	defer state.mu.Unlock()
-	state.pod, state.to, state.images, state.claimed = nil, nil, nil, nil
+	state.pod, state.to, state.lacks, state.images, state.claimed = nil, nil, nil, nil, nil
 	m.tokens.forget(podUID)
 	dir := m.podDir(podUID)
 	if err := unmountBelow(dir); err != nil {
@@ -297,9 +315,7 @@ func (m *Manager) refreshPod(ctx context.Context, state *podState, objects reade
 		state.mu.Unlock()
 		return
 	}
-	m.note(state, state.to, m.refreshVolumes(ctx, pod, isContent, func(volume *corev1.Volume) error {
-		return m.setUpContent(ctx, pod, volume, objects)
-	}))
+	m.refreshContent(ctx, state, objects)
 	if !slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool { return m.isDrivers(&volume) }) {
 		state.mu.Unlock()
 		return
@@ -361,15 +377,25 @@ func (m *Manager) refreshChanged(ctx context.Context, state *podState) {
 	if state.pod == nil {
 		return
 	}
-	pod, to, err := content.Shown(pod)
-	if err != nil {
+	if err := state.take(pod); err != nil {
 		klog.FromContext(ctx).Error(err, "Could not tell what volumes are to show", "pod", klog.KObj(pod))
+		if m.cfg.OnRefreshError != nil {
+			m.cfg.OnRefreshError(pod, err)
+		}
 		return
 	}
-	state.pod, state.to = pod, to
-	m.note(state, to, m.refreshVolumes(ctx, pod, isContent, func(volume *corev1.Volume) error {
-		return m.setUpContent(ctx, pod, volume, m.cfg.Objects)
-	}))
+	m.refreshContent(ctx, state, m.cfg.Objects)
+}
+
+// refreshContent brings the content of state.pod up to date, and keeps what came of it.
+func (m *Manager) refreshContent(ctx context.Context, state *podState, objects reader) {
+	state.lacks = m.lack(ctx, state, objects)
+	err := m.refreshVolumes(ctx, state.pod, isContent, func(volume *corev1.Volume) error {
+		return m.setUpContent(ctx, state, volume, objects)
+	})
+	if ctx.Err() == nil { // an agent that ends could do nothing, which says nothing
+		_ = m.note(state, err) // it has told
+	}
 }
 
 func (m *Manager) isDrivers(volume *corev1.Volume) bool {
@@ -384,9 +410,13 @@ func (m *Manager) refreshVolumes(ctx context.Context, pod *corev1.Pod, kind func
 		if !kind(volume) {
 			continue
 		}
-		if err := setUp(volume); err != nil && ctx.Err() == nil {
-			err = fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", volume.Name, err)
-			errs = append(errs, err)
+		err := setUp(volume)
+		if err == nil {
+			continue
+		}
+		err = fmt.Errorf("MountVolume.SetUp failed for volume %q : %w", volume.Name, err)
+		errs = append(errs, err)
+		if ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "Could not bring a volume up to date", "pod", klog.KObj(pod), "volume", volume.Name)
 			if m.cfg.OnRefreshError != nil {
 				m.cfg.OnRefreshError(pod, err)
