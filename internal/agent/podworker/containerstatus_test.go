@@ -1,6 +1,7 @@
 package podworker
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -8,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/internal/content"
 )
 
 // A container's status says with what it runs, once it is there; the conditions say of which generation they are.
@@ -70,5 +73,33 @@ func TestUserAndStopSignal(t *testing.T) {
 	got := w.status.ContainerStatuses[0]
 	if got.User == nil || got.User.Linux.UID != 5 || got.StopSignal == nil || *got.StopSignal != signal {
 		t.Errorf("user %+v, stop signal %v", got.User, got.StopSignal)
+	}
+}
+
+// What the volumes of a pod came to show cannot change: they go on to show it, though the node cannot read it now.
+func TestContentThatWasMountedStaysMounted(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{NodeName: "n"}}
+	status := func(prev corev1.PodStatus, second int64, c Content) (corev1.PodStatus, corev1.PodCondition) {
+		s := Status(Input{Pod: pod, Memory: &Memory{}, Now: time.Unix(second, 0), Content: c}, &prev, nil)
+		if is := findCondition(s.Conditions, content.MountedCondition); is != nil {
+			return s, *is
+		}
+		return s, corev1.PodCondition{}
+	}
+	away := errors.New("the API is away")
+	s, is := status(corev1.PodStatus{}, 1, Content{Key: "a", Err: away})
+	if is.Status != corev1.ConditionFalse || is.Message != "a: the API is away" {
+		t.Errorf("what was never mounted is %+v", is)
+	}
+	s, mounted := status(s, 2, Content{Key: "a"})
+	if mounted.Status != corev1.ConditionTrue || !mounted.LastTransitionTime.Equal(new(metav1.Unix(2, 0))) {
+		t.Errorf("what is mounted is %+v", mounted)
+	}
+	s, is = status(s, 3, Content{Key: "a", Err: away})
+	if is != mounted {
+		t.Errorf("what was mounted is %+v, want %+v", is, mounted)
+	}
+	if _, is = status(s, 4, Content{Key: "b", Err: away}); is.Status != corev1.ConditionFalse {
+		t.Errorf("other content is %+v", is)
 	}
 }

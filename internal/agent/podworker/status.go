@@ -96,7 +96,7 @@ func (b *statusBuilder) conditions(s *corev1.PodStatus) []corev1.PodCondition {
 		out = append(out, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue,
 			Reason: corev1.PodReasonTerminationByKubelet, Message: t.Message})
 	}
-	out = append(out, mounted(b.in.Content)...)
+	out = append(out, mounted(b.in.Content, findCondition(b.prev.Conditions, content.MountedCondition))...)
 	out = append(out, b.resizing()...)
 	for i := range out {
 		out[i].ObservedGeneration = b.in.Pod.Generation
@@ -121,15 +121,17 @@ func (b *statusBuilder) conditions(s *corev1.PodStatus) []corev1.PodCondition {
 // maxReason bounds why volumes do not show what they are to.
 const maxReason = 1024
 
-// mounted says whether the volumes show what they were pointed at, if they were.
-func mounted(c Content) []corev1.PodCondition {
+// mounted says whether the volumes show what they were pointed at, if they were. Copies do not change: volumes that
+// showed them before still do, also while the node cannot read them.
+func mounted(c Content, before *corev1.PodCondition) []corev1.PodCondition {
 	if c.Key == "" {
 		return nil
 	}
 	is := corev1.PodCondition{
 		Type: content.MountedCondition, Status: corev1.ConditionTrue, Reason: "Mounted", Message: c.Key,
 	}
-	if c.Err != nil {
+	shown := before != nil && before.Status == corev1.ConditionTrue && before.Message == c.Key
+	if c.Err != nil && !shown {
 		text := c.Err.Error()
 		is.Status, is.Reason = corev1.ConditionFalse, "NotMounted"
 		is.Message += ": " + strings.ToValidUTF8(text[:min(len(text), maxReason)], "")
