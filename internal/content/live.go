@@ -128,7 +128,7 @@ func Point(spec *corev1.PodSpec, members []Member) ([]Pointed, error) {
 	var out []Pointed
 	for i := range spec.Volumes {
 		v := &spec.Volumes[i]
-		fixed := mountedByPart(spec, v.Name)
+		fixed, over := mountedByPart(spec, v.Name), readAtStart(spec, v.Name)
 		var err error
 		walkVolume(&v.VolumeSource, func(kind Kind, name *string) {
 			ref := Ref{kind, *name}
@@ -141,6 +141,8 @@ func Point(spec *corev1.PodSpec, members []Member) ([]Pointed, error) {
 				err = fmt.Errorf("%s is gone", m.Ref)
 			case fixed != "":
 				err = fmt.Errorf("container %s mounts %s by subPath", fixed, m.Ref)
+			case over != "":
+				err = fmt.Errorf("init container %s has read %s, and does not run again", over, m.Ref)
 			case !isCopyOf(m.Copy, ref.Name):
 				err = fmt.Errorf("the name of %s is too long to be followed", m.Ref)
 			default:
@@ -186,6 +188,18 @@ func mountedByPart(spec *corev1.PodSpec, volume string) string {
 					return containers[i].Name
 				}
 			}
+		}
+	}
+	return ""
+}
+
+// readAtStart returns the init container that mounts the volume, and is over when the pod runs; "" for none.
+func readAtStart(spec *corev1.PodSpec, volume string) string {
+	for i := range spec.InitContainers {
+		c := &spec.InitContainers[i]
+		sidecar := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+		if !sidecar && slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume }) {
+			return c.Name
 		}
 	}
 	return ""

@@ -68,6 +68,8 @@ func TestWhatARunningPodCannotFollow(t *testing.T) {
 			"container i has environment variables of ConfigMap conf"},
 		"subPath": {"{containers: [{name: c, volumeMounts: [{name: v, mountPath: /a, subPathExpr: $(A)}]}], volumes: [{name: v, configMap: {name: conf}}]}", at("conf"),
 			"container c mounts ConfigMap conf by subPath"},
+		"init container": {"{initContainers: [{name: i, volumeMounts: [{name: v, mountPath: /a}]}], containers: [{name: c, volumeMounts: [{name: v, mountPath: /a}]}], " +
+			"volumes: [{name: v, configMap: {name: conf}}]}", at("conf"), "init container i has read ConfigMap conf, and does not run again"},
 		"gone":      {"{volumes: [{name: v, configMap: {name: conf}}]}", []Member{{Ref: Ref{ConfigMap, "conf"}, Copy: hashed("conf", "b"), Absent: true}}, "ConfigMap conf is gone"},
 		"no member": {"{volumes: [{name: v, configMap: {name: " + hashed("conf", "a") + "}}]}", at("other"), "volume v shows a copy of what is no content any more"},
 		"long": {"{volumes: [{name: v, configMap: {name: " + long + "}}]}",
@@ -76,6 +78,11 @@ func TestWhatARunningPodCannotFollow(t *testing.T) {
 		if got, err := Point(podSpec(t, c.spec), c.members); err == nil || err.Error() != c.want {
 			t.Errorf("%s: %v, %v; want %q", name, got, err, c.want)
 		}
+	}
+	sidecar := podSpec(t, "{initContainers: [{name: i, restartPolicy: Always, volumeMounts: [{name: v, mountPath: /a}]}, {name: j, volumeMounts: [{name: w, mountPath: /a}]}], "+
+		"volumes: [{name: v, configMap: {name: conf}}, {name: w, configMap: {name: other}}]}")
+	if got, err := Point(sidecar, at("conf")); err != nil || len(got) != 1 {
+		t.Errorf("a sidecar does not follow: %v, %v", got, err)
 	}
 	same := at("conf")
 	spec := podSpec(t, "{containers: [{name: c, envFrom: [{configMapRef: {name: "+same[0].Copy+"}}]}], volumes: [{name: v, configMap: {name: plain}}]}")
