@@ -38,7 +38,7 @@ import (
 //	pod ID [of=DAEMONSET] [node=N] [rev=a] STATE...  adds or changes; states:
 //	          why=REASON (the scheduler finds no room) mounted unmounted pending bound image restarts ready ahead unready failed
 //
-// succeeded terminating gone adopting adopted
+// succeeded terminating gone adopting adopted unsaid (nothing says any more that it is mounted)
 //
 //	pods NODE... STATE                     changes every live pod there
 //	ready [alone]                          prints the actions and takes them in flight; where
@@ -444,6 +444,8 @@ func (s *script) change(t *testing.T, d *datadriven.TestData, p fact.Pod, states
 			p.Bound, p.Ready, p.ReadySince = true, true, s.now.Add(time.Hour)
 		case "mounted":
 			p.Mounted, p.Trouble = s.now, ""
+		case "unsaid":
+			p.Mounted = time.Time{}
 		case "unmounted":
 			p.Trouble = "volume conf: key agent.conf is not there"
 		case "unready":

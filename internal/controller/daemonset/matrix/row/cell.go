@@ -260,7 +260,7 @@ type Pod struct {
 	// it was made: the node's clock may be ahead of ours, or behind.
 	readyFrom time.Time
 	// mountedFrom is when its volumes came to show what they were pointed at, held in the same way; pointedFrom
-	// when it was first seen to be.
+	// when it was first seen to be, or seen no longer to say that they show it.
 	mountedFrom, pointedFrom time.Time
 }
 
@@ -303,7 +303,7 @@ func (p *Pod) point(info *fact.Pod, now time.Time) {
 	if p.info.Revision != info.Revision {
 		p.pointedUntil = time.Time{}
 	}
-	if !p.info.Pointed.Equal(info.Pointed) {
+	if !p.info.Pointed.Equal(info.Pointed) || !p.info.Mounted.IsZero() && info.Mounted.IsZero() {
 		p.pointedFrom = now
 	}
 	if !p.info.Mounted.Equal(info.Mounted) || !p.info.Pointed.Equal(info.Pointed) {
