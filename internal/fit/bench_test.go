@@ -59,12 +59,14 @@ func BenchmarkDaemonPods(b *testing.B) {
 
 func daemonPod(name, node string, alone bool) *corev1.Pod {
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), Labels: map[string]string{"app": "plain"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name),
+			Labels: map[string]string{"app": "plain"}},
 		Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("100m")}}}},
 			Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 				RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-					MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: "In", Values: []string{node}}},
+					MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: "In",
+						Values: []string{node}}},
 				}}},
 			}},
 		},

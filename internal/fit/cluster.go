@@ -8,26 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-)
 
-// Change says what of a node became different, as a set of bits.
-type Change uint8
-
-// The changes that may let a waiting pod fit.
-const (
-	NodeAdded Change = 1 << iota
-	AllocatableChanged
-	LabelsChanged
-	// TaintsChanged covers taints and the unschedulable flag.
-	TaintsChanged
-	// PodRemoved: a pod left the node or stopped using it.
-	PodRemoved
-	// PodAdded: a pod came to the node, which helps those that want to be near it.
-	PodAdded
-	// VolumesChanged: there is another volume, or somebody who makes one.
-	VolumesChanged
-	// DevicesChanged: there are other devices, or some are free again.
-	DevicesChanged
+	"github.com/everynode/everynode/internal/fit/volumes"
 )
 
 // Cluster is the state of all nodes. The zero value is not usable; call NewCluster.
@@ -39,7 +21,7 @@ type Cluster struct {
 	// namespaces holds the labels of each namespace.
 	namespaces map[string]map[string]string
 	// storage is nil for a cluster that does not look at claims.
-	storage *storage
+	storage *volumes.Storage
 	// devices is nil for a cluster that does not look at claims to devices.
 	devices Devices
 	index
@@ -130,7 +112,7 @@ func (c *Cluster) DeletePod(uid types.UID) (nodeName string) {
 	c.count(known.pod, known.node, -1)
 	c.dropTerms(known.pod)
 	c.leaveFamily(known.pod)
-	c.storage.countClaims(known.pod, -1)
+	c.storage.Count(known.pod.ClaimKeys(), -1)
 	known.node.remove(known.pod)
 	c.drop(known.node)
 	return known.node.Name
@@ -167,9 +149,11 @@ func (c *Cluster) Dump() string {
 		if !node.exists() {
 			state = "unknown"
 		}
-		lines = append(lines, fmt.Sprintf("node %s %s pods=%d/%d cpu=%dm/%dm memory=%d/%d ports=%d", name, state, len(node.Pods),
-			node.AllowedPods, node.Requested.MilliCPU, node.Allocatable.MilliCPU, node.Requested.Memory, node.Allocatable.Memory,
-			len(node.Ports.holders)))
+		lines = append(lines, fmt.Sprintf("node %s %s pods=%d/%d cpu=%dm/%dm memory=%d/%d ports=%d", name, state,
+			len(node.Pods),
+			node.AllowedPods, node.Requested.MilliCPU, node.Allocatable.MilliCPU, node.Requested.Memory,
+			node.Allocatable.Memory,
+			node.Ports.Len()))
 	}
 	for _, known := range c.pods {
 		line := fmt.Sprintf("pod %s on %s", known.pod, known.node.Name)
@@ -187,7 +171,7 @@ func (c *Cluster) place(pod *Pod, nodeName string, assumed bool) {
 	held.Object = nil
 	c.shareTerms(&held)
 	c.joinFamily(&held)
-	c.storage.countClaims(&held, 1)
+	c.storage.Count(held.ClaimKeys(), 1)
 	node := c.node(nodeName)
 	node.add(&held)
 	c.pods[held.UID] = placed{pod: &held, node: node, assumed: assumed}
@@ -235,3 +219,22 @@ func (c *Cluster) drop(node *Node) {
 		delete(c.nodes, node.Name)
 	}
 }
+
+// Devices answers questions about the claims of pods to devices.
+type Devices interface {
+	// Ask returns nil for a pod without claims.
+	Ask(pod *corev1.Pod) DeviceQuestion
+}
+
+// DeviceQuestion is about the claims of one pod.
+type DeviceQuestion interface {
+	// Problem says why the pod fits on no node whatever; "" if that is not so.
+	Problem() string
+	// Missing says why a node cannot have the pod; "" if it can. Of the node only its name and its labels are looked
+	// at.
+	Missing(node *corev1.Node) string
+}
+
+// FollowDevices has nodes asked for the devices of pods' claims. A cluster for which it is not called takes no notice
+// of such claims.
+func (c *Cluster) FollowDevices(d Devices) { c.devices = d }

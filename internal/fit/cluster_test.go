@@ -13,6 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	resourcehelper "k8s.io/component-helpers/resource"
 	"pgregory.net/rapid"
+
+	"github.com/everynode/everynode/internal/fit/hostport"
+	"github.com/everynode/everynode/internal/fit/resources"
 )
 
 // model is the plain truth: the latest objects, and where each pod counts.
@@ -52,7 +55,8 @@ func (m *model) compare(t *rapid.T, c *Cluster) {
 		t.Fatalf("cache lists %d nodes, want %d", len(c.Nodes()), len(m.nodes))
 	}
 	for _, node := range c.Nodes() {
-		if m.nodes[node.Name] == nil || c.Node(node.Name) != node || !maps.Equal(node.Labels, m.nodes[node.Name].Labels) {
+		if m.nodes[node.Name] == nil || c.Node(node.Name) != node ||
+			!maps.Equal(node.Labels, m.nodes[node.Name].Labels) {
 			t.Fatalf("cache lists node %s, which is not the present one of that name", node.Name)
 		}
 	}
@@ -71,8 +75,8 @@ func (m *model) compare(t *rapid.T, c *Cluster) {
 	}
 }
 
-func equalPorts(a, b *HostPorts) bool {
-	return len(a.holders) == len(b.holders) && (len(a.holders) == 0 || reflect.DeepEqual(a.holders, b.holders))
+func equalPorts(a, b *hostport.Held) bool {
+	return a.Len() == b.Len() && (a.Len() == 0 || reflect.DeepEqual(a, b))
 }
 
 var nodeNames = rapid.SampledFrom([]string{"n1", "n2", "n3"})
@@ -80,7 +84,8 @@ var nodeNames = rapid.SampledFrom([]string{"n1", "n2", "n3"})
 func TestClusterEqualsRecount(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := NewCluster()
-		m := &model{nodes: map[string]*corev1.Node{}, pods: map[types.UID]*corev1.Pod{}, on: map[types.UID]string{}, assumed: map[types.UID]bool{}}
+		m := &model{nodes: map[string]*corev1.Node{}, pods: map[types.UID]*corev1.Pod{}, on: map[types.UID]string{},
+			assumed: map[types.UID]bool{}}
 		next := 0
 		somePod := func(t *rapid.T, keep func(types.UID) bool) (types.UID, bool) {
 			var uids []types.UID
@@ -128,7 +133,8 @@ func TestClusterEqualsRecount(t *testing.T) {
 				pod.Generation = m.pods[uid].Generation + rapid.Int64Range(1, 2).Draw(t, "generation")
 				pod.Spec.NodeName = nodeNames.Draw(t, "node")
 				left := c.SetPod(pod)
-				if want := m.on[uid]; want != pod.Spec.NodeName && left != want || want == pod.Spec.NodeName && left != "" {
+				if want := m.on[uid]; want != pod.Spec.NodeName && left != want || want == pod.Spec.NodeName &&
+					left != "" {
 					t.Fatalf("pod %s went from %q to %q, SetPod says it left %q", uid, want, pod.Spec.NodeName, left)
 				}
 				m.pods[uid], m.on[uid] = pod, pod.Spec.NodeName
@@ -190,7 +196,8 @@ func TestWithIsARecountAndLeavesTheNodeAlone(t *testing.T) {
 			same.add(pod)
 		}
 		for _, pair := range []struct{ got, want *Node }{{got, want}, {node, same}} {
-			if !reflect.DeepEqual(pair.got.Requested, pair.want.Requested) || !equalPorts(&pair.got.Ports, &pair.want.Ports) ||
+			if !reflect.DeepEqual(pair.got.Requested, pair.want.Requested) ||
+				!equalPorts(&pair.got.Ports, &pair.want.Ports) ||
 				!maps.Equal(pair.got.Controlled, pair.want.Controlled) || len(pair.got.Pods) != len(pair.want.Pods) {
 				t.Fatalf("got\n%+v\nwant\n%+v", pair.got, pair.want)
 			}
@@ -202,66 +209,18 @@ func TestWithIsARecountAndLeavesTheNodeAlone(t *testing.T) {
 func TestRequestsEqualUpstream(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pod := drawPod(t, "p")
-		if got, want := NewPod(pod).Requests, FromList(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})); !reflect.DeepEqual(got, want) {
+		if got, want := NewPod(pod).Requests, resources.FromList(resourcehelper.PodRequests(pod,
+			resourcehelper.PodResourcesOptions{})); !reflect.DeepEqual(got, want) {
 			t.Fatalf("requests are %+v, want %+v", got, want)
 		}
 		options := resourcehelper.PodResourcesOptions{NonMissingContainerRequests: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("200Mi"),
 		}}
-		if got, want := NewPod(pod).Comparable, FromList(resourcehelper.PodRequests(pod, options)); !reflect.DeepEqual(got, want) {
+		if got, want := NewPod(pod).Comparable, resources.FromList(resourcehelper.PodRequests(pod,
+			options)); !reflect.DeepEqual(got, want) {
 			t.Fatalf("comparable requests are %+v, want %+v", got, want)
 		}
 	})
-}
-
-func TestHostPortConflicts(t *testing.T) {
-	tests := []struct {
-		name          string
-		taken, wanted HostPort
-		conflict      bool
-	}{
-		{"same address", HostPort{"TCP", "10.0.0.1", 80}, HostPort{"TCP", "10.0.0.1", 80}, true},
-		{"other address", HostPort{"TCP", "10.0.0.1", 80}, HostPort{"TCP", "10.0.0.2", 80}, false},
-		{"taken on all", HostPort{"TCP", "0.0.0.0", 80}, HostPort{"TCP", "10.0.0.2", 80}, true},
-		{"wanted on all", HostPort{"TCP", "10.0.0.1", 80}, HostPort{"TCP", "0.0.0.0", 80}, true},
-		{"other protocol", HostPort{"UDP", "0.0.0.0", 80}, HostPort{"TCP", "0.0.0.0", 80}, false},
-		{"other port", HostPort{"TCP", "0.0.0.0", 80}, HostPort{"TCP", "0.0.0.0", 81}, false},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			var ports HostPorts
-			ports.Add(test.taken)
-			ports.Add(test.taken)
-			if got := ports.Conflicts(test.wanted); got != test.conflict {
-				t.Errorf("conflict is %v, want %v", got, test.conflict)
-			}
-			ports.remove(test.taken)
-			if got := ports.Conflicts(test.wanted); got != test.conflict {
-				t.Errorf("with one holder left, conflict is %v, want %v", got, test.conflict)
-			}
-			ports.remove(test.taken)
-			if ports.Conflicts(test.wanted) {
-				t.Error("a port that nobody holds conflicts")
-			}
-		})
-	}
-}
-
-func TestHostPortsOfAPod(t *testing.T) {
-	always := corev1.ContainerRestartPolicyAlways
-	port := func(number int32, ip string) corev1.Container {
-		return corev1.Container{Ports: []corev1.ContainerPort{{HostPort: number, HostIP: ip}, {ContainerPort: 9}}}
-	}
-	sidecar := port(3, "")
-	sidecar.RestartPolicy = &always
-	pod := NewPod(&corev1.Pod{Spec: corev1.PodSpec{
-		Containers:     []corev1.Container{port(1, "")},
-		InitContainers: []corev1.Container{port(2, ""), sidecar, port(0, "")},
-	}})
-	want := []HostPort{{"TCP", "0.0.0.0", 1}, {"TCP", "0.0.0.0", 3}}
-	if !slices.Equal(pod.HostPorts, want) {
-		t.Errorf("host ports are %v, want %v: a plain init container's port does not count", pod.HostPorts, want)
-	}
 }
 
 func TestSetNodeSaysWhatChanged(t *testing.T) {
@@ -276,10 +235,13 @@ func TestSetNodeSaysWhatChanged(t *testing.T) {
 		edit func(*corev1.Node)
 		want Change
 	}{
-		{"heartbeat", func(n *corev1.Node) { n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady}} }, 0},
+		{"heartbeat", func(n *corev1.Node) { n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady}} },
+			0},
 		{"same amount, other notation", func(n *corev1.Node) { n.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("1000m") }, 0},
-		{"allocatable", func(n *corev1.Node) { n.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("2") }, AllocatableChanged},
-		{"new resource", func(n *corev1.Node) { n.Status.Allocatable["example.com/gpu"] = resource.MustParse("2") }, AllocatableChanged},
+		{"allocatable", func(n *corev1.Node) { n.Status.Allocatable[corev1.ResourceCPU] = resource.MustParse("2") },
+			AllocatableChanged},
+		{"new resource", func(n *corev1.Node) { n.Status.Allocatable["example.com/gpu"] = resource.MustParse("2") },
+			AllocatableChanged},
 		{"labels", func(n *corev1.Node) { n.Labels["c"] = "d" }, LabelsChanged},
 		{"taints", func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "k"}} }, TaintsChanged},
 		{"cordon", func(n *corev1.Node) { n.Spec.Unschedulable = true }, TaintsChanged},
@@ -310,7 +272,8 @@ func drawPod(t *rapid.T, uid types.UID) *corev1.Pod {
 	always, yes := corev1.ContainerRestartPolicyAlways, true
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: string(uid), UID: uid, Generation: 1}}
 	if rapid.Bool().Draw(t, "owned") {
-		pod.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(rapid.SampledFrom([]string{"x", "y"}).Draw(t, "owner")), Controller: &yes}}
+		pod.OwnerReferences = []metav1.OwnerReference{{UID: types.UID(rapid.SampledFrom([]string{"x", "y"}).Draw(t,
+			"owner")), Controller: &yes}}
 	}
 	for range rapid.IntRange(1, 3).Draw(t, "containers") {
 		pod.Spec.Containers = append(pod.Spec.Containers, drawContainer(t))
@@ -345,7 +308,8 @@ func drawContainer(t *rapid.T) corev1.Container {
 func drawResources(t *rapid.T) corev1.ResourceList {
 	list := corev1.ResourceList{}
 	for _, name := range []corev1.ResourceName{
-		corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourcePods, "hugepages-2Mi", "example.com/gpu",
+		corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, corev1.ResourcePods,
+		"hugepages-2Mi", "example.com/gpu",
 	} {
 		if rapid.Bool().Draw(t, string(name)) {
 			list[name] = *resource.NewMilliQuantity(rapid.Int64Range(0, 5).Draw(t, "amount")*1000, resource.DecimalSI)

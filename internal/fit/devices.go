@@ -1,32 +1,5 @@
 package fit
 
-import (
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
-
-// Devices answers questions about the claims of pods to devices.
-type Devices interface {
-	// Ask returns nil for a pod without claims.
-	Ask(pod *corev1.Pod) DeviceQuestion
-}
-
-// DeviceQuestion is about the claims of one pod.
-type DeviceQuestion interface {
-	// Problem says why the pod fits on no node whatever; "" if that is not so.
-	Problem() string
-	// Missing says why a node cannot have the pod; "" if it can. Of the node only its name and its labels are looked at.
-	Missing(node *corev1.Node) string
-}
-
-// FollowDevices has nodes asked for the devices of pods' claims. A cluster for which it is not called takes no notice of such claims.
-func (c *Cluster) FollowDevices(d Devices) { c.devices = d }
-
-// Object is the node as an API object with its name and its labels, for those who ask about no more.
-func (n *Node) Object() *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}}
-}
-
 func (q *Question) devices() DeviceQuestion {
 	if !q.askedDevices {
 		q.askedDevices = true

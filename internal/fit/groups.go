@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/everynode/everynode/internal/fit/podaffinity"
 )
 
 // maxGroups is how many groups are kept. Each costs one comparison at every pod that comes or goes; asking for one that
@@ -15,7 +17,7 @@ type part struct{ key, value string }
 
 // Group counts the pods that all of some terms match, by part of the cluster. Once asked for, it is kept up to date.
 type Group struct {
-	terms []*Term
+	terms []*podaffinity.Term
 	keys  []string // of the terms, each once
 	parts map[part]int
 	total int    // of all parts
@@ -31,7 +33,7 @@ func (g *Group) In(node *Node, key string) (int, bool) {
 
 // repeller is a term of anti-affinity and how many pods with it are in each part.
 type repeller struct {
-	term  *Term
+	term  *podaffinity.Term
 	pods  int // everywhere, also on nodes that do not exist
 	parts map[string]int
 }
@@ -46,10 +48,10 @@ type index struct {
 func newIndex() index { return index{repelling: map[string]*repeller{}, groups: map[string]*Group{}} }
 
 // Group returns the group of pods that all the terms match. There is at least one term.
-func (c *Cluster) Group(terms ...*Term) *Group {
+func (c *Cluster) Group(terms ...*podaffinity.Term) *Group {
 	ids := make([]string, len(terms))
 	for i, t := range terms {
-		ids[i] = t.id
+		ids[i] = t.ID()
 	}
 	id := strings.Join(ids, "\x00\x00")
 	c.asked++
@@ -62,20 +64,21 @@ func (c *Cluster) Group(terms ...*Term) *Group {
 	return g
 }
 
-func (c *Cluster) newGroup(terms []*Term) *Group {
+func (c *Cluster) newGroup(terms []*podaffinity.Term) *Group {
 	if len(c.groups) >= maxGroups {
-		oldest := slices.MinFunc(slices.Collect(maps.Keys(c.groups)), func(a, b string) int { return int(c.groups[a].used) - int(c.groups[b].used) })
+		oldest := slices.MinFunc(slices.Collect(maps.Keys(c.groups)),
+			func(a, b string) int { return int(c.groups[a].used) - int(c.groups[b].used) })
 		delete(c.groups, oldest)
 	}
 	g := &Group{terms: terms, parts: map[part]int{}}
 	for _, t := range terms {
-		if !slices.Contains(g.keys, t.key) {
-			g.keys = append(g.keys, t.key)
+		if !slices.Contains(g.keys, t.Key()) {
+			g.keys = append(g.keys, t.Key())
 		}
 	}
 	for _, node := range c.present {
 		for _, pod := range node.Pods {
-			if matchesAll(terms, pod, c) {
+			if podaffinity.MatchAll(terms, pod.Namespace, pod.Labels, c) {
 				g.count(node, 1)
 			}
 		}
@@ -103,15 +106,15 @@ func (c *Cluster) count(pod *Pod, node *Node, change int) {
 		return
 	}
 	for _, t := range pod.repels {
-		if value, ok := node.Labels[t.key]; ok {
-			r := c.repelling[t.id]
+		if value, ok := node.Labels[t.Key()]; ok {
+			r := c.repelling[t.ID()]
 			if r.parts[value] += change; r.parts[value] == 0 {
 				delete(r.parts, value)
 			}
 		}
 	}
 	for _, g := range c.groups {
-		if matchesAll(g.terms, pod, c) {
+		if podaffinity.MatchAll(g.terms, pod.Namespace, pod.Labels, c) {
 			g.count(node, change)
 		}
 	}
@@ -129,12 +132,12 @@ func (c *Cluster) shareTerms(pod *Pod) {
 	if len(pod.repels) == 0 {
 		return
 	}
-	shared := make([]*Term, len(pod.repels))
+	shared := make([]*podaffinity.Term, len(pod.repels))
 	for i, t := range pod.repels {
-		r := c.repelling[t.id]
+		r := c.repelling[t.ID()]
 		if r == nil {
 			r = &repeller{term: t, parts: map[string]int{}}
-			c.repelling[t.id] = r
+			c.repelling[t.ID()] = r
 		}
 		r.pods++
 		shared[i] = r.term
@@ -145,8 +148,8 @@ func (c *Cluster) shareTerms(pod *Pod) {
 // dropTerms takes back shareTerms.
 func (c *Cluster) dropTerms(pod *Pod) {
 	for _, t := range pod.repels {
-		if r := c.repelling[t.id]; r.pods == 1 {
-			delete(c.repelling, t.id)
+		if r := c.repelling[t.ID()]; r.pods == 1 {
+			delete(c.repelling, t.ID())
 		} else {
 			r.pods--
 		}
@@ -170,7 +173,7 @@ func (c *Cluster) DeleteNamespace(name string) {
 // forgetByLabels drops the groups whose pods depend on the labels of namespaces.
 func (c *Cluster) forgetByLabels() {
 	maps.DeleteFunc(c.groups, func(_ string, g *Group) bool {
-		return slices.ContainsFunc(g.terms, func(t *Term) bool { return t.byLabels != nil })
+		return slices.ContainsFunc(g.terms, func(t *podaffinity.Term) bool { return t.ByLabels() })
 	})
 }
 

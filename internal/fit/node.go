@@ -5,7 +5,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/fit/hostport"
+	"github.com/everynode/everynode/internal/fit/resources"
 )
 
 // Node is one node with the sums over its pods. Rules read it; only this package writes it.
@@ -15,12 +19,12 @@ type Node struct {
 	Taints        []corev1.Taint
 	Unschedulable bool
 	// Allocatable is what the node offers to pods, AllowedPods how many it takes.
-	Allocatable Resources
+	Allocatable resources.Amounts
 	AllowedPods int
 	// Requested sums the pods' requests; Comparable the same with gaps filled, for comparing nodes.
-	Requested  Resources
-	Comparable Resources
-	Ports      HostPorts
+	Requested  resources.Amounts
+	Comparable resources.Amounts
+	Ports      hostport.Held
 	// Pods are the pods bound or assumed here, by UID.
 	Pods map[types.UID]*Pod
 	// Controlled counts the pods here by controller UID.
@@ -41,13 +45,7 @@ func (n *Node) With(added, removed []*Pod) *Node {
 	c := *n
 	c.Requested, c.Comparable = n.Requested.Clone(), n.Comparable.Clone()
 	c.Pods, c.Controlled = maps.Clone(n.Pods), maps.Clone(n.Controlled)
-	c.Ports = HostPorts{}
-	for key, byIP := range n.Ports.holders {
-		if c.Ports.holders == nil {
-			c.Ports.holders = make(map[protocolPort]map[string]int, len(n.Ports.holders))
-		}
-		c.Ports.holders[key] = maps.Clone(byIP)
-	}
+	c.Ports = n.Ports.Clone()
 	for _, pod := range removed {
 		if present, ok := c.Pods[pod.UID]; ok {
 			c.remove(present)
@@ -78,7 +76,7 @@ func (n *Node) remove(pod *Pod) {
 	n.Requested.Sub(pod.Requests)
 	n.Comparable.Sub(pod.Comparable)
 	for _, port := range pod.HostPorts {
-		n.Ports.remove(port)
+		n.Ports.Remove(port)
 	}
 	if pod.Controller != "" {
 		if n.Controlled[pod.Controller]--; n.Controlled[pod.Controller] == 0 {
@@ -90,12 +88,12 @@ func (n *Node) remove(pod *Pod) {
 // set takes over a newer object and says what in it matters to scheduling.
 func (n *Node) set(object *corev1.Node) Change {
 	var change Change
-	allocatable, pods := FromList(object.Status.Allocatable), int(object.Status.Allocatable.Pods().Value())
+	allocatable, pods := resources.FromList(object.Status.Allocatable), int(object.Status.Allocatable.Pods().Value())
 	switch {
 	case !n.exists():
 		change = NodeAdded
 	default:
-		if !n.Allocatable.equal(allocatable) || n.AllowedPods != pods {
+		if !n.Allocatable.Equal(allocatable) || n.AllowedPods != pods {
 			change |= AllocatableChanged
 		}
 		if !maps.Equal(n.Labels, object.Labels) {
@@ -114,7 +112,8 @@ func (n *Node) set(object *corev1.Node) Change {
 // SameNode reports whether two objects of one node say the same to the rules.
 func SameNode(a, b *corev1.Node) bool {
 	return a.Spec.Unschedulable == b.Spec.Unschedulable && maps.Equal(a.Labels, b.Labels) &&
-		equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) && sameAllocatable(a.Status.Allocatable, b.Status.Allocatable)
+		equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) &&
+		sameAllocatable(a.Status.Allocatable, b.Status.Allocatable)
 }
 
 func sameAllocatable(a, b corev1.ResourceList) bool {
@@ -134,5 +133,10 @@ func sameAllocatable(a, b corev1.ResourceList) bool {
 func (n *Node) unset() {
 	n.index = -1
 	n.Labels, n.Taints, n.Unschedulable = nil, nil, false
-	n.Allocatable, n.AllowedPods = Resources{}, 0
+	n.Allocatable, n.AllowedPods = resources.Amounts{}, 0
+}
+
+// Object is the node as an API object with its name and its labels, for those who ask about no more.
+func (n *Node) Object() *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}}
 }

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"pgregory.net/rapid"
+
+	"github.com/everynode/everynode/internal/fit/hostport"
 )
 
 // truth is a cluster as its objects say it, and answers by counting everything from nothing.
@@ -50,7 +52,8 @@ func (w truth) reasons(pod *corev1.Pod, name string) []string {
 			out = append(out, text)
 		}
 	}
-	say(node.Spec.Unschedulable && !w.tolerates(pod, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: "NoSchedule"}), TextUnschedulable)
+	say(node.Spec.Unschedulable && !w.tolerates(pod,
+		corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: "NoSchedule"}), TextUnschedulable)
 	say(!w.toleratesAll(pod, node), TextTaints)
 	say(!w.selects(pod, node), TextNodeAffinity)
 	say(w.portTaken(pod, name), TextPorts)
@@ -61,7 +64,8 @@ func (w truth) reasons(pod *corev1.Pod, name string) []string {
 	if affinity != nil && affinity.PodAffinity != nil {
 		say(!w.attracted(pod, affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, node), TextAffinity)
 	}
-	say(w.anyNear(pod, node, func(other *corev1.Pod) []corev1.PodAffinityTerm { return repelsOf(pod) }, true), TextAntiAffinity)
+	say(w.anyNear(pod, node, func(other *corev1.Pod) []corev1.PodAffinityTerm { return repelsOf(pod) }, true),
+		TextAntiAffinity)
 	say(w.anyNear(pod, node, repelsOf, false), TextExisting)
 	return out
 }
@@ -108,9 +112,10 @@ func (w truth) on(name string) (on []*corev1.Pod) {
 
 func (w truth) portTaken(pod *corev1.Pod, name string) bool {
 	for _, other := range w.on(name) {
-		for _, a := range PortsOf(&other.Spec) {
-			for _, b := range PortsOf(&pod.Spec) {
-				if a.Port == b.Port && a.Protocol == b.Protocol && (a.IP == b.IP || a.IP == anyIP || b.IP == anyIP) {
+		for _, a := range hostport.Of(&other.Spec) {
+			for _, b := range hostport.Of(&pod.Spec) {
+				if a.Port == b.Port && a.Protocol == b.Protocol &&
+					(a.IP == b.IP || a.IP == "0.0.0.0" || b.IP == "0.0.0.0") {
 					return true
 				}
 			}
@@ -123,7 +128,8 @@ func (w truth) diskTaken(pod *corev1.Pod, name string) bool {
 	for _, other := range w.on(name) {
 		for _, a := range other.Spec.Volumes {
 			for _, b := range pod.Spec.Volumes {
-				if a.ISCSI != nil && b.ISCSI != nil && a.ISCSI.IQN == b.ISCSI.IQN && !(a.ISCSI.ReadOnly && b.ISCSI.ReadOnly) {
+				if a.ISCSI != nil && b.ISCSI != nil && a.ISCSI.IQN == b.ISCSI.IQN &&
+					!(a.ISCSI.ReadOnly && b.ISCSI.ReadOnly) {
 					return true
 				}
 			}
@@ -168,7 +174,8 @@ func (w truth) uneven(pod *corev1.Pod, node *corev1.Node) []string {
 			}
 			counts[other.Labels[c.TopologyKey]] += 0
 			for _, p := range w.on(name) {
-				if p.Namespace == pod.Namespace && p.DeletionTimestamp == nil && selector.Matches(labels.Set(p.Labels)) {
+				if p.Namespace == pod.Namespace && p.DeletionTimestamp == nil &&
+					selector.Matches(labels.Set(p.Labels)) {
 					counts[other.Labels[c.TopologyKey]]++
 				}
 			}
@@ -255,9 +262,11 @@ func (w truth) attracted(pod *corev1.Pod, terms []corev1.PodAffinityTerm, node *
 	return near == len(terms) || !anywhere && aboutAll(pod)
 }
 
-// anyNear reports whether some pod runs near the node about which a term of the asked pod is, or whose term is about the
+// anyNear reports whether some pod runs near the node about which a term of the asked pod is, or whose term is about
+// the
 // asked pod.
-func (w truth) anyNear(pod *corev1.Pod, node *corev1.Node, terms func(*corev1.Pod) []corev1.PodAffinityTerm, own bool) bool {
+func (w truth) anyNear(pod *corev1.Pod, node *corev1.Node, terms func(*corev1.Pod) []corev1.PodAffinityTerm,
+	own bool) bool {
 	for _, p := range w.pods {
 		for _, term := range terms(p) {
 			owner, other := p, pod
@@ -277,7 +286,8 @@ func (w truth) anyNear(pod *corev1.Pod, node *corev1.Node, terms func(*corev1.Po
 func TestAnswersEqualTheTruth(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := NewCluster()
-		w := truth{nodes: map[string]*corev1.Node{}, pods: map[types.UID]*corev1.Pod{}, namespaces: map[string]map[string]string{}}
+		w := truth{nodes: map[string]*corev1.Node{}, pods: map[types.UID]*corev1.Pod{},
+			namespaces: map[string]map[string]string{}}
 		next := 0
 		newPod := func(t *rapid.T) *corev1.Pod {
 			next++
@@ -350,7 +360,8 @@ func TestAnswersEqualTheTruth(t *testing.T) {
 					trial := Trial{Added: []*Pod{NewPod(other)}, Removed: []*Pod{NewPod(other)}}
 					for _, uid := range slices.Sorted(maps.Keys(w.pods)) {
 						if rapid.Bool().Draw(t, "leaves") {
-							removed, trial.Removed = append(removed, w.pods[uid]), append(trial.Removed, NewPod(w.pods[uid]))
+							removed, trial.Removed = append(removed, w.pods[uid]), append(trial.Removed,
+								NewPod(w.pods[uid]))
 						}
 					}
 					added := []*corev1.Pod{other}
@@ -402,7 +413,8 @@ func drawPlace(t *rapid.T, name string) *corev1.Node {
 	}
 	n.Spec.Unschedulable = rapid.IntRange(0, 5).Draw(t, "cordon") == 0
 	if rapid.IntRange(0, 4).Draw(t, "tainted") == 0 {
-		n.Spec.Taints = []corev1.Taint{{Key: "k", Effect: rapid.SampledFrom([]corev1.TaintEffect{"NoSchedule", "NoExecute", "PreferNoSchedule"}).Draw(t, "effect")}}
+		n.Spec.Taints = []corev1.Taint{{Key: "k", Effect: rapid.SampledFrom([]corev1.TaintEffect{"NoSchedule",
+			"NoExecute", "PreferNoSchedule"}).Draw(t, "effect")}}
 	}
 	return n
 }
@@ -419,21 +431,25 @@ func drawNeighbour(t *rapid.T, name string) *corev1.Pod {
 	container := &p.Spec.Containers[0]
 	for _, name := range []corev1.ResourceName{"cpu", "memory", "example.com/gpu"} {
 		if some(string(name)) {
-			container.Resources.Requests[name] = *resource.NewQuantity(rapid.Int64Range(0, 5).Draw(t, "amount"), resource.DecimalSI)
+			container.Resources.Requests[name] = *resource.NewQuantity(rapid.Int64Range(0, 5).Draw(t, "amount"),
+				resource.DecimalSI)
 		}
 	}
 	if some("port") {
-		container.Ports = []corev1.ContainerPort{{HostPort: rapid.Int32Range(1, 2).Draw(t, "number"), HostIP: rapid.SampledFrom([]string{"", "10.0.0.1", "10.0.0.2"}).Draw(t, "ip")}}
+		container.Ports = []corev1.ContainerPort{{HostPort: rapid.Int32Range(1, 2).Draw(t, "number"),
+			HostIP: rapid.SampledFrom([]string{"", "10.0.0.1", "10.0.0.2"}).Draw(t, "ip")}}
 	}
 	if some("disk") {
-		p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{ISCSI: &corev1.ISCSIVolumeSource{IQN: "q", ReadOnly: rapid.Bool().Draw(t, "read only")}}}}
+		p.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{ISCSI: &corev1.ISCSIVolumeSource{IQN: "q",
+			ReadOnly: rapid.Bool().Draw(t, "read only")}}}}
 	}
 	if some("owned") {
 		yes := true
 		p.OwnerReferences = []metav1.OwnerReference{{UID: "set", Controller: &yes}}
 	}
 	if some("tolerates") {
-		p.Spec.Tolerations = []corev1.Toleration{{Key: "k", Operator: "Exists"}, {Key: corev1.TaintNodeUnschedulable, Operator: "Exists"}}
+		p.Spec.Tolerations = []corev1.Toleration{{Key: "k", Operator: "Exists"},
+			{Key: corev1.TaintNodeUnschedulable, Operator: "Exists"}}
 	}
 	if some("selects") {
 		p.Spec.NodeSelector = map[string]string{"zone": "1"}
@@ -451,7 +467,8 @@ func drawAffinity(t *rapid.T, some func(string) bool) *corev1.Affinity {
 		names := rapid.SliceOfN(nodeNames, 1, 2).Draw(t, "names")
 		a.NodeAffinity = &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{
 			{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: "In", Values: names[:1]}}},
-			{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: "In", Values: names[len(names)-1:]}}},
+			{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: "In",
+				Values: names[len(names)-1:]}}},
 		}}}
 	}
 	if some("attracted") {
@@ -489,9 +506,11 @@ func drawTerms(t *rapid.T) (terms []corev1.PodAffinityTerm) {
 func drawConstraint(t *rapid.T) corev1.TopologySpreadConstraint {
 	policy := rapid.SampledFrom([]corev1.NodeInclusionPolicy{"", "Honor", "Ignore"})
 	c := corev1.TopologySpreadConstraint{
-		MaxSkew: rapid.Int32Range(1, 2).Draw(t, "skew"), TopologyKey: rapid.SampledFrom([]string{"zone", "host"}).Draw(t, "key"),
-		WhenUnsatisfiable: rapid.SampledFrom([]corev1.UnsatisfiableConstraintAction{"DoNotSchedule", "DoNotSchedule", "ScheduleAnyway"}).Draw(t, "when"),
-		LabelSelector:     &metav1.LabelSelector{MatchLabels: drawLabels(t)},
+		MaxSkew:     rapid.Int32Range(1, 2).Draw(t, "skew"),
+		TopologyKey: rapid.SampledFrom([]string{"zone", "host"}).Draw(t, "key"),
+		WhenUnsatisfiable: rapid.SampledFrom([]corev1.UnsatisfiableConstraintAction{"DoNotSchedule", "DoNotSchedule",
+			"ScheduleAnyway"}).Draw(t, "when"),
+		LabelSelector: &metav1.LabelSelector{MatchLabels: drawLabels(t)},
 	}
 	if p := policy.Draw(t, "affinity policy"); p != "" {
 		c.NodeAffinityPolicy = &p

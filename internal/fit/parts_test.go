@@ -12,12 +12,14 @@ import (
 
 var spreadNodes = []string{"a", "b", "c", "tainted", "nowhere"}
 
-// zones has one node in each of the zones a, b and c, a tainted one in zone d, and one in no zone; the first three run the
+// zones has one node in each of the zones a, b and c, a tainted one in zone d, and one in no zone; the first three run
+// the
 // given numbers of pods.
 func zones(counts ...int) *Cluster {
 	c := NewCluster()
 	for i, name := range spreadNodes {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"zone": name, "disk": "ssd"}}}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
+			Labels: map[string]string{"zone": name, "disk": "ssd"}}}
 		switch name {
 		case "c":
 			node.Labels["disk"] = "hdd"
@@ -38,8 +40,9 @@ func zones(counts ...int) *Cluster {
 
 func webPod(name, nodeName string, constraints ...corev1.TopologySpreadConstraint) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), Labels: map[string]string{"app": "web", "hash": "1"}},
-		Spec:       corev1.PodSpec{NodeName: nodeName, TopologySpreadConstraints: constraints},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name),
+			Labels: map[string]string{"app": "web", "hash": "1"}},
+		Spec: corev1.PodSpec{NodeName: nodeName, TopologySpreadConstraints: constraints},
 	}
 }
 
@@ -70,7 +73,8 @@ func TestEvenSpread(t *testing.T) {
 	newHash := webPod("p", "", byZone(taints, sameHash))
 	newHash.Labels["hash"] = "2"
 	ignore := corev1.NodeInclusionPolicyIgnore
-	pinned, pinnedAnyway := webPod("p", "", byZone()), webPod("p", "", byZone(func(c *corev1.TopologySpreadConstraint) { c.NodeAffinityPolicy = &ignore }))
+	pinned, pinnedAnyway := webPod("p", "", byZone()), webPod("p", "",
+		byZone(func(c *corev1.TopologySpreadConstraint) { c.NodeAffinityPolicy = &ignore }))
 	for _, p := range []*corev1.Pod{pinned, pinnedAnyway} {
 		p.Spec.Affinity = requiring(nil, nodeTerm{MatchFields: []requirement{named("a")}}).Spec.Affinity
 	}
@@ -82,14 +86,18 @@ func TestEvenSpread(t *testing.T) {
 	}{
 		{"even", zones(1, 1, 1), webPod("p", "", byZone(taints)), []string{"a", "b", "c", "tainted"}},
 		{"only the emptiest", zones(1, 0, 1), webPod("p", "", byZone(taints)), []string{"b", "tainted"}},
-		{"an empty zone that the pod cannot use counts", zones(1, 1, 1), webPod("p", "", byZone()), []string{"tainted"}},
+		{"an empty zone that the pod cannot use counts", zones(1, 1, 1), webPod("p", "", byZone()),
+			[]string{"tainted"}},
 		{"more skew", zones(2, 1, 0), webPod("p", "", byZone(taints, skew(2))), []string{"b", "c", "tainted"}},
 		{"a zone that the selector excludes does not count", zones(1, 1, 0), onSSD, []string{"a", "b", "c", "tainted"}},
 		{"too few zones", zones(1, 0, 0), webPod("p", "", byZone(taints, domains(4))), []string{"b", "c", "tainted"}},
 		{"too few zones, all taken", zones(1, 1, 1), webPod("p", "", byZone(taints, domains(4))), []string{"tainted"}},
-		{"about other pods", zones(3, 0, 0), webPod("p", "", byZone(taints, others)), []string{"a", "b", "c", "tainted"}},
-		{"a pod that names its node is spread over no other", zones(3, 0, 0), pinned, []string{"a", "b", "c", "tainted"}},
-		{"a pod that names its node, but says that this does not matter", zones(3, 0, 0), pinnedAnyway, []string{"b", "c", "tainted"}},
+		{"about other pods", zones(3, 0, 0), webPod("p", "", byZone(taints, others)),
+			[]string{"a", "b", "c", "tainted"}},
+		{"a pod that names its node is spread over no other", zones(3, 0, 0), pinned,
+			[]string{"a", "b", "c", "tainted"}},
+		{"a pod that names its node, but says that this does not matter", zones(3, 0, 0), pinnedAnyway,
+			[]string{"b", "c", "tainted"}},
 		{"about pods of the same revision", zones(3, 0, 0), newHash, []string{"a", "b", "c", "tainted"}},
 	}
 	for _, test := range tests {
@@ -144,8 +152,9 @@ func neighbourhood(pods ...*corev1.Pod) *Cluster {
 
 func appPod(app, nodeName string, affinity *corev1.Affinity) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: app, UID: types.UID(app + nodeName), Labels: map[string]string{"app": app}},
-		Spec:       corev1.PodSpec{NodeName: nodeName, Affinity: affinity},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: app, UID: types.UID(app + nodeName),
+			Labels: map[string]string{"app": app}},
+		Spec: corev1.PodSpec{NodeName: nodeName, Affinity: affinity},
 	}
 }
 
@@ -177,7 +186,8 @@ func TestPodAffinity(t *testing.T) {
 	}
 	byName := func(t *corev1.PodAffinityTerm) { t.Namespaces = []string{"other"} }
 	unreadable := func(t *corev1.PodAffinityTerm) {
-		t.LabelSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Near"}}}
+		t.LabelSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app",
+			Operator: "Near"}}}
 	}
 	all := []string{"a1", "a2", "b1", "nowhere"}
 	tests := []struct {
@@ -187,21 +197,37 @@ func TestPodAffinity(t *testing.T) {
 		fits   []string
 		reason string
 	}{
-		{"near, by zone", neighbourhood(appPod("db", "a1", nil)), appPod("web", "", near(aboutTerm("db", "zone"))), []string{"a1", "a2"}, TextAffinity},
-		{"near, by host", neighbourhood(appPod("db", "a1", nil)), appPod("web", "", near(aboutTerm("db", "host"))), []string{"a1"}, TextAffinity},
-		{"near one that does not run", neighbourhood(), appPod("web", "", near(aboutTerm("db", "zone"))), nil, TextAffinity},
-		{"near itself, the first", neighbourhood(), appPod("web", "", near(aboutTerm("web", "zone"))), []string{"a1", "a2", "b1"}, TextAffinity},
-		{"near itself, the second", neighbourhood(appPod("web", "b1", nil)), appPod("web", "", near(aboutTerm("web", "zone"))), []string{"b1"}, TextAffinity},
-		{"near, all terms by one pod", neighbourhood(appPod("db", "a1", nil), appPod("mq", "a1", nil)), appPod("web", "", near(aboutTerm("db", "zone"), aboutTerm("mq", "zone"))), nil, TextAffinity},
-		{"near one in another namespace", neighbourhood(elsewhere(appPod("db", "a1", nil))), appPod("web", "", near(aboutTerm("db", "zone"))), nil, TextAffinity},
-		{"near, namespace by name", neighbourhood(elsewhere(appPod("db", "a1", nil))), appPod("web", "", near(aboutTerm("db", "zone", byName))), []string{"a1", "a2"}, TextAffinity},
-		{"near, namespace by label", neighbourhood(elsewhere(appPod("db", "a1", nil)), appPod("db", "b1", nil)), appPod("web", "", near(aboutTerm("db", "zone", teamY))), []string{"a1", "a2"}, TextAffinity},
-		{"near, every namespace", neighbourhood(elsewhere(appPod("db", "a1", nil)), appPod("db", "b1", nil)), appPod("web", "", near(aboutTerm("db", "host", everywhere))), []string{"a1", "b1"}, TextAffinity},
-		{"unreadable", neighbourhood(appPod("db", "a1", nil)), appPod("web", "", near(aboutTerm("db", "zone", unreadable))), nil, TextAffinity},
-		{"away, by zone", neighbourhood(appPod("db", "a1", nil)), appPod("web", "", awayFrom(aboutTerm("db", "zone"))), []string{"b1", "nowhere"}, TextAntiAffinity},
-		{"away, either term", neighbourhood(appPod("db", "a1", nil), appPod("mq", "b1", nil)), appPod("web", "", awayFrom(aboutTerm("db", "host"), aboutTerm("mq", "host"))), []string{"a2", "nowhere"}, TextAntiAffinity},
-		{"one does not want it near", neighbourhood(appPod("db", "a1", awayFrom(aboutTerm("web", "zone")))), appPod("web", "", nil), []string{"b1", "nowhere"}, TextExisting},
-		{"one does not want another near", neighbourhood(appPod("db", "a1", awayFrom(aboutTerm("mq", "zone")))), appPod("web", "", nil), all, ""},
+		{"near, by zone", neighbourhood(appPod("db", "a1", nil)), appPod("web", "", near(aboutTerm("db", "zone"))),
+			[]string{"a1", "a2"}, TextAffinity},
+		{"near, by host", neighbourhood(appPod("db", "a1", nil)), appPod("web", "", near(aboutTerm("db", "host"))),
+			[]string{"a1"}, TextAffinity},
+		{"near one that does not run", neighbourhood(), appPod("web", "", near(aboutTerm("db", "zone"))), nil,
+			TextAffinity},
+		{"near itself, the first", neighbourhood(), appPod("web", "", near(aboutTerm("web", "zone"))),
+			[]string{"a1", "a2", "b1"}, TextAffinity},
+		{"near itself, the second", neighbourhood(appPod("web", "b1", nil)),
+			appPod("web", "", near(aboutTerm("web", "zone"))), []string{"b1"}, TextAffinity},
+		{"near, all terms by one pod", neighbourhood(appPod("db", "a1", nil), appPod("mq", "a1", nil)),
+			appPod("web", "", near(aboutTerm("db", "zone"), aboutTerm("mq", "zone"))), nil, TextAffinity},
+		{"near one in another namespace", neighbourhood(elsewhere(appPod("db", "a1", nil))),
+			appPod("web", "", near(aboutTerm("db", "zone"))), nil, TextAffinity},
+		{"near, namespace by name", neighbourhood(elsewhere(appPod("db", "a1", nil))),
+			appPod("web", "", near(aboutTerm("db", "zone", byName))), []string{"a1", "a2"}, TextAffinity},
+		{"near, namespace by label", neighbourhood(elsewhere(appPod("db", "a1", nil)), appPod("db", "b1", nil)),
+			appPod("web", "", near(aboutTerm("db", "zone", teamY))), []string{"a1", "a2"}, TextAffinity},
+		{"near, every namespace", neighbourhood(elsewhere(appPod("db", "a1", nil)), appPod("db", "b1", nil)),
+			appPod("web", "", near(aboutTerm("db", "host", everywhere))), []string{"a1", "b1"}, TextAffinity},
+		{"unreadable", neighbourhood(appPod("db", "a1", nil)),
+			appPod("web", "", near(aboutTerm("db", "zone", unreadable))), nil, TextAffinity},
+		{"away, by zone", neighbourhood(appPod("db", "a1", nil)), appPod("web", "", awayFrom(aboutTerm("db", "zone"))),
+			[]string{"b1", "nowhere"}, TextAntiAffinity},
+		{"away, either term", neighbourhood(appPod("db", "a1", nil), appPod("mq", "b1", nil)),
+			appPod("web", "", awayFrom(aboutTerm("db", "host"), aboutTerm("mq", "host"))), []string{"a2", "nowhere"},
+			TextAntiAffinity},
+		{"one does not want it near", neighbourhood(appPod("db", "a1", awayFrom(aboutTerm("web", "zone")))),
+			appPod("web", "", nil), []string{"b1", "nowhere"}, TextExisting},
+		{"one does not want another near", neighbourhood(appPod("db", "a1", awayFrom(aboutTerm("mq", "zone")))),
+			appPod("web", "", nil), all, ""},
 		{"nobody asks for anything", neighbourhood(appPod("db", "a1", nil)), appPod("web", "", nil), all, ""},
 	}
 	for _, test := range tests {
@@ -211,7 +237,8 @@ func TestPodAffinity(t *testing.T) {
 				reasons := of(PodAffinity, test.world, NewPod(test.pod), test.world.Node(name), Trial{})
 				if len(reasons) == 0 {
 					fits = append(fits, name)
-				} else if len(reasons) > 1 || reasons[0].Text != test.reason || reasons[0].Hopeless != (test.reason == TextAffinity) {
+				} else if len(reasons) > 1 || reasons[0].Text != test.reason ||
+					reasons[0].Hopeless != (test.reason == TextAffinity) {
 					t.Errorf("node %s fails for %+v, want %q", name, reasons, test.reason)
 				}
 			}
@@ -261,7 +288,8 @@ func TestNothingIsKeptOfPodsThatLeft(t *testing.T) {
 		c.DeletePod(uid)
 	}
 	if len(c.repelling)+len(c.families)+len(c.pods) > 0 {
-		t.Errorf("of pods that left are kept %d terms, %d families, %d pods", len(c.repelling), len(c.families), len(c.pods))
+		t.Errorf("of pods that left are kept %d terms, %d families, %d pods", len(c.repelling), len(c.families),
+			len(c.pods))
 	}
 	for id, g := range c.groups {
 		if g.total != 0 || len(g.parts) != 0 {

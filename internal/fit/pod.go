@@ -9,6 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	schedulinghelpers "k8s.io/component-helpers/scheduling/corev1"
 
+	"github.com/everynode/everynode/internal/fit/hostport"
+	"github.com/everynode/everynode/internal/fit/podaffinity"
+	"github.com/everynode/everynode/internal/fit/resources"
+	"github.com/everynode/everynode/internal/fit/volumes"
 	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
@@ -30,15 +34,15 @@ type Pod struct {
 	// Started is when the pod began to run; zero if it has not.
 	Started time.Time
 	// Requests is what the pod asks for; Comparable the same with gaps filled, for comparing nodes.
-	Requests   Resources
-	Comparable Resources
-	HostPorts  []HostPort
+	Requests   resources.Amounts
+	Comparable resources.Amounts
+	HostPorts  []hostport.Port
 
-	disks []disk
+	disks []volumes.Disk
 	// claims are those that its volumes are from.
-	claims []claim
+	claims []volumes.Claim
 	// repels are the pods that it does not want near it. If readable is false one of these terms cannot be read.
-	repels   []*Term
+	repels   []*podaffinity.Term
 	readable bool
 }
 
@@ -52,26 +56,34 @@ func NewPod(object *corev1.Pod) *Pod {
 		Priority:    schedulinghelpers.PodPriority(object),
 		Terminating: object.DeletionTimestamp != nil,
 		Started:     started(object),
-		Requests:    podRequests(&object.Spec, FromList),
-		Comparable:  podRequests(&object.Spec, withDefaults),
-		HostPorts:   PortsOf(&object.Spec),
-		disks:       disks(&object.Spec),
-		claims:      claims(object),
+		Requests:    resources.OfPod(&object.Spec, resources.FromList),
+		Comparable:  resources.OfPod(&object.Spec, resources.WithDefaults),
+		HostPorts:   hostport.Of(&object.Spec),
+		disks:       volumes.Disks(&object.Spec),
+		claims:      volumes.Claims(object),
 	}
 	if podfacts.Resizing(object) {
-		p.Requests = FromList(podfacts.Reserved(object))
+		p.Requests = resources.FromList(podfacts.Reserved(object))
 	}
-	p.repels, p.readable = parseAll(requiredAntiAffinity(&object.Spec), object.Namespace)
+	p.repels, p.readable = podaffinity.ParseAll(requiredAntiAffinity(&object.Spec), object.Namespace)
 	return p
 }
 
 // String is namespace/name, for messages and dumps.
 func (p *Pod) String() string { return p.Namespace + "/" + p.Name }
 
+// ClaimKeys are the pod's claims, as namespace/name.
+func (p *Pod) ClaimKeys() []string { return p.withClaims().ClaimKeys() }
+
+func (p *Pod) withClaims() volumes.Pod {
+	return volumes.Pod{Namespace: p.Namespace, Name: p.Name, UID: p.UID, Claims: p.claims}
+}
+
 // SamePod reports whether two objects of one pod on one node say the same to the rules. The spec counts as unchanged
 // while the generation is, and what the pod was given while it is what it asks for.
 func SamePod(a, b *corev1.Pod) bool {
-	return a.Generation != 0 && a.Generation == b.Generation && (a.DeletionTimestamp != nil) == (b.DeletionTimestamp != nil) &&
+	return a.Generation != 0 && a.Generation == b.Generation &&
+		(a.DeletionTimestamp != nil) == (b.DeletionTimestamp != nil) &&
 		controller(a) == controller(b) && started(a).Equal(started(b)) && maps.Equal(a.Labels, b.Labels) &&
 		!podfacts.Resizing(a) && !podfacts.Resizing(b)
 }

@@ -1,5 +1,9 @@
 package fit
 
+import (
+	"github.com/everynode/everynode/internal/fit/podaffinity"
+)
+
 // What a node is reported with that fails for other pods near it.
 const (
 	TextAffinity     = "node(s) didn't match pod affinity rules"
@@ -10,7 +14,7 @@ const (
 // neighbours is what a pod asks of the pods near it, and they of it.
 type neighbours struct {
 	// attract are the terms of which one pod must match all, near their group; nil if there are none.
-	attract  []*Term
+	attract  []*podaffinity.Term
 	near     *Group
 	readable bool
 	// itself: the pod matches its own terms.
@@ -33,7 +37,8 @@ func checkPodAffinity(q *Question, node *trialNode) []Reason {
 		reasons = append(reasons, Reason{Rule: PodAffinity, Text: TextAffinity, Hopeless: true})
 	}
 	if key, repelled := q.repelled(node); repelled || !q.pod.readable {
-		reasons = append(reasons, Reason{Rule: PodAffinity, Text: TextAntiAffinity, About: key, Hopeless: !q.pod.readable})
+		reasons = append(reasons, Reason{Rule: PodAffinity, Text: TextAntiAffinity, About: key,
+			Hopeless: !q.pod.readable})
 	}
 	if key, refused := q.refused(node); refused {
 		reasons = append(reasons, Reason{Rule: PodAffinity, Text: TextExisting, About: key})
@@ -43,16 +48,16 @@ func checkPodAffinity(q *Question, node *trialNode) []Reason {
 
 func (q *Question) neighbours() *neighbours {
 	n := &neighbours{}
-	n.attract, n.readable = parseAll(requiredAffinity(q.spec()), q.pod.Namespace)
+	n.attract, n.readable = podaffinity.ParseAll(requiredAffinity(q.spec()), q.pod.Namespace)
 	if len(n.attract) > 0 {
 		n.near = q.cluster.Group(n.attract...)
-		n.itself = matchesAll(n.attract, q.pod, q.cluster)
+		n.itself = podaffinity.MatchAll(n.attract, q.pod.Namespace, q.pod.Labels, q.cluster)
 	}
 	for _, t := range q.pod.repels {
 		n.repel = append(n.repel, q.cluster.Group(t))
 	}
 	for _, r := range q.cluster.repelling {
-		if r.term.matches(q.pod, q.cluster) {
+		if r.term.Matches(q.pod.Namespace, q.pod.Labels, q.cluster) {
 			n.refused = append(n.refused, r)
 		}
 	}
@@ -63,7 +68,9 @@ func (q *Question) neighbours() *neighbours {
 // anywhere and the pod would be one itself, it is the first of its kind and may go wherever there are parts.
 func (q *Question) attracted(node *trialNode) bool {
 	g := q.near.near
-	change := node.difference(func(other *Pod) bool { return matchesAll(q.near.attract, other, q.cluster) })
+	change := node.difference(func(other *Pod) bool {
+		return podaffinity.MatchAll(q.near.attract, other.Namespace, other.Labels, q.cluster)
+	})
 	total, inAll := g.total, true
 	for _, key := range g.keys {
 		count, inPart := g.In(node.Node, key)
@@ -78,9 +85,12 @@ func (q *Question) attracted(node *trialNode) bool {
 
 func (q *Question) repelled(node *trialNode) (key string, repelled bool) {
 	for i, t := range q.pod.repels {
-		count, inPart := q.near.repel[i].In(node.Node, t.key)
-		if inPart && count+node.difference(func(other *Pod) bool { return t.matches(other, q.cluster) }) > 0 {
-			return t.key, true
+		count, inPart := q.near.repel[i].In(node.Node, t.Key())
+		if inPart && count+node.difference(func(other *Pod) bool {
+			return t.Matches(other.Namespace, other.Labels,
+				q.cluster)
+		}) > 0 {
+			return t.Key(), true
 		}
 	}
 	return "", false
@@ -89,26 +99,26 @@ func (q *Question) repelled(node *trialNode) (key string, repelled bool) {
 // refused reports whether the node is in a part where a pod runs that does not want this one near it.
 func (q *Question) refused(node *trialNode) (key string, refused bool) {
 	for _, r := range q.near.refused {
-		value, inPart := node.Labels[r.term.key]
+		value, inPart := node.Labels[r.term.Key()]
 		if !inPart || r.parts[value] == 0 {
 			continue
 		}
 		left := 0
 		for _, pod := range node.removed {
 			for _, t := range pod.repels {
-				if t.id == r.term.id {
+				if t.ID() == r.term.ID() {
 					left++
 				}
 			}
 		}
 		if r.parts[value] > left {
-			return r.term.key, true
+			return r.term.Key(), true
 		}
 	}
 	for _, pod := range node.added {
 		for _, t := range pod.repels {
-			if _, inPart := node.Labels[t.key]; inPart && t.matches(q.pod, q.cluster) {
-				return t.key, true
+			if _, inPart := node.Labels[t.Key()]; inPart && t.Matches(q.pod.Namespace, q.pod.Labels, q.cluster) {
+				return t.Key(), true
 			}
 		}
 	}

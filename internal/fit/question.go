@@ -1,6 +1,11 @@
 package fit
 
-import corev1 "k8s.io/api/core/v1"
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/internal/fit/nodeaffinity"
+	"github.com/everynode/everynode/internal/fit/volumes"
+)
 
 // Rule is one of the rules that a node must meet.
 type Rule uint8
@@ -28,15 +33,16 @@ var rules = [...]struct {
 	helpedBy Change
 	check    func(*Question, *trialNode) []Reason
 }{
-	Unschedulable:    {"NodeUnschedulable", NodeAdded | TaintsChanged, checkUnschedulable},
-	NodeName:         {"NodeName", NodeAdded, checkName},
-	TaintToleration:  {"TaintToleration", NodeAdded | TaintsChanged, checkTaints},
-	NodeAffinity:     {"NodeAffinity", NodeAdded | LabelsChanged, checkNodeAffinity},
-	HostPortsFree:    {"NodePorts", NodeAdded | PodRemoved, checkPorts},
-	Room:             {"NodeResourcesFit", NodeAdded | AllocatableChanged | PodRemoved, checkRoom},
-	Disks:            {"VolumeRestrictions", NodeAdded | PodRemoved, checkDisks},
-	Volumes:          {"VolumeBinding", NodeAdded | LabelsChanged | PodRemoved | VolumesChanged, checkVolumes},
-	EvenSpread:       {"PodTopologySpread", NodeAdded | LabelsChanged | TaintsChanged | PodRemoved | PodAdded, checkSpread},
+	Unschedulable:   {"NodeUnschedulable", NodeAdded | TaintsChanged, checkUnschedulable},
+	NodeName:        {"NodeName", NodeAdded, checkName},
+	TaintToleration: {"TaintToleration", NodeAdded | TaintsChanged, checkTaints},
+	NodeAffinity:    {"NodeAffinity", NodeAdded | LabelsChanged, checkNodeAffinity},
+	HostPortsFree:   {"NodePorts", NodeAdded | PodRemoved, checkPorts},
+	Room:            {"NodeResourcesFit", NodeAdded | AllocatableChanged | PodRemoved, checkRoom},
+	Disks:           {"VolumeRestrictions", NodeAdded | PodRemoved, checkDisks},
+	Volumes:         {"VolumeBinding", NodeAdded | LabelsChanged | PodRemoved | VolumesChanged, checkVolumes},
+	EvenSpread: {"PodTopologySpread", NodeAdded | LabelsChanged | TaintsChanged | PodRemoved | PodAdded,
+		checkSpread},
 	PodAffinity:      {"InterPodAffinity", NodeAdded | LabelsChanged | PodRemoved | PodAdded, checkPodAffinity},
 	DynamicResources: {"DynamicResources", NodeAdded | LabelsChanged | DevicesChanged, checkDevices},
 }
@@ -71,10 +77,10 @@ type Question struct {
 	pod     *Pod
 	cluster *Cluster
 
-	selection *nodeSelection // of nodes, by the pod's selector and affinity
+	selection *nodeaffinity.Selection // of nodes, by the pod's selector and affinity
 	spread    *spread
 	near      *neighbours
-	claimed   *claimed
+	claimed   *volumes.Claimed
 
 	deviceQuestion DeviceQuestion
 	askedDevices   bool

@@ -7,17 +7,21 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// A pod that is being resized takes the most of what it asks for, was given, and has; one whose wish cannot be met, what it has.
+// A pod that is being resized takes the most of what it asks for, was given, and has; one whose wish cannot be met,
+// what it has.
 func TestResizingPodTakesTheMost(t *testing.T) {
 	cpu := func(text string) corev1.ResourceList {
 		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(text)}
 	}
 	pod := func(asks, given, has, pending string) *corev1.Pod {
-		p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: cpu(asks)}}}}}
+		p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c",
+			Resources: corev1.ResourceRequirements{Requests: cpu(asks)}}}}}
 		p.Generation = 1
-		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", AllocatedResources: cpu(given), Resources: &corev1.ResourceRequirements{Requests: cpu(has)}}}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", AllocatedResources: cpu(given),
+			Resources: &corev1.ResourceRequirements{Requests: cpu(has)}}}
 		if pending != "" {
-			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: pending}}
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Status: corev1.ConditionTrue,
+				Reason: pending}}
 		}
 		return p
 	}
@@ -35,7 +39,8 @@ func TestResizingPodTakesTheMost(t *testing.T) {
 			t.Errorf("%s: takes %d, want %d", name, got, c.want)
 		}
 	}
-	if before, after := pod("1", "1", "3", ""), pod("1", "1", "1", ""); SamePod(before, after) || !SamePod(after, after) {
+	if before, after := pod("1", "1", "3", ""), pod("1", "1", "1", ""); SamePod(before, after) ||
+		!SamePod(after, after) {
 		t.Error("what changed with its status alone is not noticed")
 	}
 }

@@ -28,7 +28,8 @@ func checkRoom(q *Question, node *trialNode) []Reason {
 	var reasons []Reason
 	if len(node.Pods)+1 > node.AllowedPods {
 		reasons = append(reasons, Reason{
-			Rule: Room, Text: TextTooManyPods, About: string(corev1.ResourcePods), Wanted: 1, Free: int64(node.AllowedPods - len(node.Pods)),
+			Rule: Room, Text: TextTooManyPods, About: string(corev1.ResourcePods), Wanted: 1,
+			Free: int64(node.AllowedPods - len(node.Pods)),
 		})
 	}
 	request := &q.pod.Requests

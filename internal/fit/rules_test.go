@@ -7,6 +7,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/fit/nodeaffinity"
+	"github.com/everynode/everynode/internal/fit/resources"
 )
 
 // of asks about one rule.
@@ -23,7 +26,8 @@ func of(rule Rule, c *Cluster, pod *Pod, node *Node, trial Trial) (reasons []Rea
 func passes(t *testing.T, rule Rule, pod *corev1.Pod, node *Node, text, about string) bool {
 	t.Helper()
 	reasons := of(rule, NewCluster(), NewPod(pod), node, Trial{})
-	if len(reasons) > 0 && (len(reasons) > 1 || reasons[0].Text != text || reasons[0].About != about || !reasons[0].Hopeless) {
+	if len(reasons) > 0 && (len(reasons) > 1 || reasons[0].Text != text || reasons[0].About != about ||
+		!reasons[0].Hopeless) {
 		t.Errorf("node fails for %+v, want the hopeless reason %q about %q", reasons, text, about)
 	}
 	return len(reasons) == 0
@@ -36,7 +40,8 @@ func TestCordon(t *testing.T) {
 	if passes(t, Unschedulable, &corev1.Pod{}, &Node{Unschedulable: true}, TextUnschedulable, "") {
 		t.Error("a cordoned node passes")
 	}
-	daemon := &corev1.Pod{Spec: corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: corev1.TaintNodeUnschedulable, Operator: "Exists", Effect: "NoSchedule"}}}}
+	daemon := &corev1.Pod{Spec: corev1.PodSpec{Tolerations: []corev1.Toleration{{Key: corev1.TaintNodeUnschedulable,
+		Operator: "Exists", Effect: "NoSchedule"}}}}
 	if !passes(t, Unschedulable, daemon, &Node{Unschedulable: true}, TextUnschedulable, "") {
 		t.Error("a cordoned node fails for a pod that tolerates that")
 	}
@@ -44,7 +49,8 @@ func TestCordon(t *testing.T) {
 
 func TestNameOfTheNode(t *testing.T) {
 	named := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "a"}}
-	if !passes(t, NodeName, &corev1.Pod{}, &Node{Name: "b"}, TextNodeName, "") || !passes(t, NodeName, named, &Node{Name: "a"}, TextNodeName, "a") {
+	if !passes(t, NodeName, &corev1.Pod{}, &Node{Name: "b"}, TextNodeName, "") ||
+		!passes(t, NodeName, named, &Node{Name: "a"}, TextNodeName, "a") {
 		t.Error("a node fails that the pod names, or that nobody names")
 	}
 	if passes(t, NodeName, named, &Node{Name: "b"}, TextNodeName, "a") {
@@ -67,12 +73,16 @@ func TestTaints(t *testing.T) {
 		{"NoExecute", taint("k", "", "NoExecute"), nil, false},
 		{"PreferNoSchedule only advises", taint("k", "", "PreferNoSchedule"), nil, true},
 		{"exists", taint("k", "v", "NoSchedule"), []corev1.Toleration{{Key: "k", Operator: "Exists"}}, true},
-		{"exists, other effect", taint("k", "v", "NoExecute"), []corev1.Toleration{{Key: "k", Operator: "Exists", Effect: "NoSchedule"}}, false},
+		{"exists, other effect", taint("k", "v", "NoExecute"),
+			[]corev1.Toleration{{Key: "k", Operator: "Exists", Effect: "NoSchedule"}}, false},
 		{"exists, every key", taint("k", "v", "NoSchedule"), []corev1.Toleration{{Operator: "Exists"}}, true},
 		{"equal", taint("k", "v", "NoSchedule"), []corev1.Toleration{{Key: "k", Value: "v"}}, true},
-		{"not equal", taint("k", "v", "NoSchedule"), []corev1.Toleration{{Key: "k", Operator: "Equal", Value: "w"}}, false},
-		{"second of two not tolerated", append(taint("k", "", "NoSchedule"), taint("l", "", "NoSchedule")...), []corev1.Toleration{{Key: "k", Operator: "Exists"}}, false},
-		{"unknown operator", taint("k", "1", "NoSchedule"), []corev1.Toleration{{Key: "k", Operator: "Lt", Value: "2"}}, false},
+		{"not equal", taint("k", "v", "NoSchedule"), []corev1.Toleration{{Key: "k", Operator: "Equal", Value: "w"}},
+			false},
+		{"second of two not tolerated", append(taint("k", "", "NoSchedule"), taint("l", "", "NoSchedule")...),
+			[]corev1.Toleration{{Key: "k", Operator: "Exists"}}, false},
+		{"unknown operator", taint("k", "1", "NoSchedule"), []corev1.Toleration{{Key: "k", Operator: "Lt", Value: "2"}},
+			false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -81,7 +91,8 @@ func TestTaints(t *testing.T) {
 			if n := len(test.taints); n > 0 {
 				about = test.taints[n-1].ToString()
 			}
-			if got := passes(t, TaintToleration, pod, &Node{Taints: test.taints}, TextTaints, about); got != test.passes {
+			if got := passes(t, TaintToleration, pod, &Node{Taints: test.taints}, TextTaints,
+				about); got != test.passes {
 				t.Errorf("passes is %v, want %v", got, test.passes)
 			}
 		})
@@ -120,15 +131,19 @@ func TestNamedNodes(t *testing.T) {
 	}{
 		{"no affinity", nil, nil, false},
 		{"daemon pod", []nodeTerm{{MatchFields: []requirement{named("a")}}}, []string{"a"}, true},
-		{"alternatives", []nodeTerm{{MatchFields: []requirement{named("a")}}, {MatchFields: []requirement{named("b")}}, {MatchFields: []requirement{named("a")}}}, []string{"a", "b"}, true},
-		{"one alternative is open", []nodeTerm{{MatchFields: []requirement{named("a")}}, {MatchExpressions: []requirement{labelled("x", "y")}}}, nil, false},
-		{"name and label", []nodeTerm{{MatchFields: []requirement{named("a")}, MatchExpressions: []requirement{labelled("x", "y")}}}, []string{"a"}, true},
+		{"alternatives", []nodeTerm{{MatchFields: []requirement{named("a")}}, {MatchFields: []requirement{named("b")}},
+			{MatchFields: []requirement{named("a")}}}, []string{"a", "b"}, true},
+		{"one alternative is open", []nodeTerm{{MatchFields: []requirement{named("a")}},
+			{MatchExpressions: []requirement{labelled("x", "y")}}}, nil, false},
+		{"name and label", []nodeTerm{{MatchFields: []requirement{named("a")},
+			MatchExpressions: []requirement{labelled("x", "y")}}}, []string{"a"}, true},
 		{"two names at once", []nodeTerm{{MatchFields: []requirement{named("a"), named("b")}}}, nil, true},
-		{"not that one", []nodeTerm{{MatchFields: []requirement{{Key: "metadata.name", Operator: "NotIn", Values: []string{"a"}}}}}, nil, false},
+		{"not that one", []nodeTerm{{MatchFields: []requirement{{Key: "metadata.name", Operator: "NotIn",
+			Values: []string{"a"}}}}}, nil, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			got, named := NamedNodes(NewPod(requiring(nil, test.terms...)))
+			got, named := nodeaffinity.Names(&requiring(nil, test.terms...).Spec)
 			if !slices.Equal(got, test.want) || named != test.named {
 				t.Errorf("NamedNodes() = %v, %v, want %v, %v", got, named, test.want, test.named)
 			}
@@ -150,9 +165,12 @@ func TestNodeAffinity(t *testing.T) {
 		{"selector differs", requiring(map[string]string{"disk": "hdd"}), false},
 		{"own name", requiring(nil, nodeTerm{MatchFields: []requirement{named("a")}}), true},
 		{"other name", requiring(nil, nodeTerm{MatchFields: []requirement{named("b")}}), false},
-		{"own name, selector differs", requiring(map[string]string{"disk": "hdd"}, nodeTerm{MatchFields: []requirement{named("a")}}), false},
-		{"not this name", requiring(nil, nodeTerm{MatchFields: []requirement{{Key: "metadata.name", Operator: "NotIn", Values: []string{"a"}}}}), false},
-		{"one of two alternatives", requiring(nil, expression("disk", "In", "hdd"), expression("disk", "In", "ssd")), true},
+		{"own name, selector differs", requiring(map[string]string{"disk": "hdd"},
+			nodeTerm{MatchFields: []requirement{named("a")}}), false},
+		{"not this name", requiring(nil, nodeTerm{MatchFields: []requirement{{Key: "metadata.name", Operator: "NotIn",
+			Values: []string{"a"}}}}), false},
+		{"one of two alternatives", requiring(nil, expression("disk", "In", "hdd"), expression("disk", "In", "ssd")),
+			true},
 		{"exists", requiring(nil, expression("disk", "Exists")), true},
 		{"does not exist", requiring(nil, expression("disk", "DoesNotExist")), false},
 		{"greater", requiring(nil, expression("cpus", "Gt", "4")), true},
@@ -172,27 +190,29 @@ func TestRoom(t *testing.T) {
 	gpu := func(n int64) map[corev1.ResourceName]int64 {
 		return map[corev1.ResourceName]int64{"example.com/gpu": n}
 	}
-	offers := Resources{MilliCPU: 1000, Memory: 1000, EphemeralStorage: 1000, Scalar: gpu(2)}
-	used := Resources{MilliCPU: 600, Memory: 600, EphemeralStorage: 600, Scalar: gpu(1)}
+	offers := resources.Amounts{MilliCPU: 1000, Memory: 1000, EphemeralStorage: 1000, Scalar: gpu(2)}
+	used := resources.Amounts{MilliCPU: 600, Memory: 600, EphemeralStorage: 600, Scalar: gpu(1)}
 	tests := []struct {
 		name     string
-		request  Resources
+		request  resources.Amounts
 		pods     int
 		allowed  int
 		reasons  []string
 		hopeless bool
 	}{
-		{"fits exactly", Resources{MilliCPU: 400, Memory: 400, EphemeralStorage: 400, Scalar: gpu(1)}, 1, 2, nil, false},
-		{"cpu", Resources{MilliCPU: 401}, 1, 9, []string{"Insufficient cpu"}, false},
-		{"memory, more than the node has", Resources{Memory: 1001}, 1, 9, []string{"Insufficient memory"}, true},
-		{"storage", Resources{EphemeralStorage: 401}, 1, 9, []string{"Insufficient ephemeral-storage"}, false},
-		{"extended", Resources{Scalar: gpu(2)}, 1, 9, []string{"Insufficient example.com/gpu"}, false},
-		{"extended that the node does not have", Resources{Scalar: map[corev1.ResourceName]int64{"example.com/tpu": 1}}, 1, 9,
+		{"fits exactly", resources.Amounts{MilliCPU: 400, Memory: 400, EphemeralStorage: 400, Scalar: gpu(1)}, 1, 2,
+			nil, false},
+		{"cpu", resources.Amounts{MilliCPU: 401}, 1, 9, []string{"Insufficient cpu"}, false},
+		{"memory, more than the node has", resources.Amounts{Memory: 1001}, 1, 9, []string{"Insufficient memory"},
+			true},
+		{"storage", resources.Amounts{EphemeralStorage: 401}, 1, 9, []string{"Insufficient ephemeral-storage"}, false},
+		{"extended", resources.Amounts{Scalar: gpu(2)}, 1, 9, []string{"Insufficient example.com/gpu"}, false},
+		{"extended that the node does not have", resources.Amounts{Scalar: map[corev1.ResourceName]int64{"example.com/tpu": 1}}, 1, 9,
 			[]string{"Insufficient example.com/tpu"}, true},
-		{"all that lack are named", Resources{MilliCPU: 500, Memory: 500}, 3, 3,
+		{"all that lack are named", resources.Amounts{MilliCPU: 500, Memory: 500}, 3, 3,
 			[]string{"Too many pods", "Insufficient cpu", "Insufficient memory"}, false},
-		{"no request, full node", Resources{}, 3, 3, []string{"Too many pods"}, false},
-		{"no request", Resources{}, 2, 3, nil, false},
+		{"no request, full node", resources.Amounts{}, 3, 3, []string{"Too many pods"}, false},
+		{"no request", resources.Amounts{}, 2, 3, nil, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -202,7 +222,8 @@ func TestRoom(t *testing.T) {
 			}
 			var texts []string
 			hopeless := false
-			for _, r := range of(Room, NewCluster(), &Pod{Object: &corev1.Pod{}, Requests: test.request, readable: true}, node, Trial{}) {
+			for _, r := range of(Room, NewCluster(), &Pod{Object: &corev1.Pod{}, Requests: test.request,
+				readable: true}, node, Trial{}) {
 				texts, hopeless = append(texts, r.Text), hopeless || r.Hopeless
 				if r.Wanted <= r.Free || r.About == "" {
 					t.Errorf("reason %+v does not say of what more is wanted than free", r)
@@ -235,18 +256,22 @@ func TestHostPorts(t *testing.T) {
 	if reasons := of(HostPortsFree, c, NewPod(pod("same", 80)), c.Node("n"), Trial{}); !slices.Equal(reasons, want) {
 		t.Errorf("a taken port gives %+v, want %+v: removing its holder frees it", reasons, want)
 	}
-	if reasons := of(HostPortsFree, c, NewPod(pod("same", 80)), c.Node("n"), Trial{Removed: []*Pod{NewPod(holder)}}); reasons != nil {
+	if reasons := of(HostPortsFree, c, NewPod(pod("same", 80)), c.Node("n"),
+		Trial{Removed: []*Pod{NewPod(holder)}}); reasons != nil {
 		t.Errorf("a port whose holder leaves fails: %+v", reasons)
 	}
 }
 
 func TestDisks(t *testing.T) {
 	gce := func(name string, readOnly bool) corev1.VolumeSource {
-		return corev1.VolumeSource{GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{PDName: name, ReadOnly: readOnly}}
+		return corev1.VolumeSource{GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{PDName: name,
+			ReadOnly: readOnly}}
 	}
-	aws := corev1.VolumeSource{AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "v", ReadOnly: true}}
+	aws := corev1.VolumeSource{AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "v",
+		ReadOnly: true}}
 	rbd := func(image string, readOnly bool, monitors ...string) corev1.VolumeSource {
-		return corev1.VolumeSource{RBD: &corev1.RBDVolumeSource{CephMonitors: monitors, RBDPool: "p", RBDImage: image, ReadOnly: readOnly}}
+		return corev1.VolumeSource{RBD: &corev1.RBDVolumeSource{CephMonitors: monitors, RBDPool: "p", RBDImage: image,
+			ReadOnly: readOnly}}
 	}
 	iscsi := func(iqn string, readOnly bool) corev1.VolumeSource {
 		return corev1.VolumeSource{ISCSI: &corev1.ISCSIVolumeSource{IQN: iqn, ReadOnly: readOnly}}
@@ -267,11 +292,13 @@ func TestDisks(t *testing.T) {
 		{"image with a monitor in common", rbd("i", false, "a", "b"), rbd("i", false, "b", "c"), false},
 		{"image of another cluster", rbd("i", false, "a"), rbd("i", false, "b"), true},
 		{"other image", rbd("i", false, "a"), rbd("j", false, "a"), true},
-		{"a folder", corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}, corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}, true},
+		{"a folder", corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}},
+			corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			pod := func(uid types.UID, v corev1.VolumeSource) *corev1.Pod {
-				return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid}, Spec: corev1.PodSpec{NodeName: "n", Volumes: []corev1.Volume{{VolumeSource: v}}}}
+				return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: uid},
+					Spec: corev1.PodSpec{NodeName: "n", Volumes: []corev1.Volume{{VolumeSource: v}}}}
 			}
 			c := NewCluster()
 			c.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}})

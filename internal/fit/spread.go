@@ -7,6 +7,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/everynode/everynode/internal/fit/nodeaffinity"
+	"github.com/everynode/everynode/internal/fit/toleration"
 )
 
 // What a node is reported with on which the pods would be spread too unevenly, or that is in no part of the cluster.
@@ -116,7 +119,7 @@ func (q *Question) countSpread(sort corev1.UnsatisfiableConstraintAction) *sprea
 // spreadOver returns the nodes that may count. For a pod that names its nodes these are no others, as long as each
 // constraint looks at the pod's affinity.
 func (q *Question) spreadOver(constraints []*constraint) []*Node {
-	names, named := NamedNodes(q.pod)
+	names, named := nodeaffinity.Names(q.spec())
 	if !named {
 		return q.cluster.present
 	}
@@ -142,7 +145,7 @@ func (q *Question) counts(c *constraint, all []*constraint, node *Node) bool {
 			return false
 		}
 	}
-	if c.honoursTaints() && untolerated(node.Taints, q.spec().Tolerations) != nil {
+	if c.honoursTaints() && toleration.Uncovered(node.Taints, q.spec().Tolerations) != nil {
 		return false
 	}
 	return !c.honoursAffinity() || q.selects(node)

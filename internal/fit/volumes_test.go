@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
+	"github.com/everynode/everynode/internal/fit/volumes"
 	"github.com/everynode/everynode/internal/volume"
 )
 
@@ -22,12 +23,15 @@ func hosts(names ...string) *Cluster {
 	c := NewCluster()
 	c.FollowVolumes()
 	for _, name := range names {
-		c.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}},
+		c.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
+			Labels: map[string]string{corev1.LabelHostname: name}},
 			Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("10")}}})
 	}
 	waits := storagev1.VolumeBindingWaitForFirstConsumer
-	c.SetClass(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "local"}, Provisioner: volume.NoProvisioner, VolumeBindingMode: &waits})
-	c.SetClass(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "made"}, Provisioner: "example.com/x", VolumeBindingMode: &waits,
+	c.SetClass(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "local"}, Provisioner: volume.NoProvisioner,
+		VolumeBindingMode: &waits})
+	c.SetClass(&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "made"}, Provisioner: "example.com/x",
+		VolumeBindingMode: &waits,
 		AllowedTopologies: []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: corev1.LabelHostname, Values: []string{"b", "c"}}}}}})
 	return c
 }
@@ -57,7 +61,8 @@ func localDisk(name, host, size string, edits ...func(*corev1.PersistentVolume))
 	v.Status.Phase = corev1.VolumeAvailable
 	if host != "" {
 		v.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{host}}}}}}}
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname,
+				Operator: corev1.NodeSelectorOpIn, Values: []string{host}}}}}}}
 	}
 	for _, edit := range edits {
 		edit(v)
@@ -68,8 +73,9 @@ func localDisk(name, host, size string, edits ...func(*corev1.PersistentVolume))
 func user(name string, claims ...string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
 	for i, c := range claims {
-		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: fmt.Sprint("v", i), VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: c}}})
+		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: fmt.Sprint("v", i),
+			VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: c}}})
 	}
 	return p
 }
@@ -110,21 +116,26 @@ func TestVolumes(t *testing.T) {
 	say("no claim", "a:. b:. ", user("p"))
 	say("no such claim", `persistentvolumeclaim "data" not found`, user("p", "data"))
 	c.SetClaim(wanted("data", "fast"))
-	say("a claim that nobody has bound yet", TextUnbound, user("p", "data"))
+	say("a claim that nobody has bound yet", volumes.Unbound, user("p", "data"))
 	c.SetClaim(wanted("data", "local", func(c *corev1.PersistentVolumeClaim) { c.DeletionTimestamp = &metav1.Time{} }))
 	say("a claim that leaves", `persistentvolumeclaim "data" is being deleted`, user("p", "data"))
-	c.SetClaim(wanted("data", "local", func(c *corev1.PersistentVolumeClaim) { c.Status.Phase, c.Spec.VolumeName = corev1.ClaimLost, "v" }))
-	say("a claim that is lost", `persistentvolumeclaim "data" bound to non-existent persistentvolume "v"`, user("p", "data"))
+	c.SetClaim(wanted("data", "local", func(c *corev1.PersistentVolumeClaim) {
+		c.Status.Phase,
+			c.Spec.VolumeName = corev1.ClaimLost, "v"
+	}))
+	say("a claim that is lost", `persistentvolumeclaim "data" bound to non-existent persistentvolume "v"`,
+		user("p", "data"))
 
 	c.SetClaim(wanted("data", "local"))
-	say("no volume", "a:"+TextNoVolume+". b:"+TextNoVolume+". ", user("p", "data"))
+	say("no volume", "a:"+volumes.TextNone+". b:"+volumes.TextNone+". ", user("p", "data"))
 	c.SetVolume(localDisk("big", "b", "3Gi"))
 	c.SetVolume(localDisk("small", "b", "2Gi"))
-	say("on one node", "a:"+TextNoVolume+". b:data=small . ", user("p", "data"))
+	say("on one node", "a:"+volumes.TextNone+". b:data=small . ", user("p", "data"))
 	c.SetClaim(wanted("more", "local"))
-	say("two claims", "a:"+TextNoVolume+". b:data=small more=big . ", user("p", "data", "more"))
+	say("two claims", "a:"+volumes.TextNone+". b:data=small more=big . ", user("p", "data", "more"))
 	c.SetVolume(localDisk("anywhere", "", "4Gi"))
-	say("two claims, and one volume that reaches everything", "a:"+TextNoVolume+". b:data=small more=big . ", user("p", "data", "more"))
+	say("two claims, and one volume that reaches everything", "a:"+volumes.TextNone+". b:data=small more=big . ",
+		user("p", "data", "more"))
 	c.Promise("small", "ns/other")
 	say("one is promised", "a:data=anywhere . b:data=big . ", user("p", "data"))
 	c.TakeBack("small", "ns/somebody")
@@ -137,19 +148,19 @@ func TestVolumes(t *testing.T) {
 	c.SetVolume(localDisk("kept", "a", "1Gi", func(v *corev1.PersistentVolume) {
 		v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "ns", Name: "data"}
 	}))
-	say("one is kept for the claim", "a:data=kept . b:"+TextNoVolume+". ", user("p", "data"))
+	say("one is kept for the claim", "a:data=kept . b:"+volumes.TextNone+". ", user("p", "data"))
 
 	c.SetClaim(wanted("data", "local", boundTo("kept")))
-	say("bound", "a:. b:"+TextVolumeNode+". ", user("p", "data"))
+	say("bound", "a:. b:"+volumes.TextElsewhere+". ", user("p", "data"))
 	c.DeleteVolume("kept")
-	say("the volume is gone", "a:"+TextVolumeGone+". b:"+TextVolumeGone+". ", user("p", "data"))
+	say("the volume is gone", "a:"+volumes.TextGone+". b:"+volumes.TextGone+". ", user("p", "data"))
 
 	c.SetClaim(wanted("new", "made"))
-	say("somebody makes it where it may be", "a:"+TextNoVolume+". b:new=made . ", user("p", "new"))
+	say("somebody makes it where it may be", "a:"+volumes.TextNone+". b:new=made . ", user("p", "new"))
 	c.SetClaim(wanted("new", "made", func(c *corev1.PersistentVolumeClaim) { c.Annotations = map[string]string{volume.SelectedNode: "c"} }))
-	say("somebody makes it for another node", "a:"+TextNoVolume+". b:"+TextNoVolume+". ", user("p", "new"))
+	say("somebody makes it for another node", "a:"+volumes.TextNone+". b:"+volumes.TextNone+". ", user("p", "new"))
 	c.DeleteClass("made")
-	say("the class is gone", TextUnbound, user("p", "new"))
+	say("the class is gone", volumes.Unbound, user("p", "new"))
 }
 
 func TestClaimOfOnePod(t *testing.T) {
@@ -161,10 +172,11 @@ func TestClaimOfOnePod(t *testing.T) {
 	other := user("other", "data")
 	other.Spec.NodeName = "b"
 	c.SetPod(other)
-	if got := asked(c, user("p", "data")); got != "a:"+TextClaimShared+". b:"+TextClaimShared+". " {
+	if got := asked(c, user("p", "data")); got != "a:"+volumes.TextClaimShared+". b:"+volumes.TextClaimShared+". " {
 		t.Error(got)
 	}
-	if reasons := c.Ask(NewPod(user("p", "data"))).First(c.Node("b"), Trial{Removed: []*Pod{NewPod(other)}}); len(reasons) != 0 {
+	if reasons := c.Ask(NewPod(user("p", "data"))).First(c.Node("b"),
+		Trial{Removed: []*Pod{NewPod(other)}}); len(reasons) != 0 {
 		t.Errorf("without the other pod it still does not fit: %v", reasons)
 	}
 	c.DeletePod("other")
@@ -176,7 +188,8 @@ func TestClaimOfOnePod(t *testing.T) {
 func TestEphemeralVolume(t *testing.T) {
 	c := hosts("a")
 	pod := user("p")
-	pod.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
+	pod.Spec.Volumes = []corev1.Volume{{Name: "scratch",
+		VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
 	if got := asked(c, pod); got != `waiting for ephemeral volume controller to create the persistentvolumeclaim "p-scratch"` {
 		t.Error(got)
 	}
@@ -196,7 +209,8 @@ func TestEphemeralVolume(t *testing.T) {
 
 func TestWhoDoesNotFollowVolumesIsNotAskedAboutThem(t *testing.T) {
 	c := NewCluster()
-	c.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("10")}}})
+	c.SetNode(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"},
+		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("10")}}})
 	pod := user("p", "data")
 	if got := asked(c, pod); got != "a:. " {
 		t.Error(got)
@@ -228,18 +242,20 @@ func TestVolumesAreFoundByLookingAtAll(t *testing.T) {
 				c.TakeBack(name, "ns/other")
 				delete(promised, name)
 			default:
-				v := localDisk(name, rapid.SampledFrom(append(nodes, "")).Draw(t, "host"), rapid.SampledFrom([]string{"500Mi", "1Gi", "2Gi"}).Draw(t, "size"), func(v *corev1.PersistentVolume) {
-					switch rapid.IntRange(0, 5).Draw(t, "state") {
-					case 0:
-						v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "ns", Name: "other"}
-					case 1:
-						v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "ns", Name: "data", UID: "data"}
-					case 2:
-						v.Spec.StorageClassName = "made"
-					case 3:
-						v.Status.Phase = corev1.VolumePending
-					}
-				})
+				v := localDisk(name, rapid.SampledFrom(append(nodes, "")).Draw(t, "host"),
+					rapid.SampledFrom([]string{"500Mi", "1Gi", "2Gi"}).Draw(t,
+						"size"), func(v *corev1.PersistentVolume) {
+						switch rapid.IntRange(0, 5).Draw(t, "state") {
+						case 0:
+							v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "ns", Name: "other"}
+						case 1:
+							v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "ns", Name: "data", UID: "data"}
+						case 2:
+							v.Spec.StorageClassName = "made"
+						case 3:
+							v.Status.Phase = corev1.VolumePending
+						}
+					})
 				c.SetVolume(v)
 				all[name] = v
 				if v.Spec.ClaimRef != nil {
@@ -261,7 +277,8 @@ func TestVolumesAreFoundByLookingAtAll(t *testing.T) {
 	})
 }
 
-// Ten thousand volumes that are not for one host alone are looked through once for a pod, and not once for each of fifty thousand nodes.
+// Ten thousand volumes that are not for one host alone are looked through once for a pod, and not once for each of
+// fifty thousand nodes.
 func TestVolumesForAllNodesAreSortedOnce(t *testing.T) {
 	c := hosts("a", "b")
 	for i := range 10_000 {
@@ -284,13 +301,15 @@ func TestVolumesForAllNodesAreSortedOnce(t *testing.T) {
 }
 
 // naive lists the volumes that a claim may get on a node; blocked says that one kept for it is elsewhere.
-func naive(claim *corev1.PersistentVolumeClaim, node string, all map[string]*corev1.PersistentVolume, promised map[string]string) (good []string, blocked bool) {
+func naive(claim *corev1.PersistentVolumeClaim, node string, all map[string]*corev1.PersistentVolume,
+	promised map[string]string) (good []string, blocked bool) {
 	reaches := func(v *corev1.PersistentVolume) bool {
 		if v.Spec.NodeAffinity == nil {
 			return true
 		}
 		selector, err := nodeaffinity.NewNodeSelector(v.Spec.NodeAffinity.Required)
-		return err == nil && selector.Match(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, Labels: map[string]string{corev1.LabelHostname: node}}})
+		return err == nil && selector.Match(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node,
+			Labels: map[string]string{corev1.LabelHostname: node}}})
 	}
 	var kept *corev1.PersistentVolume
 	for name, v := range all {
@@ -300,7 +319,8 @@ func naive(claim *corev1.PersistentVolumeClaim, node string, all map[string]*cor
 			if kept == nil || name < kept.Name {
 				kept = v
 			}
-		case ref == nil && large && v.Status.Phase == corev1.VolumeAvailable && v.Spec.StorageClassName == "local" && promised[name] == "" && reaches(v):
+		case ref == nil && large && v.Status.Phase == corev1.VolumeAvailable && v.Spec.StorageClassName == "local" &&
+			promised[name] == "" && reaches(v):
 			good = append(good, name)
 		}
 	}

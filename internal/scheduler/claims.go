@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/fit"
+	"github.com/everynode/everynode/internal/fit/volumes"
 	"github.com/everynode/everynode/internal/scheduler/placement"
 	"github.com/everynode/everynode/internal/scheduler/queue"
 	"github.com/everynode/everynode/internal/volume"
@@ -93,7 +94,7 @@ func (l *loop) onFailedClaiming(ctx context.Context, m message) {
 
 // claim writes into each volume whose it is, and into each claim for which somebody is to make one, for which node. What says so already is
 // not written.
-func (b *binder) claim(pod *fit.Pod, nodeName string, uses []fit.ClaimUse) {
+func (b *binder) claim(pod *fit.Pod, nodeName string, uses []volumes.Use) {
 	b.add(&b.bindings, func(ctx context.Context) {
 		for _, use := range uses {
 			if err := b.give(ctx, use, nodeName); err != nil {
@@ -104,7 +105,7 @@ func (b *binder) claim(pod *fit.Pod, nodeName string, uses []fit.ClaimUse) {
 	})
 }
 
-func (b *binder) give(ctx context.Context, use fit.ClaimUse, nodeName string) error {
+func (b *binder) give(ctx context.Context, use volumes.Use, nodeName string) error {
 	switch {
 	case use.Volume == nil && use.Claim.Annotations[volume.SelectedNode] == nodeName:
 		return nil

@@ -19,7 +19,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
-	"github.com/everynode/everynode/internal/fit"
+	"github.com/everynode/everynode/internal/fit/volumes"
 	"github.com/everynode/everynode/internal/volume"
 )
 
@@ -29,7 +29,8 @@ func waitingClass(provisioner string) *storagev1.StorageClass {
 }
 
 func claimOf(name string) *corev1.PersistentVolumeClaim {
-	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("claim-" + name)}}
+	c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name,
+		UID: types.UID("claim-" + name)}}
 	c.Spec.StorageClassName = ptr.To("local")
 	c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	c.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
@@ -42,7 +43,8 @@ func volumeOn(name, host string) *corev1.PersistentVolume {
 	v.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
 	v.Spec.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 	v.Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn, Values: []string{host}}}}}}}
+		MatchExpressions: []corev1.NodeSelectorRequirement{{Key: corev1.LabelHostname,
+			Operator: corev1.NodeSelectorOpIn, Values: []string{host}}}}}}}
 	v.Status.Phase = corev1.VolumeAvailable
 	return v
 }
@@ -75,7 +77,8 @@ func (c *cluster) finish(claim, volumeName string) {
 	held.Spec.VolumeName = volumeName
 	metav1.SetMetaDataAnnotation(&held.ObjectMeta, volume.BindCompleted, "yes")
 	held.Status.Phase = corev1.ClaimBound
-	if _, err := c.client.CoreV1().PersistentVolumeClaims("default").Update(c.t.Context(), held, metav1.UpdateOptions{}); err != nil {
+	if _, err := c.client.CoreV1().PersistentVolumeClaims("default").Update(c.t.Context(), held,
+		metav1.UpdateOptions{}); err != nil {
 		c.t.Fatal(err)
 	}
 	c.settle()
@@ -83,9 +86,11 @@ func (c *cluster) finish(claim, volumeName string) {
 
 func TestAClaimGetsItsVolumeWithThePodsNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t, node("a", "2", "4Gi"), node("b", "2", "4Gi"), waitingClass(volume.NoProvisioner), claimOf("data"), volumeOn("v", "b"), pod("p", using("data")))
+		c := start(t, node("a", "2", "4Gi"), node("b", "2", "4Gi"), waitingClass(volume.NoProvisioner), claimOf("data"),
+			volumeOn("v", "b"), pod("p", using("data")))
 		v := c.volume("v")
-		if ref := v.Spec.ClaimRef; ref == nil || ref.UID != "claim-data" || v.Annotations[volume.BoundByController] == "" {
+		if ref := v.Spec.ClaimRef; ref == nil || ref.UID != "claim-data" ||
+			v.Annotations[volume.BoundByController] == "" {
 			t.Fatalf("the volume is %+v", v)
 		}
 		if on := c.pod("p").Spec.NodeName; on != "" {
@@ -98,7 +103,8 @@ func TestAClaimGetsItsVolumeWithThePodsNode(t *testing.T) {
 
 func TestRoomIsKeptWhileAClaimGetsItsVolume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t, node("a", "1", "4Gi"), waitingClass(volume.NoProvisioner), claimOf("data"), volumeOn("v", "a"), pod("p", using("data"), requests("1", "1Gi")))
+		c := start(t, node("a", "1", "4Gi"), waitingClass(volume.NoProvisioner), claimOf("data"), volumeOn("v", "a"),
+			pod("p", using("data"), requests("1", "1Gi")))
 		c.create(pod("quick", requests("1", "1Gi")))
 		if on := c.pod("quick").Spec.NodeName; on != "" {
 			t.Fatal("another pod took the room")
@@ -110,7 +116,8 @@ func TestRoomIsKeptWhileAClaimGetsItsVolume(t *testing.T) {
 
 func TestTwoPodsGetTwoVolumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t, node("a", "2", "4Gi"), waitingClass(volume.NoProvisioner), claimOf("one"), claimOf("two"), volumeOn("v", "a"), volumeOn("w", "a"),
+		c := start(t, node("a", "2", "4Gi"), waitingClass(volume.NoProvisioner), claimOf("one"), claimOf("two"),
+			volumeOn("v", "a"), volumeOn("w", "a"),
 			pod("p", using("one")), pod("q", using("two")))
 		has := map[types.UID]bool{}
 		for _, name := range []string{"v", "w"} {
@@ -141,7 +148,8 @@ func TestAPodWaitsForItsClaims(t *testing.T) {
 		c.expectOn("p", "a")
 	})
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t, node("a", "2", "4Gi"), waitingClass(volume.NoProvisioner), claimOf("data"), volumeOn("v", "elsewhere"), pod("p", using("data")))
+		c := start(t, node("a", "2", "4Gi"), waitingClass(volume.NoProvisioner), claimOf("data"),
+			volumeOn("v", "elsewhere"), pod("p", using("data")))
 		c.expectPending("p", "0/1 nodes are available: 1 node(s) didn't find available persistent volumes to bind"+help)
 		c.create(volumeOn("w", "a"))
 		time.Sleep(2 * time.Second)
@@ -154,7 +162,8 @@ func TestAPodWaitsForItsClaims(t *testing.T) {
 
 func TestSomebodyMakesTheVolumeForTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := start(t, node("a", "2", "4Gi"), waitingClass("example.com/disks"), claimOf("data"), pod("p", using("data")))
+		c := start(t, node("a", "2", "4Gi"), waitingClass("example.com/disks"), claimOf("data"),
+			pod("p", using("data")))
 		claim, err := c.client.CoreV1().PersistentVolumeClaims("default").Get(t.Context(), "data", metav1.GetOptions{})
 		if err != nil || claim.Annotations[volume.SelectedNode] != "a" {
 			t.Fatalf("%v, %v", claim, err)
@@ -169,12 +178,15 @@ func TestAVolumeThatAClaimDidNotGetIsFreeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, node("a", "2", "4Gi"))
 		tries := 0
-		c.client.PrependReactor("update", "persistentvolumes", func(action clienttesting.Action) (bool, runtime.Object, error) {
-			tries++
-			v := action.(clienttesting.UpdateAction).GetObject().(*corev1.PersistentVolume)
-			return v.Spec.ClaimRef.Name == "one", nil, apierrors.NewForbidden(corev1.Resource("persistentvolumes"), "v", nil)
-		})
-		c.create(waitingClass(volume.NoProvisioner), claimOf("one"), claimOf("two"), volumeOn("v", "a"), pod("p", using("one")))
+		c.client.PrependReactor("update", "persistentvolumes",
+			func(action clienttesting.Action) (bool, runtime.Object, error) {
+				tries++
+				v := action.(clienttesting.UpdateAction).GetObject().(*corev1.PersistentVolume)
+				return v.Spec.ClaimRef.Name == "one", nil, apierrors.NewForbidden(corev1.Resource("persistentvolumes"), "v",
+					nil)
+			})
+		c.create(waitingClass(volume.NoProvisioner), claimOf("one"), claimOf("two"), volumeOn("v", "a"),
+			pod("p", using("one")))
 		time.Sleep(time.Minute)
 		c.settle()
 		if tries < 3 || tries > 20 {
@@ -197,12 +209,13 @@ func TestAClaimThatCannotBeGivenItsVolumeIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, node("a", "2", "4Gi"))
 		refused := 0
-		c.client.PrependReactor("update", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
-			if refused++; refused > 1 {
-				return false, nil, nil
-			}
-			return true, nil, apierrors.NewConflict(corev1.Resource("persistentvolumes"), "v", nil)
-		})
+		c.client.PrependReactor("update", "persistentvolumes",
+			func(clienttesting.Action) (bool, runtime.Object, error) {
+				if refused++; refused > 1 {
+					return false, nil, nil
+				}
+				return true, nil, apierrors.NewConflict(corev1.Resource("persistentvolumes"), "v", nil)
+			})
 		c.create(waitingClass(volume.NoProvisioner), claimOf("data"), volumeOn("v", "a"), pod("p", using("data")))
 		time.Sleep(15 * time.Second)
 		c.settle()
@@ -212,10 +225,12 @@ func TestAClaimThatCannotBeGivenItsVolumeIsTriedAgain(t *testing.T) {
 	})
 }
 
-// What a pod was promised whose claim does not get its volume is news for others: they are not left to be tried again by the clock.
+// What a pod was promised whose claim does not get its volume is news for others: they are not left to be tried again
+// by the clock.
 func TestWhatAClaimDidNotGetIsOfferedToOthers(t *testing.T) {
 	client, now := fake.NewClientset(), clocktesting.NewFakeClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	s, err := New(Config{Informers: sharedInformers{informers.NewSharedInformerFactory(client, 0)}, Writer: NewWriter(client), Events: NewEventSink(client), Clock: now})
+	s, err := New(Config{Informers: sharedInformers{informers.NewSharedInformerFactory(client, 0)},
+		Writer: NewWriter(client), Events: NewEventSink(client), Clock: now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,14 +240,16 @@ func TestWhatAClaimDidNotGetIsOfferedToOthers(t *testing.T) {
 		l.onStorage(message{object: object})
 	}
 	first := pod("first", using("one"), requests("1", "1Gi"))
-	for _, p := range []*corev1.Pod{first, pod("wants-the-volume", using("two")), pod("wants-the-room", requests("1", "1Gi"))} {
+	for _, p := range []*corev1.Pod{first, pod("wants-the-volume", using("two")),
+		pod("wants-the-room", requests("1", "1Gi"))} {
 		l.onPod(p, false)
 		l.schedule(t.Context(), l.queue.Pop(now.Now()))
 	}
 	if active, backoff, parked := l.queue.Lengths(); active != 0 || backoff != 0 || parked != 3 {
 		t.Fatalf("%d, %d and %d pods, want all three to wait:\n%s", active, backoff, parked, l.queue.Dump())
 	}
-	l.onFailedClaiming(t.Context(), message{uid: first.UID, err: errors.New("refused"), uses: []fit.ClaimUse{{Claim: one, Volume: v}}})
+	l.onFailedClaiming(t.Context(), message{uid: first.UID, err: errors.New("refused"),
+		uses: []volumes.Use{{Claim: one, Volume: v}}})
 	if active, backoff, parked := l.queue.Lengths(); active != 0 || backoff != 3 || parked != 0 {
 		t.Errorf("%d, %d and %d pods, want all three to be tried again:\n%s", active, backoff, parked, l.queue.Dump())
 	}

@@ -9,6 +9,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/everynode/everynode/internal/fit"
+	"github.com/everynode/everynode/internal/fit/volumes"
 	"github.com/everynode/everynode/internal/scheduler/devices"
 )
 
@@ -37,7 +38,7 @@ type message struct {
 	object  metav1.Object
 	deleted bool
 	err     error // of a binding, or of the claims
-	uses    []fit.ClaimUse
+	uses    []volumes.Use
 	gifts   []devices.Gift // of a binding, those that were not written
 	version string         // of the claim that was written
 }

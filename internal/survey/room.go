@@ -9,6 +9,7 @@ import (
 
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/fit"
+	"github.com/everynode/everynode/internal/fit/toleration"
 	"github.com/everynode/everynode/internal/pod"
 )
 
@@ -155,7 +156,7 @@ func unselected(spec *corev1.PodSpec, n *corev1.Node) (out []string) {
 	}
 	tolerations := placement.Tolerations(spec)
 	for i := range n.Spec.Taints {
-		if t := &n.Spec.Taints[i]; t.Effect != corev1.TaintEffectPreferNoSchedule && !fit.Tolerated(t, tolerations) {
+		if t := &n.Spec.Taints[i]; t.Effect != corev1.TaintEffectPreferNoSchedule && !toleration.Covered(t, tolerations) {
 			out = append(out, "taint "+t.ToString()+" is not tolerated")
 		}
 	}

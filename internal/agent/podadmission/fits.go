@@ -8,6 +8,8 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/everynode/everynode/internal/fit"
+	"github.com/everynode/everynode/internal/fit/hostport"
+	"github.com/everynode/everynode/internal/fit/resources"
 	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
@@ -29,13 +31,13 @@ func fits(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) *Refusal {
 
 // portsTaken reports whether one of the others has a port of the node that the pod wants.
 func portsTaken(pod *corev1.Pod, others []*corev1.Pod) bool {
-	wanted := fit.PortsOf(&pod.Spec)
+	wanted := hostport.Of(&pod.Spec)
 	if len(wanted) == 0 {
 		return false
 	}
-	var taken fit.HostPorts
+	var taken hostport.Held
 	for _, other := range others {
-		for _, port := range fit.PortsOf(&other.Spec) {
+		for _, port := range hostport.Of(&other.Spec) {
 			taken.Add(port)
 		}
 	}
@@ -52,9 +54,9 @@ func room(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) *Refusal {
 	allocatable := node.Status.Allocatable
 	limit, ok := allocatable[corev1.ResourcePods]
 	if ok && int64(len(others))+1 > limit.Value() {
-		return outOf(fit.Shortage{Resource: corev1.ResourcePods, Wanted: 1, Requested: int64(len(others)), Allocatable: limit.Value()})
+		return outOf(resources.Shortage{Resource: corev1.ResourcePods, Wanted: 1, Requested: int64(len(others)), Allocatable: limit.Value()})
 	}
-	for _, lack := range requests(pod).Shortages(fit.FromList(allocatable), requests(others...)) {
+	for _, lack := range requests(pod).Shortages(resources.FromList(allocatable), requests(others...)) {
 		_, known := allocatable[lack.Resource]
 		if known || !extended(lack.Resource) { // of a device that it does not know the node has none to run out of
 			return outOf(lack)
@@ -64,14 +66,14 @@ func room(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) *Refusal {
 }
 
 // requests is what the pods ask for together.
-func requests(pods ...*corev1.Pod) (sum fit.Resources) {
+func requests(pods ...*corev1.Pod) (sum resources.Amounts) {
 	for _, pod := range pods {
-		sum.Add(fit.FromList(podfacts.Requests(pod)))
+		sum.Add(resources.FromList(podfacts.Requests(pod)))
 	}
 	return sum
 }
 
-func outOf(lack fit.Shortage) *Refusal {
+func outOf(lack resources.Shortage) *Refusal {
 	return &Refusal{"OutOf" + string(lack.Resource), fmt.Sprintf(
 		"Pod was rejected: Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d",
 		lack.Resource, lack.Wanted, lack.Requested, lack.Allocatable)}

@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/fit"
+	"github.com/everynode/everynode/internal/fit/nodeaffinity"
+	"github.com/everynode/everynode/internal/fit/volumes"
 	"github.com/everynode/everynode/internal/scheduler/score"
 )
 
@@ -32,7 +34,7 @@ type Result struct {
 	// Node is the chosen node, "" if none fits.
 	Node string
 	// Uses are the claims that are to get their volumes because the pod goes there.
-	Uses []fit.ClaimUse
+	Uses []volumes.Use
 	// Diagnosis explains the nodes that do not fit; complete only when Node is "".
 	Diagnosis Diagnosis
 }
@@ -79,7 +81,7 @@ func (p *Placer) Place(pod *fit.Pod, view View) Result {
 
 // candidates returns the nodes to look at, and whether they are all nodes.
 func candidates(pod *fit.Pod, view View, diagnosis *Diagnosis) ([]*fit.Node, bool) {
-	names, named := fit.NamedNodes(pod)
+	names, named := nodeaffinity.Names(&pod.Object.Spec)
 	if !named {
 		return view.Cluster.Nodes(), true
 	}

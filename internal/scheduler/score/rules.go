@@ -5,6 +5,8 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/everynode/everynode/internal/fit"
+	"github.com/everynode/everynode/internal/fit/podaffinity"
+	"github.com/everynode/everynode/internal/fit/toleration"
 )
 
 // taints prefers the node with the fewest advisory taints that the pod does not tolerate.
@@ -13,7 +15,7 @@ func taints(pod *fit.Pod, nodes []*fit.Node, _ *fit.Cluster) []int64 {
 	for i, node := range nodes {
 		for t := range node.Taints {
 			taint := &node.Taints[t]
-			if taint.Effect != corev1.TaintEffectPreferNoSchedule || fit.Tolerated(taint, pod.Object.Spec.Tolerations) {
+			if taint.Effect != corev1.TaintEffectPreferNoSchedule || toleration.Covered(taint, pod.Object.Spec.Tolerations) {
 				continue
 			}
 			if untolerated == nil {
@@ -88,7 +90,7 @@ func podAffinity(pod *fit.Pod, nodes []*fit.Node, all *fit.Cluster) []int64 {
 func weigh(scores []int64, preferred []corev1.WeightedPodAffinityTerm, sign int64, pod *fit.Pod, nodes []*fit.Node, all *fit.Cluster) (found bool) {
 	for i := range preferred {
 		api := &preferred[i].PodAffinityTerm
-		term, ok := fit.ParseTerm(api, pod.Namespace)
+		term, ok := podaffinity.Parse(api, pod.Namespace)
 		if !ok {
 			continue // the API server refuses such terms
 		}

@@ -9,13 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/fit"
+	"github.com/everynode/everynode/internal/fit/resources"
 )
 
 func TestTaintsPrefersFewerAdvisoryOnes(t *testing.T) {
 	node := func(taints ...corev1.Taint) *fit.Node { return &fit.Node{Taints: taints} }
 	a, b := corev1.Taint{Key: "a", Effect: "PreferNoSchedule"}, corev1.Taint{Key: "b", Effect: "PreferNoSchedule"}
 	pod := fit.NewPod(&corev1.Pod{})
-	if got, want := taints(pod, []*fit.Node{node(a, b), node(), node(b)}, nil), []int64{0, 100, 50}; !slices.Equal(got, want) {
+	if got, want := taints(pod, []*fit.Node{node(a, b), node(), node(b)}, nil), []int64{0, 100, 50}; !slices.Equal(got,
+		want) {
 		t.Errorf("scores are %v, want %v", got, want)
 	}
 	if got := taints(pod, []*fit.Node{node(), node()}, nil); got != nil {
@@ -25,7 +27,8 @@ func TestTaintsPrefersFewerAdvisoryOnes(t *testing.T) {
 
 func TestNodeAffinityAddsTheWeightsThatMatch(t *testing.T) {
 	labelled := func(key, value string) corev1.NodeSelectorTerm {
-		return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: "In", Values: []string{value}}}}
+		return corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: "In",
+			Values: []string{value}}}}
 	}
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 		PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{
@@ -33,7 +36,8 @@ func TestNodeAffinityAddsTheWeightsThatMatch(t *testing.T) {
 		},
 	}}}}
 	node := func(labels map[string]string) *fit.Node { return &fit.Node{Labels: labels} }
-	got := nodeAffinity(fit.NewPod(pod), []*fit.Node{node(map[string]string{"disk": "ssd", "zone": "z1"}), node(map[string]string{"zone": "z1"}), node(nil)}, nil)
+	got := nodeAffinity(fit.NewPod(pod), []*fit.Node{node(map[string]string{"disk": "ssd", "zone": "z1"}),
+		node(map[string]string{"zone": "z1"}), node(nil)}, nil)
 	if want := []int64{100, 25, 0}; !slices.Equal(got, want) {
 		t.Errorf("scores are %v, want %v", got, want)
 	}
@@ -62,8 +66,9 @@ func world(pods ...*corev1.Pod) (*fit.Cluster, []*fit.Node) {
 
 func pod(app, nodeName, uid string) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: uid, UID: types.UID(uid), Labels: map[string]string{"app": app}},
-		Spec:       corev1.PodSpec{NodeName: nodeName},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: uid, UID: types.UID(uid),
+			Labels: map[string]string{"app": app}},
+		Spec: corev1.PodSpec{NodeName: nodeName},
 	}
 }
 
@@ -72,11 +77,13 @@ func TestEvenSpreadPrefersTheEmptierPart(t *testing.T) {
 	asked := func(action corev1.UnsatisfiableConstraintAction) *fit.Pod {
 		p := pod("web", "", "p")
 		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
-			MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: action, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: action,
+			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
 		}}
 		return fit.NewPod(p)
 	}
-	if got, want := evenSpread(asked(corev1.ScheduleAnyway), nodes, c), []int64{0, 0, 50, 100, 0}; !slices.Equal(got, want) {
+	if got, want := evenSpread(asked(corev1.ScheduleAnyway), nodes, c), []int64{0, 0, 50, 100, 0}; !slices.Equal(got,
+		want) {
 		t.Errorf("scores are %v, want %v", got, want)
 	}
 	if got := evenSpread(asked(corev1.DoNotSchedule), nodes, c); got != nil {
@@ -123,9 +130,10 @@ func TestSiblingsPrefersNodesWithFewer(t *testing.T) {
 
 func TestLeastAllocatedPrefersTheEmptierNode(t *testing.T) {
 	node := func(cpu, memory int64) *fit.Node {
-		return &fit.Node{Allocatable: fit.Resources{MilliCPU: 1000, Memory: 1000}, Comparable: fit.Resources{MilliCPU: cpu, Memory: memory}}
+		return &fit.Node{Allocatable: resources.Amounts{MilliCPU: 1000, Memory: 1000},
+			Comparable: resources.Amounts{MilliCPU: cpu, Memory: memory}}
 	}
-	pod := &fit.Pod{Comparable: fit.Resources{MilliCPU: 100, Memory: 100}}
+	pod := &fit.Pod{Comparable: resources.Amounts{MilliCPU: 100, Memory: 100}}
 	got := leastAllocated(pod, []*fit.Node{node(0, 0), node(900, 0), node(400, 400), node(2000, 2000)}, nil)
 	if want := []int64{90, 45, 50, 0}; !slices.Equal(got, want) {
 		t.Errorf("scores are %v, want %v", got, want)
@@ -134,8 +142,10 @@ func TestLeastAllocatedPrefersTheEmptierNode(t *testing.T) {
 
 // TestNodesWeighs: a taint weighs more than what is left on the node.
 func TestNodesWeighs(t *testing.T) {
-	empty := &fit.Node{Allocatable: fit.Resources{MilliCPU: 1000, Memory: 1 << 40}, Taints: []corev1.Taint{{Key: "a", Effect: "PreferNoSchedule"}}}
-	full := &fit.Node{Allocatable: fit.Resources{MilliCPU: 1000, Memory: 1 << 40}, Comparable: fit.Resources{MilliCPU: 1000}}
+	empty := &fit.Node{Allocatable: resources.Amounts{MilliCPU: 1000, Memory: 1 << 40},
+		Taints: []corev1.Taint{{Key: "a", Effect: "PreferNoSchedule"}}}
+	full := &fit.Node{Allocatable: resources.Amounts{MilliCPU: 1000, Memory: 1 << 40},
+		Comparable: resources.Amounts{MilliCPU: 1000}}
 	got := Nodes(fit.NewPod(&corev1.Pod{}), []*fit.Node{empty, full}, fit.NewCluster())
 	if len(got) != 2 || got[0] >= got[1] {
 		t.Errorf("scores are %v, want the second node's to be higher", got)

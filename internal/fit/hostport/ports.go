@@ -1,6 +1,9 @@
-package fit
+// Package hostport knows which ports of a node pods take, and which two pods cannot have side by side. It is pure.
+package hostport
 
 import (
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
 
 	podfacts "github.com/everynode/everynode/internal/pod"
@@ -9,8 +12,8 @@ import (
 // anyIP is the address that stands for all of a node's addresses.
 const anyIP = "0.0.0.0"
 
-// HostPort is one port of the node that a pod takes.
-type HostPort struct {
+// Port is one port of the node that a pod takes.
+type Port struct {
 	Protocol corev1.Protocol
 	IP       string
 	Port     int32
@@ -21,15 +24,15 @@ type protocolPort struct {
 	port     int32
 }
 
-// HostPorts counts the holders of each host port of one node. Two pods may hold the same port when someone bound them
+// Held counts the holders of each host port of one node. Two pods may hold the same port when someone bound them
 // past the scheduler, hence a count.
-type HostPorts struct {
+type Held struct {
 	holders map[protocolPort]map[string]int
 }
 
 // Conflicts reports whether port cannot be taken beside what is taken: same protocol and number, and the same address
 // or either on all addresses.
-func (p *HostPorts) Conflicts(port HostPort) bool {
+func (p *Held) Conflicts(port Port) bool {
 	byIP := p.holders[protocolPort{port.Protocol, port.Port}]
 	if len(byIP) == 0 {
 		return false
@@ -38,7 +41,7 @@ func (p *HostPorts) Conflicts(port HostPort) bool {
 }
 
 // Add counts one more holder of the port.
-func (p *HostPorts) Add(port HostPort) {
+func (p *Held) Add(port Port) {
 	key := protocolPort{port.Protocol, port.Port}
 	if p.holders == nil {
 		p.holders = make(map[protocolPort]map[string]int)
@@ -49,7 +52,23 @@ func (p *HostPorts) Add(port HostPort) {
 	p.holders[key][port.IP]++
 }
 
-func (p *HostPorts) remove(port HostPort) {
+// Len is how many ports are taken; those of one protocol and number count once, whatever their addresses.
+func (p *Held) Len() int { return len(p.holders) }
+
+// Clone returns a copy that shares nothing with p.
+func (p *Held) Clone() Held {
+	var c Held
+	for key, byIP := range p.holders {
+		if c.holders == nil {
+			c.holders = make(map[protocolPort]map[string]int, len(p.holders))
+		}
+		c.holders[key] = maps.Clone(byIP)
+	}
+	return c
+}
+
+// Remove counts one holder of the port less.
+func (p *Held) Remove(port Port) {
 	key := protocolPort{port.Protocol, port.Port}
 	byIP := p.holders[key]
 	if byIP[port.IP]--; byIP[port.IP] == 0 {
@@ -60,9 +79,9 @@ func (p *HostPorts) remove(port HostPort) {
 	}
 }
 
-// PortsOf lists the ports of the node that the pod's containers and sidecars take.
-func PortsOf(spec *corev1.PodSpec) []HostPort {
-	var ports []HostPort
+// Of lists the ports of the node that the pod's containers and sidecars take.
+func Of(spec *corev1.PodSpec) []Port {
+	var ports []Port
 	for i := range spec.Containers {
 		ports = appendHostPorts(ports, &spec.Containers[i])
 	}
@@ -74,12 +93,12 @@ func PortsOf(spec *corev1.PodSpec) []HostPort {
 	return ports
 }
 
-func appendHostPorts(ports []HostPort, container *corev1.Container) []HostPort {
+func appendHostPorts(ports []Port, container *corev1.Container) []Port {
 	for _, port := range container.Ports {
 		if port.HostPort <= 0 {
 			continue
 		}
-		taken := HostPort{Protocol: port.Protocol, IP: port.HostIP, Port: port.HostPort}
+		taken := Port{Protocol: port.Protocol, IP: port.HostIP, Port: port.HostPort}
 		if taken.Protocol == "" {
 			taken.Protocol = corev1.ProtocolTCP
 		}

@@ -1,4 +1,7 @@
-package fit
+// Package podaffinity reads terms of affinity and anti-affinity between pods, and knows which pods they are about. It
+// is
+// pure.
+package podaffinity
 
 import (
 	"slices"
@@ -21,14 +24,15 @@ type Term struct {
 	id string
 }
 
-// ParseTerm parses a term of a pod in the namespace. It is false for a term that cannot be read, which the API server
+// Parse parses a term of a pod in the namespace. It is false for a term that cannot be read, which the API server
 // does not let in.
-func ParseTerm(api *corev1.PodAffinityTerm, namespace string) (*Term, bool) {
+func Parse(api *corev1.PodAffinityTerm, namespace string) (*Term, bool) {
 	selector, err := metav1.LabelSelectorAsSelector(api.LabelSelector)
 	if err != nil {
 		return nil, false
 	}
-	t := &Term{key: api.TopologyKey, selector: selector, namespaces: slices.Compact(slices.Sorted(slices.Values(api.Namespaces)))}
+	t := &Term{key: api.TopologyKey, selector: selector,
+		namespaces: slices.Compact(slices.Sorted(slices.Values(api.Namespaces)))}
 	if api.NamespaceSelector != nil {
 		if t.byLabels, err = metav1.LabelSelectorAsSelector(api.NamespaceSelector); err != nil {
 			return nil, false
@@ -60,14 +64,14 @@ func (t *Term) identity(api *corev1.PodAffinityTerm) string {
 	return id.String()
 }
 
-// parseAll returns the terms, and false if one cannot be read: then the requirement cannot be met.
-func parseAll(api []corev1.PodAffinityTerm, namespace string) ([]*Term, bool) {
+// ParseAll returns the terms, and false if one cannot be read: then the requirement cannot be met.
+func ParseAll(api []corev1.PodAffinityTerm, namespace string) ([]*Term, bool) {
 	if len(api) == 0 {
 		return nil, true
 	}
 	terms := make([]*Term, 0, len(api))
 	for i := range api {
-		t, ok := ParseTerm(&api[i], namespace)
+		t, ok := Parse(&api[i], namespace)
 		if !ok {
 			return nil, false
 		}
@@ -76,15 +80,31 @@ func parseAll(api []corev1.PodAffinityTerm, namespace string) ([]*Term, bool) {
 	return terms, true
 }
 
-func (t *Term) matches(pod *Pod, all *Cluster) bool {
-	inNamespace := slices.Contains(t.namespaces, pod.Namespace) ||
-		t.byLabels != nil && t.byLabels.Matches(labels.Set(all.NamespaceLabels(pod.Namespace)))
-	return inNamespace && t.selector.Matches(labels.Set(pod.Labels))
+// Namespaces knows the labels of namespaces.
+type Namespaces interface {
+	NamespaceLabels(name string) map[string]string
 }
 
-func matchesAll(terms []*Term, pod *Pod, all *Cluster) bool {
+// Key is the label by whose values the cluster is divided into parts.
+func (t *Term) Key() string { return t.key }
+
+// ID is the same for terms that say the same.
+func (t *Term) ID() string { return t.id }
+
+// ByLabels reports whether the term selects namespaces by their labels.
+func (t *Term) ByLabels() bool { return t.byLabels != nil }
+
+// Matches reports whether the term is about a pod with these labels in the namespace.
+func (t *Term) Matches(namespace string, of map[string]string, all Namespaces) bool {
+	inNamespace := slices.Contains(t.namespaces, namespace) ||
+		t.byLabels != nil && t.byLabels.Matches(labels.Set(all.NamespaceLabels(namespace)))
+	return inNamespace && t.selector.Matches(labels.Set(of))
+}
+
+// MatchAll reports whether all the terms are about a pod with these labels in the namespace.
+func MatchAll(terms []*Term, namespace string, of map[string]string, all Namespaces) bool {
 	for _, t := range terms {
-		if !t.matches(pod, all) {
+		if !t.Matches(namespace, of, all) {
 			return false
 		}
 	}

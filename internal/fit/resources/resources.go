@@ -1,4 +1,5 @@
-package fit
+// Package resources counts what pods ask of a node, and says which resource lacks. It is pure.
+package resources
 
 import (
 	"maps"
@@ -17,8 +18,8 @@ const (
 	defaultMemory   = 200 << 20
 )
 
-// Resources is an amount of each resource as plain integers: CPU in thousandths, the rest in bytes or pieces.
-type Resources struct {
+// Amounts is an amount of each resource as plain integers: CPU in thousandths, the rest in bytes or pieces.
+type Amounts struct {
 	MilliCPU         int64
 	Memory           int64
 	EphemeralStorage int64
@@ -27,8 +28,8 @@ type Resources struct {
 }
 
 // FromList converts an API resource list. The "pods" entry is left out: it is a count, not an amount.
-func FromList(list corev1.ResourceList) Resources {
-	var r Resources
+func FromList(list corev1.ResourceList) Amounts {
+	var r Amounts
 	for name, quantity := range list {
 		switch name {
 		case corev1.ResourceCPU:
@@ -46,18 +47,19 @@ func FromList(list corev1.ResourceList) Resources {
 }
 
 // Clone returns a copy that shares nothing with r.
-func (r Resources) Clone() Resources {
+func (r Amounts) Clone() Amounts {
 	r.Scalar = maps.Clone(r.Scalar)
 	return r
 }
 
-func (r Resources) equal(other Resources) bool {
+// Equal reports whether both are the same amounts.
+func (r Amounts) Equal(other Amounts) bool {
 	return r.MilliCPU == other.MilliCPU && r.Memory == other.Memory && r.EphemeralStorage == other.EphemeralStorage &&
 		maps.Equal(r.Scalar, other.Scalar)
 }
 
 // Add adds other to r.
-func (r *Resources) Add(other Resources) {
+func (r *Amounts) Add(other Amounts) {
 	r.MilliCPU += other.MilliCPU
 	r.Memory += other.Memory
 	r.EphemeralStorage += other.EphemeralStorage
@@ -67,7 +69,7 @@ func (r *Resources) Add(other Resources) {
 }
 
 // Sub takes other from r. A scalar that reaches zero is dropped, so equal amounts compare equal.
-func (r *Resources) Sub(other Resources) {
+func (r *Amounts) Sub(other Amounts) {
 	r.MilliCPU -= other.MilliCPU
 	r.Memory -= other.Memory
 	r.EphemeralStorage -= other.EphemeralStorage
@@ -77,7 +79,7 @@ func (r *Resources) Sub(other Resources) {
 }
 
 // Raise makes every amount of r at least that of other.
-func (r *Resources) Raise(other Resources) {
+func (r *Amounts) Raise(other Amounts) {
 	r.MilliCPU = max(r.MilliCPU, other.MilliCPU)
 	r.Memory = max(r.Memory, other.Memory)
 	r.EphemeralStorage = max(r.EphemeralStorage, other.EphemeralStorage)
@@ -94,9 +96,10 @@ type Shortage struct {
 	Wanted, Allocatable, Requested int64
 }
 
-// Shortages lists the resources of which r wants more than allocatable has beside what is requested already: CPU, memory
+// Shortages lists the resources of which r wants more than allocatable has beside what is requested already: CPU,
+// memory
 // and ephemeral storage first, the others by name.
-func (r Resources) Shortages(allocatable, requested Resources) (out []Shortage) {
+func (r Amounts) Shortages(allocatable, requested Amounts) (out []Shortage) {
 	need := func(name corev1.ResourceName, wanted, has, used int64) {
 		if wanted > 0 && wanted > has-used {
 			out = append(out, Shortage{Resource: name, Wanted: wanted, Allocatable: has, Requested: used})
@@ -114,11 +117,11 @@ func (r Resources) Shortages(allocatable, requested Resources) (out []Shortage) 
 }
 
 // IsZero reports whether no resource has an amount.
-func (r Resources) IsZero() bool {
+func (r Amounts) IsZero() bool {
 	return r.MilliCPU == 0 && r.Memory == 0 && r.EphemeralStorage == 0 && len(r.Scalar) == 0
 }
 
-func (r *Resources) setScalar(name corev1.ResourceName, amount int64) {
+func (r *Amounts) setScalar(name corev1.ResourceName, amount int64) {
 	if amount == 0 {
 		delete(r.Scalar, name)
 		if len(r.Scalar) == 0 {
@@ -132,11 +135,11 @@ func (r *Resources) setScalar(name corev1.ResourceName, amount int64) {
 	r.Scalar[name] = amount
 }
 
-// podRequests returns what the pod asks of a node: the sum of its containers and sidecars, or the peak while its init
+// OfPod returns what the pod asks of a node: the sum of its containers and sidecars, or the peak while its init
 // containers run (each beside the sidecars started before it) if that is more; amounts set for the pod as a whole
 // replace the sum; the overhead comes on top. perContainer maps one container's request, for the caller to fill gaps.
-func podRequests(spec *corev1.PodSpec, perContainer func(corev1.ResourceList) Resources) Resources {
-	var total, sidecars, peak Resources
+func OfPod(spec *corev1.PodSpec, perContainer func(corev1.ResourceList) Amounts) Amounts {
+	var total, sidecars, peak Amounts
 	for i := range spec.Containers {
 		total.Add(perContainer(spec.Containers[i].Resources.Requests))
 	}
@@ -161,7 +164,7 @@ func podRequests(spec *corev1.PodSpec, perContainer func(corev1.ResourceList) Re
 }
 
 // replace sets the amounts that a pod may set as a whole: CPU, memory and huge pages.
-func (r *Resources) replace(list corev1.ResourceList) {
+func (r *Amounts) replace(list corev1.ResourceList) {
 	for name, quantity := range list {
 		switch {
 		case name == corev1.ResourceCPU:
@@ -174,8 +177,8 @@ func (r *Resources) replace(list corev1.ResourceList) {
 	}
 }
 
-// withDefaults is a container's request with CPU and memory filled in where it names none.
-func withDefaults(list corev1.ResourceList) Resources {
+// WithDefaults is a container's request with CPU and memory filled in where it names none.
+func WithDefaults(list corev1.ResourceList) Amounts {
 	r := FromList(list)
 	if _, named := list[corev1.ResourceCPU]; !named {
 		r.MilliCPU = defaultMilliCPU
