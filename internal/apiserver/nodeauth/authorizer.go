@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
-	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/references"
 )
 
 // NewAuthorizer denies nodes what concerns others and has no opinion on anything
@@ -37,11 +37,11 @@ var (
 	attachmentResource     = schema.GroupResource{Group: storagev1.GroupName, Resource: "volumeattachments"}
 	resourceClaimResource  = resourcev1.Resource("resourceclaims")
 	resourceSliceResource  = resourcev1.Resource("resourceslices")
-	secretResource         = corev1.Resource(podspec.Secrets)
-	configMapResource      = corev1.Resource(podspec.ConfigMaps)
+	secretResource         = corev1.Resource(references.Secrets)
+	configMapResource      = corev1.Resource(references.ConfigMaps)
 	podResource            = corev1.Resource(podsResource)
 	nodeResource           = corev1.Resource("nodes")
-	serviceAccountResource = corev1.Resource(podspec.ServiceAccounts)
+	serviceAccountResource = corev1.Resource(references.ServiceAccounts)
 	leaseResource          = schema.GroupResource{Group: coordinationv1.GroupName, Resource: "leases"}
 	csiNodeResource        = schema.GroupResource{Group: storagev1.GroupName, Resource: "csinodes"}
 )

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
 
-	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/references"
 	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
@@ -83,8 +83,8 @@ func (r *Restriction) checkOwner(ctx context.Context, node string, owners []meta
 // referredTo names one kind of API object that the pod refers to, none if there is none.
 func referredTo(spec *corev1.PodSpec) string {
 	has := map[string]bool{}
-	podspec.References(spec, func(resource, _ string) { has[resource] = true })
-	for _, resource := range []string{podspec.ServiceAccounts, podspec.Secrets, podspec.ConfigMaps} {
+	references.Of(spec, func(resource, _ string) { has[resource] = true })
+	for _, resource := range []string{references.ServiceAccounts, references.Secrets, references.ConfigMaps} {
 		if has[resource] {
 			return resource
 		}

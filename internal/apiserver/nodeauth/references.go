@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
-	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/references"
 	"github.com/everynode/everynode/internal/content"
 	podfacts "github.com/everynode/everynode/internal/pod"
 	"github.com/everynode/everynode/internal/volume"
@@ -48,7 +48,7 @@ func uses(p *corev1.Pod, ref reference) bool {
 		return false
 	}
 	found := false
-	podspec.References(&p.Spec, func(resource, name string) { found = found || resource == ref.resource && name == ref.name })
+	references.Of(&p.Spec, func(resource, name string) { found = found || resource == ref.resource && name == ref.name })
 	return found || pointsAt(p, ref)
 }
 

@@ -10,6 +10,7 @@
 //	check       what several checks share: names, paths, closed sets
 //	placement   affinity, tolerations and topology spread
 //	warnings    what is accepted, and yet worth a word
+//	references  which objects a pod refers to
 //
 // The package itself checks a whole specification (spec.go), one file for each part.
 package podspec

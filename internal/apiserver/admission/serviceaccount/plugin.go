@@ -15,7 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/names"
 	"k8s.io/utils/clock"
 
-	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/references"
 	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
@@ -156,7 +156,7 @@ func checkMirror(a admission.Attributes, pod *corev1.Pod) error {
 		return admission.NewForbidden(a, errors.New("a mirror pod may not reference service accounts"))
 	}
 	secrets := false
-	podspec.References(&pod.Spec, func(resource, _ string) { secrets = secrets || resource == podspec.Secrets })
+	references.Of(&pod.Spec, func(resource, _ string) { secrets = secrets || resource == references.Secrets })
 	if secrets {
 		return admission.NewForbidden(a, errors.New("a mirror pod may not reference secrets"))
 	}

@@ -1,4 +1,4 @@
-package podspec
+package references
 
 import (
 	"fmt"
@@ -39,7 +39,7 @@ func TestReferences(t *testing.T) {
 	}}}
 	spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Env: env("s7", "c7")}}}
 	got := map[string]bool{}
-	References(&spec, func(resource, name string) { got[resource+" "+name] = true })
+	Of(&spec, func(resource, name string) { got[resource+" "+name] = true })
 	want := []string{"serviceaccounts account"}
 	for _, n := range []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10} {
 		want = append(want, fmt.Sprint("secrets s", n))

@@ -1,4 +1,5 @@
-package podspec
+// Package references knows which objects a pod refers to by name. It is pure.
+package references
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -11,9 +12,9 @@ const (
 	ServiceAccounts = "serviceaccounts"
 )
 
-// References calls f with the resource and the name of every secret, config map and
+// Of calls f with the resource and the name of every secret, config map and
 // service account that a pod uses, some of them several times.
-func References(spec *corev1.PodSpec, f func(resource, name string)) {
+func Of(spec *corev1.PodSpec, f func(resource, name string)) {
 	if spec.ServiceAccountName != "" {
 		f(ServiceAccounts, spec.ServiceAccountName)
 	}
