@@ -269,3 +269,22 @@ func TestAPodThatNeverSoaksIsLate(t *testing.T) {
 	}
 	w.expect(t, v1alpha1.PhaseRolledBack, "not available in time")
 }
+
+// A deletion that got no answer may be done: until that is known it uses up the limit.
+func TestAChangeWithoutAnAnswerUsesUpTheLimit(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 1, 4, "v1")
+	w.start(policy(t, ""), dsWith("v1", 1))
+	w.update("v2")
+	m := w.nodes["z0-r0-02"]
+	m.daemon.Unsure = true
+	w.tell("z0-r0-02")
+	if got := w.take(10); len(got) > 0 {
+		t.Errorf("%+v begins, and the pod of z0-r0-02 may be gone", got)
+	}
+	m.daemon.Unsure = false
+	w.tell("z0-r0-02")
+	if got := w.take(10); len(got) != 1 {
+		t.Errorf("%+v begin, and nothing is under way; want one", got)
+	}
+}

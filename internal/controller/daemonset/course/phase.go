@@ -325,7 +325,7 @@ func (c *Course) blockedBy() string {
 // completed says what has been reached, and what has not.
 func (c *Course) completed() string {
 	t := &c.totals
-	if t[standing.Selected] == 0 && len(c.nodes) > 0 {
+	if t[standing.Selected] == 0 {
 		return "revision " + c.state.stable + " selects no node"
 	}
 	text := fmt.Sprintf("%d of %s have revision %s", t[standing.Done], nodes(t[standing.Selected]), c.state.stable)
