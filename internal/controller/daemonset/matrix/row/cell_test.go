@@ -5,6 +5,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
@@ -32,5 +33,29 @@ func TestClockBehindDoesNotAge(t *testing.T) {
 	}
 	if since := p.since(0); since.Before(made) {
 		t.Errorf("a pod that was made at %v soaks since %v", made, since)
+	}
+}
+
+// Of the pods that are on their way out the one that ends last says until when the node is between two daemons.
+func TestWhatEndsLastCounts(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	ending := func(in, grace time.Duration, ready bool) *Pod {
+		p := &Pod{}
+		p.Update(fact.Pod{UID: "pod", Bound: true, Terminating: true, WasReady: ready, Revision: "old",
+			EndsBy: now.Add(in), Grace: grace}, now)
+		return p
+	}
+	var d standing.Daemon
+	for _, p := range []*Pod{
+		ending(10*time.Second, 30*time.Second, false), ending(time.Minute, 2*time.Minute, false),
+		ending(20*time.Second, 20*time.Second, true),
+	} {
+		if p.leaves(&d) != 1 {
+			t.Errorf("a pod that ends by %s does not occupy its node", p.info.EndsBy)
+		}
+	}
+	want := standing.Daemon{Ending: "old", Was: standing.WasAvailable, EndsBy: now.Add(time.Minute), Grace: 2 * time.Minute}
+	if d != want {
+		t.Errorf("got %+v, want %+v", d, want)
 	}
 }
