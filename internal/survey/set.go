@@ -118,6 +118,7 @@ func (s *Set) Live() (live *fact.Live, why string) {
 // Project is what the row is told of a pod. Where content is no part of revisions it has that of its template.
 func (s *Set) Project(p *corev1.Pod) fact.Pod {
 	info := fact.OfPod(p, s.DaemonSet.UID)
+	info.Point(p)
 	if s.content == "" {
 		info.Revision = content.TemplateOf(info.Revision)
 	}

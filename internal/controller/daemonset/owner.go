@@ -70,7 +70,7 @@ func newOwner(c *Controller, pods, rows, claims *lane) *owner {
 	o.book = belongings.New(o.contents, c.cfg.NormalizeTemplate)
 	o.pins.Objects, o.pins.Guest = o.book, c.cfg.Guest
 	o.rollouts = rollouts.New(o.contents, time.LoadLocation)
-	o.book.Guest, o.rollouts.Guest = c.cfg.Guest, c.cfg.Guest
+	o.book.Guest, o.rollouts.Guest, o.book.Live = c.cfg.Guest, c.cfg.Guest, c.cfg.LiveContent
 	return o
 }
 

@@ -37,6 +37,9 @@ type Book struct {
 	retries map[types.UID]time.Time
 	jobs    []Job
 	audit   *audit // under way; nil if there is none
+	// Live tells that the API server lets the controller alone point pods at content. Elsewhere anybody who may write
+	// pods writes the annotation, and could hide by it how often a pod restarts.
+	Live bool
 	// Guest tells that another controller looks after revisions and pods: none is written or adopted here, and all
 	// revisions have the newest one's placement, by which that controller goes.
 	Guest bool

@@ -34,13 +34,13 @@ func (b *Book) claimPod(p *corev1.Pod) {
 	}
 	s := b.sets[uid]
 	if s == nil {
-		b.rows.Step(fact.OfPod(p, uid))
+		b.rows.Step(b.factOf(p, uid))
 		return
 	}
 	s.toAdopt.Delete(p)
 	switch claim.Judge(s.latest, s.selector, p) {
 	case claim.Mine:
-		b.rows.Step(fact.OfPod(p, uid))
+		b.rows.Step(b.factOf(p, uid))
 	case claim.Release:
 		b.rows.Step(fact.PodGone(p.UID))
 		s.toRelease.ReplaceOrInsert(p)
@@ -63,13 +63,22 @@ func (b *Book) claimOrphan(p *corev1.Pod) {
 		b.rows.Step(fact.PodGone(p.UID))
 		return
 	}
-	info := fact.OfPod(p, taker.latest.UID)
+	info := b.factOf(p, taker.latest.UID)
 	info.Adopting = true
 	b.rows.Step(info)
 	if !taker.adopting[p.UID] {
 		taker.toAdopt.ReplaceOrInsert(p)
 		b.claims[taker.latest.UID] = taker
 	}
+}
+
+// factOf is what the matrix is told of a pod, as one of that DaemonSet.
+func (b *Book) factOf(p *corev1.Pod, owner types.UID) fact.Pod {
+	info := fact.OfPod(p, owner)
+	if b.Live {
+		info.Point(p)
+	}
+	return info
 }
 
 func (b *Book) onPodGone(p *corev1.Pod) {

@@ -2,6 +2,7 @@ package belongings
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/history"
 )
 
@@ -217,5 +219,28 @@ func TestADeletingDaemonSetTakesNothing(t *testing.T) {
 	}
 	if _, taken := w.rows.pods["orphan"]; taken {
 		t.Error("it took an orphan")
+	}
+}
+
+// Where the API server does not keep the annotation for the controller, who may write pods must not hide restarts by it.
+func TestAnnotationThatAnybodyMayWriteHidesNoRestarts(t *testing.T) {
+	for live, want := range map[bool]int32{true: 2, false: 9} {
+		w := knows(t, set("a", "one"))
+		w.book.Live = live
+		id := strings.Repeat("b", 24)
+		to := content.Pointing{Content: id, At: time.Unix(1, 0), Restarts: 7}
+		text, err := to.Text()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := orphan("pod")
+		p.Labels = map[string]string{"app": "x", appsv1.ControllerRevisionHashLabelKey: "hash",
+			content.RevisionLabel: content.Revision("hash", id)}
+		p.Annotations = map[string]string{content.LiveName: text}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{RestartCount: 9}}
+		w.book.Step(Pod{Object: p})
+		if got := w.rows.pods["pod"]; got.Restarts != want || got.Pointed.IsZero() == live {
+			t.Errorf("live content %t: %d restarts, pointed at %s; want %d", live, got.Restarts, got.Pointed, want)
+		}
 	}
 }

@@ -74,8 +74,7 @@ const (
 
 func (p Phase) String() string { return [...]string{"active", "failed", "succeeded"}[p] }
 
-// OfPod reduces a Pod to what the matrix reads, as a pod of the DaemonSet
-// owner.
+// OfPod reduces a Pod to what the matrix reads, as a pod of the DaemonSet owner. See Point.
 func OfPod(p *corev1.Pod, owner types.UID) Pod {
 	info := Pod{
 		UID: p.UID, Name: p.Name, Owner: owner,
@@ -92,7 +91,6 @@ func OfPod(p *corev1.Pod, owner types.UID) Pod {
 	info.Trouble, info.Cause = pod.Trouble(p)
 	info.Certain = info.Cause != ""
 	info.Before = replaced(p)
-	info.point(p)
 	switch p.Status.Phase {
 	case corev1.PodFailed:
 		info.Phase = PodFailed
@@ -105,8 +103,9 @@ func OfPod(p *corev1.Pod, owner types.UID) Pod {
 	return info
 }
 
-// point reads which content the volumes of a running pod were pointed at. What cannot be read is none of ours.
-func (i *Pod) point(p *corev1.Pod) {
+// Point adds which content the volumes of the running pod were pointed at. That is known only where the API server
+// keeps the annotation for the controller. What cannot be read is none of ours.
+func (i *Pod) Point(p *corev1.Pod) {
 	to, err := content.PointingOf(p.Annotations)
 	if err != nil || to == nil || to.Content != content.IDOf(i.Revision) {
 		return
