@@ -37,12 +37,29 @@ func Stranded(s State, now time.Time) (out []string) {
 				continue
 			}
 			if wellNode(n) && judgeFit(d, n) == shouldRun && !s.besideDead(d, n) && !s.runsOn(d, n.Name, current, now) {
-				out = append(out, "node "+n.Name+" is well and does not have the newest "+d.Name)
+				out = append(out, "node "+n.Name+" is well and does not have the newest "+d.Name+s.podsOn(d, n.Name, now))
 			}
 		}
 	}
 	slices.Sort(out)
 	return out
+}
+
+// podsOn names the pods of the DaemonSet that the node has.
+func (s State) podsOn(d *appsv1.DaemonSet, node string, now time.Time) (text string) {
+	for _, p := range s.Pods {
+		if ownerOf(p) != d.UID || targetOf(p) != node {
+			continue
+		}
+		text += ", has " + p.Name + " of " + markOf(p)
+		switch {
+		case p.DeletionTimestamp != nil:
+			text += " which goes"
+		case available(d, p, now):
+			text += " which is available"
+		}
+	}
+	return text
 }
 
 func wellNode(n *corev1.Node) bool {

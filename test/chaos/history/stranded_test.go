@@ -22,9 +22,9 @@ func TestStranded(t *testing.T) {
 		{"all is well", func(*State) {}, ""},
 		{"a dead node has no pod", func(l *State) { die(l, 0); l.Pods = l.Pods[1:] }, ""},
 		{"another node has none", func(l *State) { die(l, 0); l.Pods = l.Pods[:3] }, "node n4 is well and does not have the newest agent"},
-		{"another node's is not ready", func(l *State) { die(l, 0); l.Pods[1].Status.Conditions = nil }, "node n2 is well and does not have the newest agent"},
+		{"another node's is not ready", func(l *State) { die(l, 0); l.Pods[1].Status.Conditions = nil }, "node n2 is well and does not have the newest agent, has old-2 of t1"},
 		{"another node's is old", func(l *State) { l.Pods[2].Labels["controller-revision-hash"] = "hash-t0" },
-			"node n3 is well and does not have the newest agent"},
+			"node n3 is well and does not have the newest agent, has old-3 of t1 which is available"},
 		{"another node's is old, and the dead use up the limit of a DaemonSet without a policy", func(l *State) {
 			die(l, 0)
 			l.Pods[2].Labels["controller-revision-hash"] = "hash-t0"
@@ -33,7 +33,7 @@ func TestStranded(t *testing.T) {
 			die(l, 0)
 			l.Pods[2].Labels["controller-revision-hash"] = "hash-t0"
 			l.Policies = []*v1alpha1.RolloutPolicy{{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: l.Sets[0].Namespace}}}
-		}, "node n3 is well and does not have the newest agent"},
+		}, "node n3 is well and does not have the newest agent, has old-3 of t1 which is available"},
 		{"it waits for the dead one of its rack", func(l *State) {
 			die(l, 0)
 			l.Nodes[0].Labels, l.Nodes[3].Labels = map[string]string{"rack": "r"}, map[string]string{"rack": "r"}
