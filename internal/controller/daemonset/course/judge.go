@@ -70,11 +70,13 @@ func (c *Course) judgeBy(n *node, in *standing.Input) view {
 }
 
 // cause is by whose doing the node's daemon is unavailable. Of a node that nobody hears of it is
-// nobody's: whatever began there, it died.
+// nobody's: whatever began there, it died. A second pod that does not come up in time, and is what the node is to
+// have, is under way no longer: until its step begins it stays as it is.
 func (c *Course) cause(n *node, in *standing.Input) standing.Cause {
 	d := &n.daemon
+	ends := in.Fault != "" || standing.IsPast(in.Lingers, in.Now) || in.Has() && in.Stuck()
 	switch {
-	case in.Begun, d.Unsure, d.Two && in.Fault == "" && !standing.IsPast(in.Lingers, in.Now):
+	case in.Begun, d.Unsure, d.Two && !ends:
 		return standing.UnderWay
 	case n.change.taken && !n.fact.Silent:
 		return standing.Us

@@ -481,7 +481,8 @@ func (s *daemons) afflict(revision string, with ailment, nodes ...string) {
 		s.bad[revision] = map[string]ailment{}
 	}
 	for _, n := range nodes {
-		if with != refused || s.bad[revision][n] == "" { // what is there and does not work is not mended by it
+		// What is there and does not work is not mended by these.
+		if with != refused && with != deaf || s.bad[revision][n] == "" {
 			s.bad[revision][n] = with
 		}
 	}

@@ -42,8 +42,8 @@ func (in *Input) Has() bool { return in.Want != "" && in.Daemon.Revision == in.W
 
 func (in *Input) up() bool { return in.Has() && !in.Daemon.Since.IsZero() }
 
-// stuck reports whether the pod will not come up in time.
-func (in *Input) stuck() bool { return in.Hopeless || in.Restarted || IsPast(in.Late, in.Now) }
+// Stuck reports whether the pod will not come up in time.
+func (in *Input) Stuck() bool { return in.Hopeless || in.Restarted || IsPast(in.Late, in.Now) }
 
 // failing is the state of a node on which the target fails.
 func (in *Input) failing() State {
