@@ -59,3 +59,15 @@ func TestWhatEndsLastCounts(t *testing.T) {
 		t.Errorf("got %+v, want %+v", d, want)
 	}
 }
+
+// A pod that names no node and is gone is not given back when the row ends.
+func TestReleaseGivesBackNoPodThatIsGone(t *testing.T) {
+	r := fleetRow(1)
+	p := &Pod{}
+	p.Update(fact.Pod{UID: "adrift", Name: "adrift", Owner: "logs", Revision: "a"}, start)
+	r.attach(p)
+	r.detach(p)
+	if got := r.Release(); len(got) != 1 || got[0].Info().UID != "node-00000" {
+		t.Errorf("%d pods are given back, want that of the node alone", len(got))
+	}
+}
