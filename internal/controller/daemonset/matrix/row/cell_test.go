@@ -71,3 +71,22 @@ func TestReleaseGivesBackNoPodThatIsGone(t *testing.T) {
 		t.Errorf("%d pods are given back, want that of the node alone", len(got))
 	}
 }
+
+// Of two pods that a node has without surge one stays, whichever is older.
+func TestOneOfTwoPodsStays(t *testing.T) {
+	for _, age := range []time.Duration{30 * time.Minute, 2 * time.Hour} {
+		r := fleetRow(1)
+		p := &Pod{}
+		p.Update(fact.Pod{UID: "second", Name: "second", Owner: "logs", Node: "node-00000", Bound: true, Revision: "b",
+			Ready: true, ReadySince: start.Add(-age), Created: start.Add(-age)}, start)
+		r.attach(p)
+		j := r.judge(r.cells["node-00000"], r.order("node-00000"))
+		gone := map[*Pod]bool{}
+		for _, rm := range j.todo.removals {
+			gone[rm.pod] = true
+		}
+		if len(gone) != 1 {
+			t.Errorf("of a pod of an hour and one of %s %d are to go, want one", age, len(gone))
+		}
+	}
+}
