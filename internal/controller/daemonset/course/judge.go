@@ -74,7 +74,7 @@ func (c *Course) judgeBy(n *node, in *standing.Input) view {
 // have, is under way no longer: until its step begins it stays as it is.
 func (c *Course) cause(n *node, in *standing.Input) standing.Cause {
 	d := &n.daemon
-	ends := in.Fault != "" || standing.IsPast(in.Lingers, in.Now) || in.Has() && in.Stuck()
+	ends := in.Fault != "" || standing.IsPast(in.Lingers, in.Now) || in.Stalls()
 	switch {
 	case in.Begun, d.Unsure, d.Two && !ends:
 		return standing.UnderWay

@@ -42,8 +42,11 @@ func (in *Input) Has() bool { return in.Want != "" && in.Daemon.Revision == in.W
 
 func (in *Input) up() bool { return in.Has() && !in.Daemon.Since.IsZero() }
 
-// Stuck reports whether the pod will not come up in time.
-func (in *Input) Stuck() bool { return in.Hopeless || in.Restarted || IsPast(in.Late, in.Now) }
+// Stalls reports whether the pod that the node is to have is there, and does not come up.
+func (in *Input) Stalls() bool { return in.Has() && !in.up() && in.stuck() }
+
+// stuck reports whether the pod will not come up in time.
+func (in *Input) stuck() bool { return in.Hopeless || in.Restarted || IsPast(in.Late, in.Now) }
 
 // failing is the state of a node on which the target fails.
 func (in *Input) failing() State {
@@ -74,11 +77,14 @@ func (in *Input) Wake(s State) time.Time {
 	return time.Time{}
 }
 
-// Overdue is when the second pod of the node does, or that of one that is to have none, if
-// that is to come.
-func (in *Input) Overdue() time.Time {
+// Overdue is when the second pod of the node does not count as on its way any more: neither the one that is to end,
+// nor the one that is to come up. So for a pod of a node that is to have none. Zero if that is not to come.
+func (in *Input) Overdue() (at time.Time) {
 	if (in.Daemon.Two || in.Leaves) && in.Lingers.After(in.Now) {
-		return in.Lingers
+		at = in.Lingers
 	}
-	return time.Time{}
+	if in.Daemon.Two && in.Late.After(in.Now) {
+		at = deadline.Sooner(at, in.Late)
+	}
+	return at
 }

@@ -80,7 +80,7 @@ func Classify(in *Input) State {
 		return classifyOutdated(in)
 	case d.Revision == "" && IsPast(in.Lingers, in.Now):
 		return Lingering
-	case in.Stuck():
+	case in.stuck():
 		return Stuck
 	case in.First:
 		return Untouched
