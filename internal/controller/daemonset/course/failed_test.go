@@ -440,3 +440,25 @@ func TestANodeWithoutADaemonGetsWhatStandsInForTheStableRevision(t *testing.T) {
 	w.pass(time.Minute)
 	w.expect(t, v1alpha1.PhaseComplete, "10 of 10")
 }
+
+// A node that lost its daemon, whose revision cannot be read any more, gets one in its own step. Who shares a rack with
+// it does not hold up the steps before that.
+func TestALostDaemonOfALostRevisionHoldsUpNoStep(t *testing.T) {
+	w := newWorld()
+	w.addNode("first", map[string]string{"rack": "r", "pool": "canary"}, "v1")
+	w.addNode("lost", map[string]string{"rack": "r"}, "v1")
+	w.addNode("other", map[string]string{"rack": "s"}, "v1")
+	w.start(policy(t, "waves: [{name: canary, nodes: {matchLabels: {pool: canary}}}]\n"+
+		"domains: [{key: rack, maxUnavailable: 1}]"), dsWith("v1", 1))
+	w.unreadable["v1"], w.stuck = true, "lost" // nobody can make its pod
+	w.nodes["lost"].daemon = standing.Daemon{}
+	w.tell("lost")
+	w.update("v2")
+	w.pass(time.Hour)
+	w.expect(t, v1alpha1.PhaseWaitingForApproval, "no node of step canary can take the change")
+	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{
+		Approved: &v1alpha1.StepApproval{Revision: "v2", Step: v1alpha1.AllSteps}})
+	w.stuck = ""
+	w.pass(time.Hour)
+	w.expect(t, v1alpha1.PhaseComplete, "3 of 3")
+}

@@ -110,12 +110,13 @@ func (c *Course) count(n *node, in *standing.Input, v *view) {
 }
 
 // staysDown reports whether the node's daemon, which is not available, will not be for as long as its own step has not
-// begun, or nobody mends what is wrong. Where there is no revision to go back to, a daemon that is lost is not made
-// again before then.
+// begun, or nobody mends what is wrong. Where there is no revision to go back to, or it cannot be read any more, a
+// daemon that is lost is not made again before then.
 func (c *Course) staysDown(in *standing.Input, s standing.State, e standing.Effects) bool {
 	d := in.Daemon
+	nothing := in.Want == "" || c.ds.Of(in.Want) == nil
 	return !d.Comes.After(c.now) &&
-		(e.Has(standing.Fault) || s.Verdict() == standing.FailedRevision && !in.Back || in.Want == "" && d.Empty())
+		(e.Has(standing.Fault) || s.Verdict() == standing.FailedRevision && !in.Back || nothing && d.Empty())
 }
 
 // candidate reports whether the node's pod is to be replaced, or made where that asks
