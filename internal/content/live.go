@@ -9,6 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/internal/pod"
 )
 
 // LiveName is the annotation of a pod whose volumes show other copies than its spec names; a Pointing is its
@@ -197,8 +199,8 @@ func mountedByPart(spec *corev1.PodSpec, volume string) string {
 func readAtStart(spec *corev1.PodSpec, volume string) string {
 	for i := range spec.InitContainers {
 		c := &spec.InitContainers[i]
-		sidecar := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
-		if !sidecar && slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume }) {
+		mounts := func(m corev1.VolumeMount) bool { return m.Name == volume }
+		if !pod.IsSidecar(c) && slices.ContainsFunc(c.VolumeMounts, mounts) {
 			return c.Name
 		}
 	}

@@ -198,10 +198,8 @@ func (v *View) addDomains(st *Standing, name string) {
 	own := v.survey.nodes[name].Labels
 	for _, d := range v.Rules.Domains {
 		value, has := own[d.Key]
-		if !has || !slices.ContainsFunc(st.Reasons, func(r string) bool {
-			return strings.Contains(r,
-				d.Key+"="+value)
-		}) {
+		names := func(reason string) bool { return strings.Contains(reason, d.Key+"="+value) }
+		if !has || !slices.ContainsFunc(st.Reasons, names) {
 			continue
 		}
 		var down []string

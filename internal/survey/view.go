@@ -21,8 +21,7 @@ import (
 type View struct {
 	*Set
 	// Rules is what the policy says that is followed, nil if none is. Status is where the rollout stands by what was
-	// read
-	// now.
+	// read now.
 	Rules  *rolloutpolicy.Policy
 	Status v1alpha1.DaemonSetRolloutStatus
 

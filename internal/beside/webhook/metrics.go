@@ -19,8 +19,7 @@ func newMetrics(to prometheus.Registerer) (*metrics, error) {
 		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "everynode_beside_answers_total",
 			Help: "Answers to the API server, by what was asked about (pod, daemonset, placement) and what was " +
-				"answered. " +
-				"`unknown` means that what is needed could not be read.",
+				"answered. `unknown` means that what is needed could not be read.",
 		}, []string{"about", "answer"}),
 		wrong: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "everynode_beside_wrong_pods",

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
+	"github.com/everynode/everynode/internal/deadline"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -28,16 +29,9 @@ func (c *Course) input(n *node) standing.Input {
 		_, in.Failed = c.state.failures[n.name]
 	}
 	if !n.daemon.Since.IsZero() {
-		in.Soaked = later(n.daemon.Since, n.change.up).Add(c.soak(n))
+		in.Soaked = deadline.Later(n.daemon.Since, n.change.up).Add(c.soak(n))
 	}
 	return in
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // target is the revision that a pod made now on the node is to have; "" if none is
@@ -81,7 +75,7 @@ func (c *Course) recovers(n *node) time.Time {
 	if n.daemon.Comes.After(c.now) {
 		return n.daemon.Comes
 	}
-	from := later(n.change.healed, n.change.began)
+	from := deadline.Later(n.change.healed, n.change.began)
 	if n.daemon.Available || n.daemon.Revision == "" || from.IsZero() || c.policy == nil {
 		return time.Time{}
 	}
@@ -112,7 +106,7 @@ func (c *Course) lingersFrom(n *node) time.Time {
 		return time.Time{}
 	}
 	// The API's clock may be behind, so its end also counts from when it was seen on its way.
-	return later(n.daemon.EndsBy, n.change.going.Add(n.daemon.Grace)).Add(c.policy.Failure.StartDeadline)
+	return deadline.Later(n.daemon.EndsBy, n.change.going.Add(n.daemon.Grace)).Add(c.policy.Failure.StartDeadline)
 }
 
 // superseded: the node has a revision that was the target once and did not fail. It
@@ -208,9 +202,9 @@ func (c *Course) deadline(n *node) time.Time {
 		from = n.daemon.Bound
 	}
 	if c.old(n) {
-		from = later(from, c.state.since)
+		from = deadline.Later(from, c.state.since)
 	}
-	from = later(from, later(n.change.fell, n.change.healed))
+	from = deadline.Later(from, deadline.Later(n.change.fell, n.change.healed))
 	return from.Add(c.policy.Failure.StartDeadline + time.Duration(c.ds.MinReadySeconds)*time.Second)
 }
 

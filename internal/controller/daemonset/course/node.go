@@ -145,7 +145,7 @@ func (c *Course) observeUp(n *node, was *standing.Daemon) {
 		ch.fell = time.Time{}
 		ch.healed, ch.began = time.Time{}, time.Time{} // another pod does not recover from what was before it
 	case !d.Since.IsZero(), was.Since.IsZero():
-	case !later(was.Since, ch.up).Add(c.soak(n)).After(c.now):
+	case !deadline.Later(was.Since, ch.up).Add(c.soak(n)).After(c.now):
 		ch.fell = c.now
 	}
 	switch {
