@@ -128,6 +128,9 @@ func TestRemovedMemberWhenNobodyIsThere(t *testing.T) {
 	if err := third.Failed(t.Context()); !errors.Is(err, ErrRemoved) {
 		t.Errorf("while it runs it ends with %v", err)
 	}
+	if _, err := third.spaceFacts(time.Now()); err != nil || third.learns() {
+		t.Errorf("what looks after it meanwhile fails: %v", err)
+	}
 	// A database that ended although nobody says that it was removed is told of as that.
 	if err := first.stopped(t.Context()); !errors.Is(err, errStopped) {
 		t.Errorf("of one that belongs to the cluster it is said: %v", err)

@@ -30,7 +30,7 @@ func (c compactRevision) CompactRevision() int64 { return max(0, c.server.etcd.S
 // often than that would only grow, until it takes no more writes.
 func (s *Server) compactAtStart(ctx context.Context) {
 	forget := s.etcd.Server.KV().Rev() - keptRevisions
-	if forget <= s.etcd.Server.KV().FirstRev() || s.etcd.Server.IsLearner() {
+	if forget <= s.etcd.Server.KV().FirstRev() || s.learns() {
 		return
 	}
 	go s.compact(ctx, forget)

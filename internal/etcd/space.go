@@ -87,7 +87,7 @@ func (s *Server) spaceFacts(now time.Time) (space.Facts, error) {
 		Now: now, Size: is.Size, InUse: is.InUse, Quota: is.Quota,
 		Room:     int64(disk.Bavail) * disk.Bsize, //nolint:gosec // No disk is that large.
 		Revision: server.KV().Rev(), Compacted: server.KV().FirstRev(),
-		Leads: server.Leader() == server.MemberID() && !server.IsLearner(),
+		Leads: server.Leader() == server.MemberID() && !s.learns(),
 		Alarm: s.isFull(),
 	}, nil
 }
