@@ -71,8 +71,8 @@ func (s *Server) followLeader(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
-			s.leadership.look(s.Leader() != "")
+		case now := <-ticker.C:
+			s.leadership.look(now, s.Leader() != "")
 		}
 	}
 }

@@ -32,7 +32,7 @@ func (s *Server) Metrics() []prometheus.Collector {
 	}
 	var of []prometheus.Collector
 	if s.peers != nil {
-		of = s.comparisonMetrics()
+		of = append(s.comparisonMetrics(), s.leadership.metric())
 	}
 	if s.shares != nil {
 		of = append(of, s.shares.Refused)

@@ -3,9 +3,12 @@ package etcd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -26,36 +29,64 @@ const leaderlessLooks = 3
 type leadership struct {
 	mu     sync.Mutex // guards all below
 	missed int
-	led    context.Context //nolint:containedctx // It is what is asked for.
-	end    context.CancelFunc
+	// since is when the first of the looks was that found no leader.
+	since time.Time
+	led   context.Context //nolint:containedctx // It is what is asked for.
+	end   context.CancelCauseFunc
 }
 
 func newLeadership() *leadership {
 	l := &leadership{}
-	l.led, l.end = context.WithCancel(context.Background())
+	l.led, l.end = context.WithCancelCause(context.Background())
 	return l
 }
 
 // look takes in whether there is a leader now.
-func (l *leadership) look(is bool) {
+func (l *leadership) look(now time.Time, is bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !is {
+		if l.missed == 0 {
+			l.since = now
+		}
 		l.missed++
 		if l.missed == leaderlessLooks {
-			klog.InfoS("This server knows no leader among the servers; watches through it end")
-			l.end()
+			klog.InfoS("This server knows no leader among the servers; watches through it end", "since", l.since)
+			l.end(fmt.Errorf("it has known no leader since %s", l.since.UTC().Format(time.RFC3339)))
 		}
 		return
 	}
 	if l.missed >= leaderlessLooks {
-		klog.InfoS("This server knows a leader among the servers again; it takes watches")
-		l.led, l.end = context.WithCancel(context.Background())
+		klog.InfoS("This server knows a leader among the servers again; it takes watches", "after", now.Sub(l.since))
+		l.led, l.end = context.WithCancelCause(context.Background())
 	}
 	l.missed = 0
 }
 
-// quorum ends when there is no leader for too long. Once there is one again, the next call returns another.
+// cutOff is since when there has been no leader, once that is for too long; zero if there is one.
+func (l *leadership) cutOff() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.missed < leaderlessLooks {
+		return time.Time{}
+	}
+	return l.since
+}
+
+// metric is what a member shows of that.
+func (l *leadership) metric() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "everynode_database_cut_off_timestamp_seconds",
+		Help: "Since when this server has been cut off from the majority of the servers; 0 while it is not."},
+		func() float64 {
+			if since := l.cutOff(); !since.IsZero() {
+				return float64(since.Unix())
+			}
+			return 0
+		})
+}
+
+// quorum ends when there is no leader for too long, and its cause says since when. Once there is one again, the next
+// call returns another.
 func (l *leadership) quorum() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,7 +137,7 @@ func (p patient) Watch(ctx context.Context, options ...grpc.CallOption) (pb.Watc
 	s := &patientStream{Watch_WatchClient: stream, cancel: cancel, more: make(chan struct{}, 1)}
 	if requiresLeader(ctx) {
 		if p.led() {
-			p.leadership.look(true) // who came back before the next look need not end again
+			p.leadership.look(time.Now(), true) // who came back before the next look need not end again
 		}
 		s.leaderless = p.leadership.quorum().Done()
 	}

@@ -3,10 +3,12 @@ package etcd
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -100,15 +102,26 @@ func create(t *testing.T, store storage.Interface, key string) {
 func TestLeadership(t *testing.T) {
 	l := newLeadership()
 	gone := func() bool { return l.quorum().Err() != nil }
-	for i, step := range []struct{ is, gone bool }{
-		{true, false},
-		{false, false}, {false, false}, {true, false}, // an election
-		{false, false}, {false, false}, {false, true}, {false, true}, {false, true}, // no majority
-		{true, false}, {false, false}, {false, false}, {false, true},
+	// since is the number of the look since which there has been no leader.
+	for i, step := range []struct {
+		is    bool
+		since int
+	}{
+		{true, 0},
+		{false, 0}, {false, 0}, {true, 0}, // an election
+		{false, 0}, {false, 0}, {false, 4}, {false, 4}, {false, 4}, // no majority
+		{true, 0}, {false, 0}, {false, 0}, {false, 10},
 	} {
-		l.look(step.is)
-		if gone() != step.gone {
-			t.Errorf("after look %d the leader is gone for too long: %t, want %t", i, gone(), step.gone)
+		l.look(time.Unix(int64(i), 0), step.is)
+		if gone() != (step.since > 0) {
+			t.Errorf("after look %d the leader is gone for too long: %t, want %t", i, gone(), step.since > 0)
+		}
+		if shown := testutil.ToFloat64(l.metric()); shown != float64(step.since) {
+			t.Errorf("after look %d the metric says that there has been no leader since %v, want %d", i, shown, step.since)
+		}
+		said := fmt.Sprint(context.Cause(l.quorum()))
+		if want := time.Unix(int64(step.since), 0).UTC().Format(time.RFC3339); gone() && !strings.Contains(said, want) {
+			t.Errorf("after look %d it is said to be cut off because %q, and not since %s", i, said, want)
 		}
 	}
 }

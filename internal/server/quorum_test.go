@@ -73,6 +73,9 @@ func TestWatchesOfEveryKindEndWithoutMajority(t *testing.T) {
 	if code, text := answered(t, client, cut.url()+"/readyz"); code == http.StatusOK {
 		t.Errorf("without a majority a balancer is told that all is well: %s", text)
 	}
+	if _, text := answered(t, client, cut.url()+"/readyz/quorum"); !strings.Contains(text, "no leader since 20") {
+		t.Errorf("without a majority it is not said since when: %s", text)
+	}
 
 	all[0].start()
 	cut.eventually("it is ready", func(context.Context) error {

@@ -4,6 +4,7 @@ package quorum
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 
@@ -37,7 +38,7 @@ func Guard(api http.Handler, codecs runtime.NegotiatedSerializer, quorum func() 
 		if quorate.Err() != nil {
 			w.Header().Set("Connection", "close") // a GOAWAY in HTTP/2
 			version := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
-			responsewriters.ErrorNegotiated(cutOff(), codecs, version, w, r)
+			responsewriters.ErrorNegotiated(cutOff(quorate), codecs, version, w, r)
 			return
 		}
 		ctx, cancel := context.WithCancel(r.Context())
@@ -51,19 +52,20 @@ func Guard(api http.Handler, codecs runtime.NegotiatedSerializer, quorum func() 
 // servers.
 func Ready(quorum func() context.Context) healthz.HealthChecker {
 	return healthz.NamedCheck("quorum", func(*http.Request) error {
-		if quorum().Err() != nil {
-			return cutOff()
+		if quorate := quorum(); quorate.Err() != nil {
+			return cutOff(quorate)
 		}
 		return nil
 	})
 }
 
-func cutOff() error {
+// cutOff is what to tell while a context that quorum returned has ended; its cause says why.
+func cutOff(quorate context.Context) error {
 	after := retryFrom + rand.Int32N(retryTo-retryFrom) //nolint:gosec // Chance only spreads the work.
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
-		Message: "this server is cut off from the majority of the servers, and does not hear of changes; " +
-			"watch at another one",
+		Message: fmt.Sprintf("this server is cut off from the majority of the servers, and does not hear of changes (%v); "+
+			"watch at another one", context.Cause(quorate)),
 		Details: &metav1.StatusDetails{RetryAfterSeconds: after},
 	}}
 }

@@ -2,9 +2,11 @@ package quorum
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -33,7 +35,7 @@ func TestGuard(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				led, lose := context.WithCancel(t.Context())
+				led, lose := context.WithCancelCause(t.Context())
 				now := led
 				served := 0
 				guard := Guard(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -55,7 +57,14 @@ func TestGuard(t *testing.T) {
 				if *over {
 					t.Fatal("it ends while there is a quorum")
 				}
-				lose()
+				if err := Ready(func() context.Context { return now }).Check(nil); err != nil {
+					t.Error(err)
+				}
+				lose(errors.New("it has been alone since noon"))
+				if err := Ready(func() context.Context { return now }).Check(nil); err == nil ||
+					!strings.Contains(err.Error(), "alone since noon") {
+					t.Errorf("without a quorum the check says %v", err)
+				}
 				synctest.Wait()
 				if *over != test.ends {
 					t.Errorf("without a quorum it has ended: %t", *over)
@@ -67,8 +76,9 @@ func TestGuard(t *testing.T) {
 					t.Errorf("without a quorum a new one is refused: %t, and the API has had %d", *over, served)
 				}
 				if got := answer.Result(); test.ends && (got.StatusCode != http.StatusServiceUnavailable ||
-					got.Header.Get("Retry-After") == "" || got.Header.Get("Connection") != "close") {
-					t.Errorf("the answer is %s %v", got.Status, got.Header)
+					got.Header.Get("Retry-After") == "" || got.Header.Get("Connection") != "close" ||
+					!strings.Contains(answer.Body.String(), "alone since noon")) {
+					t.Errorf("the answer is %s %v %s", got.Status, got.Header, answer.Body)
 				}
 				stop()
 
