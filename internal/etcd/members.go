@@ -171,8 +171,8 @@ func (s *Server) become(ctx context.Context, address string) error {
 	})
 }
 
-// learns reports whether this member has no vote yet. etcd's own answer ends the database of a member that has just been
-// removed.
+// learns reports whether this member has no vote yet. etcd's own answer ends the database of a member that has just
+// been removed.
 func (s *Server) learns() bool {
 	self := s.etcd.Server.Cluster().Member(s.etcd.Server.MemberID())
 	return self != nil && self.IsLearner

@@ -117,7 +117,7 @@ func TestLeadership(t *testing.T) {
 			t.Errorf("after look %d the leader is gone for too long: %t, want %t", i, gone(), step.since > 0)
 		}
 		if shown := testutil.ToFloat64(l.metric()); shown != float64(step.since) {
-			t.Errorf("after look %d the metric says that there has been no leader since %v, want %d", i, shown, step.since)
+			t.Errorf("after look %d the metric says %v, and there has been no leader since %d", i, shown, step.since)
 		}
 		said := fmt.Sprint(context.Cause(l.quorum()))
 		if want := time.Unix(int64(step.since), 0).UTC().Format(time.RFC3339); gone() && !strings.Contains(said, want) {
