@@ -72,9 +72,24 @@ func (s *Server) followLeader(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-ticker.C:
-			s.leadership.look(now, s.Leader() != "")
+			s.leadership.look(now, s.led(ctx))
 		}
 	}
+}
+
+// led reports whether there is a leader. One that a server which was cut off finds counts once a majority has confirmed
+// how far its database is, and it has come as far: until then it would show what was long ago.
+func (s *Server) led(ctx context.Context) bool {
+	switch {
+	case s.Leader() == "":
+		return false
+	case s.leadership.cutOff().IsZero():
+		return true
+	}
+	attempt, cancel := context.WithTimeout(ctx, memberPatience)
+	defer cancel()
+	_, err := s.watermarks.Get(attempt, offline.WatermarkPrefix+s.Self())
+	return err == nil // It is known to be cut off.
 }
 
 // AddLearner lets a member join that will be at the URL, and returns it. One that was

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -17,12 +16,13 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
 	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/etcd/apistorage"
 )
 
-// leaderlessLooks is how many looks in a row, an election timeout apart, may find no leader before the watches that
-// require one end.
+// leaderlessLooks is how many looks in a row, an election timeout apart, may find no leader before a server counts
+// as cut off.
 const leaderlessLooks = 3
 
 // leadership tells when a member has known no leader for so long that others may have changed what it does not hear of.
@@ -93,7 +93,7 @@ func (l *leadership) quorum() context.Context {
 	return l.led
 }
 
-// inProcess returns a client that calls the member directly. Its watches that require a leader end when there is none.
+// inProcess returns a client that calls the member directly.
 func inProcess(member *etcdserver.EtcdServer, l *leadership) *clientv3.Client {
 	client := v3client.New(member)
 	direct := adapter.WatchServerToWatchClient(v3rpc.NewWatchServer(member))
@@ -117,8 +117,8 @@ func (w watcher) Watch(ctx context.Context, key string, options ...clientv3.OpOp
 // patient keeps a client's requests until the member takes them. Between a client
 // and a member in one process there is no network, and so none of its buffers:
 // when very many watches of a stream end while others tell something, each side
-// would wait for the other to listen, for ever. It also ends streams that require a
-// leader, as etcd does for clients across a network only.
+// would wait for the other to listen, for ever. It also ends the streams that are to end without a
+// leader.
 type patient struct {
 	pb.WatchClient
 	leadership *leadership
@@ -135,7 +135,7 @@ func (p patient) Watch(ctx context.Context, options ...grpc.CallOption) (pb.Watc
 		return nil, err
 	}
 	s := &patientStream{Watch_WatchClient: stream, cancel: cancel, more: make(chan struct{}, 1)}
-	if requiresLeader(ctx) {
+	if apistorage.EndsWithoutLeader(ctx) {
 		if p.led() {
 			p.leadership.look(time.Now(), true) // who came back before the next look need not end again
 		}
@@ -143,11 +143,6 @@ func (p patient) Watch(ctx context.Context, options ...grpc.CallOption) (pb.Watc
 	}
 	go s.run()
 	return s, nil
-}
-
-func requiresLeader(ctx context.Context) bool {
-	sent, _ := metadata.FromOutgoingContext(ctx)
-	return slices.Contains(sent.Get(rpctypes.MetadataRequireLeaderKey), rpctypes.MetadataHasLeader)
 }
 
 type patientStream struct {

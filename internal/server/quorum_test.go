@@ -2,6 +2,7 @@ package server
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -37,14 +38,16 @@ func TestWatchesOfEveryKindEndWithoutMajority(t *testing.T) {
 		t.Fatal(err)
 	}
 	client.Timeout = 0
+	sockets := webSockets(t, cut)
 	version := listed(t, client, cut.url())
-	running := map[string]*http.Response{}
+	running, upgraded := map[string]*http.Response{}, map[string]*http.Response{}
 	for _, path := range watchable {
-		cut.eventually("watch "+path, func(context.Context) error {
-			response, err := watching(t, client, cut.url(), path, version)
-			if err == nil {
-				running[path] = response
-			}
+		cut.eventually("watch "+path, func(context.Context) (err error) {
+			running[path], err = watching(t, client, cut.url(), path, version)
+			return err
+		})
+		cut.eventually("watch over a WebSocket "+path, func(context.Context) (err error) {
+			upgraded[path], err = watching(t, sockets, cut.url(), path, version)
 			return err
 		})
 	}
@@ -55,16 +58,28 @@ func TestWatchesOfEveryKindEndWithoutMajority(t *testing.T) {
 		if err != nil {
 			t.Errorf("the watch of %s ends with %v, and not in order", path, err)
 		}
+		if upgraded[path].StatusCode == http.StatusOK {
+			continue // ours, for agents, which make no WebSockets
+		}
+		told, err := io.ReadAll(upgraded[path].Body)
+		if err != nil || !bytes.HasSuffix(told, closedNormally) {
+			t.Errorf("the watch of %s over a WebSocket ends with %q %v, and not in order", path, told, err)
+		}
+	}
+	if code, text := answered(t, client, cut.url()+"/api/v1/configmaps?resourceVersion=0"); code == http.StatusOK {
+		t.Errorf("without a majority a list is what the server remembers: %s", text)
 	}
 	for _, path := range watchable {
-		response, err := watching(t, client, cut.url(), path, version)
-		if err == nil || response == nil {
-			t.Errorf("without a majority a watch of %s begins", path)
-			continue
-		}
-		refused := response.StatusCode == http.StatusServiceUnavailable && strings.Contains(err.Error(), "at another one")
-		if !refused || response.Header.Get("Retry-After") == "" {
-			t.Errorf("without a majority a watch of %s gets %v %v", path, response.Header, err)
+		for _, by := range []*http.Client{client, sockets} {
+			response, err := watching(t, by, cut.url(), path, version)
+			if err == nil || response == nil {
+				t.Errorf("without a majority a watch of %s begins", path)
+				continue
+			}
+			refused := response.StatusCode == http.StatusServiceUnavailable && strings.Contains(err.Error(), "ask another one")
+			if !refused || response.Header.Get("Retry-After") == "" {
+				t.Errorf("without a majority a watch of %s gets %v %v", path, response.Header, err)
+			}
 		}
 	}
 	if code, text := answered(t, client, cut.url()+"/apis"); code != http.StatusOK {
@@ -99,6 +114,35 @@ func TestWatchesOfEveryKindEndWithoutMajority(t *testing.T) {
 		return fmt.Errorf("it does not tell what was written meanwhile: %w", lines.Err())
 	})
 }
+
+// closedNormally is the last frame of a WebSocket whose server has nothing more to tell: close, of two bytes, 1000.
+var closedNormally = []byte{0x88, 2, 0x03, 0xe8}
+
+// webSockets returns a client that asks for each of its watches to be a WebSocket.
+func webSockets(t *testing.T, m *machine) *http.Client {
+	t.Helper()
+	config := m.configOf(m.url())
+	config.NextProtos = []string{"http/1.1"}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			for name, value := range map[string]string{"Connection": "Upgrade", "Upgrade": "websocket",
+				"Origin": m.url(), "Sec-WebSocket-Version": "13", "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="} {
+				r.Header.Set(name, value)
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.Timeout = 0
+	return client
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // configOf is how the administrator reaches a server.
 func (m *machine) configOf(url string) *rest.Config {
@@ -146,7 +190,7 @@ func watching(t *testing.T, client *http.Client, url, path, version string) (*ht
 	if err != nil {
 		return nil, err
 	}
-	if response.StatusCode != http.StatusOK {
+	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusSwitchingProtocols {
 		defer response.Body.Close()
 		text, err := io.ReadAll(response.Body)
 		return response, errors.Join(fmt.Errorf("%s: %s", response.Status, text), err)

@@ -1,5 +1,5 @@
-// Package quorum ends the watches through a server that is cut off from the majority of the servers. What the others
-// write it does not hear, so whoever watches at it would take what is old for what is.
+// Package quorum ends the watches through a server that is cut off from the majority of the servers, and its reads from
+// memory. What the others write it does not hear, so whoever watches at it would take what is old for what is.
 package quorum
 
 import (
@@ -22,23 +22,27 @@ import (
 const retryFrom, retryTo = 2, 8
 
 // Guard hands requests on to the API. Once the context that quorum returns has ended, watches that began before
-// end, in order, and new ones are refused: their connections are closed with the answer, so that a balancer can
-// lead the client to another server. It takes watches again when quorum returns another context. Requests that
-// are spared are handed on as they are.
+// end, in order, and new ones are refused, as are reads that the memory of the server may answer: their connections are
+// closed with the answer, so that a balancer can lead the client to another server. It takes them again when quorum
+// returns another context. Requests that are spared are handed on as they are.
 func Guard(api http.Handler, codecs runtime.NegotiatedSerializer, quorum func() context.Context,
 	spared func(*http.Request) bool,
 ) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, ok := request.RequestInfoFrom(r.Context())
-		if !ok || !info.IsResourceRequest || info.Verb != "watch" || spared(r) {
+		if !ok || !info.IsResourceRequest || spared(r) {
 			api.ServeHTTP(w, r)
 			return
 		}
 		quorate := quorum()
-		if quorate.Err() != nil {
+		switch {
+		case quorate.Err() != nil && hears(info, r):
 			w.Header().Set("Connection", "close") // a GOAWAY in HTTP/2
 			version := schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}
 			responsewriters.ErrorNegotiated(cutOff(quorate), codecs, version, w, r)
+			return
+		case info.Verb != "watch":
+			api.ServeHTTP(w, r)
 			return
 		}
 		ctx, cancel := context.WithCancel(r.Context())
@@ -46,6 +50,18 @@ func Guard(api http.Handler, codecs runtime.NegotiatedSerializer, quorum func() 
 		defer context.AfterFunc(quorate, cancel)() // no goroutine waits for each of very many watches
 		api.ServeHTTP(w, r.WithContext(ctx))
 	})
+}
+
+// hears reports whether the answer to a request comes from what the server has heard. All else asks a majority, and
+// fails without one.
+func hears(info *request.RequestInfo, r *http.Request) bool {
+	switch info.Verb {
+	case "watch":
+		return true
+	case "get", "list":
+		return r.URL.Query().Get("resourceVersion") != ""
+	}
+	return false
 }
 
 // Ready is a check that fails while the context that quorum returns has ended, so that a balancer prefers other
@@ -65,7 +81,7 @@ func cutOff(quorate context.Context) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
 		Message: fmt.Sprintf("this server is cut off from the majority of the servers, and does not hear of changes (%v); "+
-			"watch at another one", context.Cause(quorate)),
+			"ask another one", context.Cause(quorate)),
 		Details: &metav1.StatusDetails{RetryAfterSeconds: after},
 	}}
 }

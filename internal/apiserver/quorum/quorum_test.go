@@ -26,11 +26,15 @@ func TestGuard(t *testing.T) {
 	for _, test := range []struct {
 		name, verb, path string
 		other            bool
-		ends             bool
+		// ends tells that it ends without a quorum and that no other begins, refused only that none begins.
+		ends, refused bool
 	}{
-		{name: "a watch", verb: "watch", path: "/api/v1/pods", ends: true},
+		{name: "a watch", verb: "watch", path: "/api/v1/pods", ends: true, refused: true},
 		{name: "a log that is followed", verb: "get", path: "/api/v1/namespaces/a/pods/b/log"},
 		{name: "a watch that is spared", verb: "watch", path: spared},
+		{name: "a list from memory", verb: "list", path: "/api/v1/pods?resourceVersion=0", refused: true},
+		{name: "a pod from memory", verb: "get", path: "/api/v1/namespaces/a/pods/b?resourceVersion=0", refused: true},
+		{name: "a list from the database", verb: "list", path: "/api/v1/pods"},
 		{name: "no resource", verb: "watch", path: "/everynode/v1/watch", other: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -72,10 +76,10 @@ func TestGuard(t *testing.T) {
 				stop()
 
 				answer, stop, over := begin()
-				if *over != test.ends || (served == 1) != test.ends {
+				if *over != test.refused || (served == 1) != test.refused {
 					t.Errorf("without a quorum a new one is refused: %t, and the API has had %d", *over, served)
 				}
-				if got := answer.Result(); test.ends && (got.StatusCode != http.StatusServiceUnavailable ||
+				if got := answer.Result(); test.refused && (got.StatusCode != http.StatusServiceUnavailable ||
 					got.Header.Get("Retry-After") == "" || got.Header.Get("Connection") != "close" ||
 					!strings.Contains(answer.Body.String(), "alone since noon")) {
 					t.Errorf("the answer is %s %v %s", got.Status, got.Header, answer.Body)

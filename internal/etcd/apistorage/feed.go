@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -60,6 +61,21 @@ func (f *Feed) List(ctx context.Context, each func(key string, value []byte, rev
 	}
 }
 
+// leaderKey marks, among what a client sends, a watch that ends when the database knows no leader for too long.
+const leaderKey = "everynode-ends-without-leader"
+
+func endingWithoutLeader(ctx context.Context) context.Context {
+	return metadata.AppendToOutgoingContext(ctx, leaderKey, "true")
+}
+
+// EndsWithoutLeader reports whether a watch in a context wants to be told when the database knows no leader for too
+// long. Those of the library's caches do not, although they say so: they would load everything again, where all that is
+// needed is to wait.
+func EndsWithoutLeader(ctx context.Context) bool {
+	sent, _ := metadata.FromOutgoingContext(ctx)
+	return len(sent.Get(leaderKey)) > 0
+}
+
 // Watch calls change for all that changes after a revision, and then reached with the
 // revision up to which all was told. What changes in one revision comes before reached is
 // called. value is nil for what was deleted. It returns when ctx ends, when one of the two
@@ -68,7 +84,7 @@ func (f *Feed) List(ctx context.Context, each func(key string, value []byte, rev
 // of changes.
 func (f *Feed) Watch(ctx context.Context, after int64, change func(key string, value []byte, revision int64) error,
 	reached func(revision int64) error) error {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
+	ctx, cancel := context.WithCancel(endingWithoutLeader(ctx))
 	defer cancel()
 	for response := range f.client.Watch(ctx, f.prefix, clientv3.WithPrefix(), clientv3.WithRev(after+1),
 		clientv3.WithProgressNotify()) {
@@ -111,7 +127,7 @@ func (f *Feed) Watch(ctx context.Context, after int64, change func(key string, v
 // RequestProgress asks for the revision that a running Watch has reached. It is told to
 // that watch when nothing is left to tell.
 func (f *Feed) RequestProgress(ctx context.Context) error {
-	if err := f.client.RequestProgress(clientv3.WithRequireLeader(ctx)); err != nil {
+	if err := f.client.RequestProgress(endingWithoutLeader(ctx)); err != nil {
 		return fmt.Errorf("ask how far the watch of %s is: %w", f.prefix, err)
 	}
 	return nil
