@@ -22,7 +22,8 @@ import (
 // newServer opens the port at which the API server, and agents for monitoring, call the node: at all of its addresses,
 // as they look for it at any.
 func (a *Agent) newServer(n *node, client kubernetes.Interface, identity *join.Identity) (*streaming.Server, error) {
-	guard := callers.New(callers.Config{NodeName: a.cfg.NodeName, Client: client, ClientCAs: identity.CAPool})
+	guard := callers.New(callers.Config{NodeName: a.cfg.NodeName, Client: client, ClientCAs: identity.CAPool,
+		Now: identity.Now})
 	return streaming.Listen(streaming.Config{
 		Address:     net.JoinHostPort("", strconv.Itoa(int(a.cfg.Port))),
 		Certificate: identity.ServingCertificate, ClientCAs: identity.CAPool, Protect: guard.Protect,

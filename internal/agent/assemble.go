@@ -184,7 +184,7 @@ func (a *Agent) newReporter(n *node, services cri.Services, recorder record.Even
 		MaxPods: a.cfg.MaxPods, Reserved: a.cfg.Reserved,
 		Restored: n.identity.Restored, Making: n.identity.Making, Settled: n.identity.Settle,
 		DevicesForgotten: n.devices.Forgot(), DevicesReset: n.devices.Remember,
-		Healthy: func() error { return n.pods.Healthy() },
+		Healthy: func() error { return n.pods.Healthy() }, ClockSkew: n.identity.ClockSkew,
 		DataDir: a.cfg.DataDir, CgroupRoot: a.cgroups.Root(), Clock: a.clk, Thresholds: a.cfg.Rules.Hard,
 		Pressures: func() []corev1.NodeConditionType { return n.evictor.Pressures() }, Network: a.networkCondition(n),
 		Devices: n.devices.Totals,

@@ -95,6 +95,7 @@ func hollowStatus(cfg config.Config, n *node, recorder record.EventRecorder) nod
 		Recorder: recorder, Node: n.sources.OwnNode,
 		KubeletVersion: cfg.Version, KubeletPort: cfg.Port, DataDir: cfg.DataDir, Thresholds: cfg.Rules.Hard,
 		Restored: n.identity.Restored, Making: n.identity.Making, Settled: n.identity.Settle,
+		ClockSkew: n.identity.ClockSkew,
 		Network: func() (nodestatus.Condition, bool) {
 			return nodestatus.Condition{OK: true, Reason: "PodNetworkReady",
 				Message: "the paths to the pods of other nodes are there"}, true

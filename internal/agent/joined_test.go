@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/agent/config"
 	"github.com/everynode/everynode/internal/agent/pods/podstest"
@@ -191,6 +192,13 @@ func joinToken(t *testing.T, env *testenv.Env) string {
 func startAgent(t *testing.T, m *machine, env *testenv.Env, token string,
 	options ...func(*config.Config)) (stop func()) {
 	t.Helper()
+	return startAgentBy(t, m, env, token, clock.RealClock{}, options...)
+}
+
+// startAgentBy runs an agent by a clock.
+func startAgentBy(t *testing.T, m *machine, env *testenv.Env, token string, by clock.WithTicker,
+	options ...func(*config.Config)) (stop func()) {
+	t.Helper()
 	cfg := config.Config{
 		Node: config.Node{Server: env.Config.Host, Token: token, NodeName: "n1",
 			NodeIPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Port: freePort(t), Version: "v1.0.0-test"},
@@ -207,6 +215,7 @@ func startAgent(t *testing.T, m *machine, env *testenv.Env, token string,
 	}
 	a, err := New(cfg)
 	podstest.Must(t, err)
+	a.clk = by
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()

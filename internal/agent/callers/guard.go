@@ -42,6 +42,8 @@ type Config struct {
 	Client kubernetes.Interface
 	// ClientCAs are the authorities of callers' certificates, as they are now.
 	ClientCAs func() *x509.CertPool
+	// Now is the time at which their certificates are verified.
+	Now func() time.Time
 }
 
 // Guard lets those through who may.
@@ -57,7 +59,7 @@ func New(cfg Config) *Guard {
 	g := &Guard{cfg: cfg, answers: cache.NewLRUExpireCache(maxAnswers)}
 	options := func() (x509.VerifyOptions, bool) {
 		out := certificates.DefaultVerifyOptions()
-		out.Roots = cfg.ClientCAs()
+		out.Roots, out.CurrentTime = cfg.ClientCAs(), cfg.Now()
 		return out, true
 	}
 	// Tokens are kept as hashes only.

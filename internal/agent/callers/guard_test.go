@@ -88,7 +88,7 @@ func newCluster(t *testing.T) *cluster {
 		}
 		return true, review, nil
 	})
-	guard := New(Config{NodeName: "n1", Client: c.client, ClientCAs: c.bundle.CAPool})
+	guard := New(Config{NodeName: "n1", Client: c.client, ClientCAs: c.bundle.CAPool, Now: time.Now})
 	c.server = httptest.NewUnstartedServer(guard.Protect(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })))
 	c.server.TLS = &tls.Config{ClientAuth: tls.RequestClientCert, ClientCAs: c.bundle.CAPool(), MinVersion: tls.VersionTLS12}
 	c.server.StartTLS()

@@ -63,7 +63,7 @@ func (s store) keep() error {
 // Mend implements mend.Part. A node that the cluster refuses, or whose certificate cannot be used, has none: whoever
 // removes its files does what it is told to.
 func (id *Identity) Mend() (mended []string, err error) {
-	if id.refused.Load() || id.stranger.Load() || !valid(id.client.Load().Leaf, id.cfg.Clock.Now()) {
+	if id.refused.Load() || id.stranger.Load() || !valid(id.client.Load().Leaf, id.Now()) {
 		return nil, nil
 	}
 	k := id.store.kept

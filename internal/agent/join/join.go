@@ -57,6 +57,8 @@ type Identity struct {
 	trusted atomic.Pointer[authorities]
 	client  atomic.Pointer[tls.Certificate]
 	serving atomic.Pointer[tls.Certificate]
+	// shownFrom is when the latest made of the servers' certificates was made; nil before any was seen.
+	shownFrom atomic.Pointer[time.Time]
 	// asked are the addresses for which the serving certificate was asked for last in this run, nil for not yet.
 	asked atomic.Pointer[[]net.IP]
 	// served is closed when there is a serving certificate.
@@ -120,7 +122,7 @@ func Join(ctx context.Context, cfg Config) (*Identity, error) {
 	switch pair := id.client.Load(); {
 	case pair == nil:
 		err = id.bootstrap(ctx)
-	case !valid(pair.Leaf, cfg.Clock.Now()):
+	case !valid(pair.Leaf, id.Now()):
 		id.rejoin(ctx)
 	}
 	if err != nil {
@@ -217,7 +219,8 @@ func (id *Identity) loadServing() error {
 	if err != nil {
 		return err
 	}
-	if pair != nil && isOf(pair, id.cfg.NodeName) && valid(pair.Leaf, id.cfg.Clock.Now()) && pair.Leaf.VerifyHostname(id.cfg.NodeName) == nil {
+	if pair != nil && isOf(pair, id.cfg.NodeName) && valid(pair.Leaf, id.Now()) &&
+		pair.Leaf.VerifyHostname(id.cfg.NodeName) == nil {
 		id.serve(pair)
 	}
 	return nil
@@ -275,7 +278,7 @@ func (id *Identity) rejoin(ctx context.Context) {
 
 // refreshClient gets a new client certificate: with the present one, or, when that has ended, with the join token.
 func (id *Identity) refreshClient(ctx context.Context) error {
-	now, pair := id.cfg.Clock.Now(), id.client.Load()
+	now, pair := id.Now(), id.client.Load()
 	switch {
 	case valid(pair.Leaf, now):
 		err := id.renewClient(ctx, id.RESTConfig())
@@ -288,9 +291,6 @@ func (id *Identity) refreshClient(ctx context.Context) error {
 		}
 		klog.FromContext(ctx).Info("The cluster refuses the node's certificate; joining anew with the join token", "node", id.cfg.NodeName)
 		return id.bootstrap(ctx)
-	case now.Before(pair.Leaf.NotBefore):
-		return fmt.Errorf("the node's certificate is valid from %s, but this machine's clock says %s: set the clock",
-			pair.Leaf.NotBefore.Format(time.RFC3339), now.Format(time.RFC3339))
 	case id.cfg.Token == "":
 		return fmt.Errorf("the node's certificate ended at %s and this machine's clock says %s: if the clock is right, start the agent "+
 			"with a join token, which \"everynode token create\" makes on the control plane", pair.Leaf.NotAfter.Format(time.RFC3339), now.Format(time.RFC3339))
@@ -320,7 +320,7 @@ func (id *Identity) renewClient(ctx context.Context, config *rest.Config) error 
 var errNotJoined = errors.New("the node's client certificate cannot be used")
 
 func (id *Identity) renewServing(ctx context.Context) error {
-	if !valid(id.client.Load().Leaf, id.cfg.Clock.Now()) {
+	if !valid(id.client.Load().Leaf, id.Now()) {
 		return errNotJoined
 	}
 	ips := id.cfg.NodeIPs()

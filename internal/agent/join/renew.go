@@ -47,7 +47,7 @@ func (id *Identity) keep(ctx context.Context, k kept) {
 	logger := klog.FromContext(ctx).WithValues("certificate", k.kind)
 	retry := firstRetry
 	for {
-		if pair := k.current(); pair != nil && valid(pair.Leaf, id.cfg.Clock.Now()) && !k.outdated(pair) {
+		if pair := k.current(); pair != nil && valid(pair.Leaf, id.Now()) && !k.outdated(pair) {
 			// Spread, so that nodes that joined together don't come together.
 			at := renewalTime(pair.Leaf, 0.75+0.1*rand.Float64())
 			if soonest := id.cfg.Clock.Now().Add(firstRetry); at.Before(soonest) {
@@ -57,7 +57,7 @@ func (id *Identity) keep(ctx context.Context, k kept) {
 			if !id.sleepUntil(ctx, at, k.wake) {
 				return
 			}
-			if id.cfg.Clock.Now().Before(at) {
+			if id.Now().Before(at) {
 				continue // woken
 			}
 		}
@@ -75,7 +75,7 @@ func (id *Identity) keep(ctx context.Context, k kept) {
 			}
 			continue
 		}
-		if pair := k.current(); pair == nil || !valid(pair.Leaf, id.cfg.Clock.Now()) {
+		if pair := k.current(); pair == nil || !valid(pair.Leaf, id.Now()) {
 			retry = min(retry, lastUrgentRetry)
 		}
 		logger.Error(err, "Certificate could not be got", "retryIn", retry)

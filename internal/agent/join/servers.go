@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -33,6 +34,9 @@ type servers struct {
 	clock      clock.Clock
 	store      store
 	configured string // HOST:PORT
+
+	// skew is how far the clock is ahead of the one of the server that answered last, in nanoseconds.
+	skew atomic.Int64
 
 	mu    sync.Mutex // guards turns
 	turns turns.Servers
@@ -134,6 +138,7 @@ func (w watched) RoundTrip(r *http.Request) (*http.Response, error) {
 	if errors.Is(r.Context().Err(), context.Canceled) {
 		return response, err // nobody waits for it any more, which says nothing
 	}
+	w.servers.noteTime(response)
 	ok := err == nil && response.StatusCode < http.StatusInternalServerError
 	w.servers.mu.Lock()
 	turn := w.servers.turns.Answered(w.servers.clock.Now(), ok)

@@ -41,7 +41,10 @@ func (id *Identity) verifyServer(state tls.ConnectionState) error {
 	if len(state.PeerCertificates) == 0 {
 		return errors.New("the server shows no certificate")
 	}
-	options := x509.VerifyOptions{Roots: id.CAPool(), Intermediates: x509.NewCertPool(), DNSName: id.server.Hostname()}
+	options := x509.VerifyOptions{
+		Roots: id.CAPool(), Intermediates: x509.NewCertPool(), DNSName: id.server.Hostname(),
+		CurrentTime: id.timeFor(state.PeerCertificates[0]),
+	}
 	for _, cert := range state.PeerCertificates[1:] {
 		options.Intermediates.AddCert(cert)
 	}
@@ -51,8 +54,11 @@ func (id *Identity) verifyServer(state tls.ConnectionState) error {
 		// It may be another server than that of the configuration.
 		options.DNSName = anyServer
 		if _, of := state.PeerCertificates[0].Verify(options); of == nil {
-			return nil
+			err = nil
 		}
+	}
+	if err == nil {
+		id.believed(state.PeerCertificates[0])
 	}
 	return err
 }

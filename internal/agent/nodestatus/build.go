@@ -39,6 +39,8 @@ type facts struct {
 	// unhealthy is what keeps the agent from running pods; nil for nothing.
 	unhealthy error
 	network   *Condition // nil while nothing is to be said about it
+	// skew is how far the machine's clock is ahead of the API server's.
+	skew time.Duration
 }
 
 // build makes the new status. Of old it keeps what others wrote, and the times of transitions that didn't happen.
@@ -73,6 +75,9 @@ func build(c Config, old corev1.NodeStatus, f facts, now time.Time) corev1.NodeS
 	if f.network != nil {
 		setCondition(&status, networkUnavailable(*f.network), now)
 	}
+	if wrong := clockSkew(f.skew); wrong.Status == corev1.ConditionTrue || has(old, ClockSkew) {
+		setCondition(&status, wrong, now)
+	}
 	return status
 }
 
@@ -99,6 +104,37 @@ func networkUnavailable(network Condition) corev1.NodeCondition {
 		status = corev1.ConditionFalse
 	}
 	return corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: status, Reason: network.Reason, Message: network.Message}
+}
+
+const (
+	// ClockSkew is the condition of a node whose clock is wrong. One whose clock has always been right has none.
+	ClockSkew corev1.NodeConditionType = "ClockSkew"
+	// skewFrom is from when on a clock counts as wrong.
+	skewFrom = 5 * time.Minute
+)
+
+func clockSkew(skew time.Duration) corev1.NodeCondition {
+	c := corev1.NodeCondition{Type: ClockSkew, Status: corev1.ConditionFalse, Reason: "ClockInSync",
+		Message: "the clock of this machine is right by that of the API server"}
+	// What is said of it is round, so that it is not written again and again.
+	about := "minutes"
+	switch hours := skew.Abs() / time.Hour; {
+	case hours >= 48:
+		about = fmt.Sprint(int(hours/24), " days")
+	case hours >= 2:
+		about = fmt.Sprint(int(hours), " hours")
+	}
+	switch {
+	case skew <= -skewFrom:
+		c.Status, c.Reason = corev1.ConditionTrue, "ClockBehind"
+		c.Message = "the clock of this machine is behind that of the API server by " + about +
+			": set it; until then certificates are not renewed, and times of pods and logs are wrong"
+	case skew >= skewFrom:
+		c.Status, c.Reason = corev1.ConditionTrue, "ClockAhead"
+		c.Message = "the clock of this machine is ahead of that of the API server by " + about +
+			": set it, if the API server's is right; times of pods and logs are wrong"
+	}
+	return c
 }
 
 func addresses(ips []net.IP, hostname string) []corev1.NodeAddress {
@@ -197,6 +233,7 @@ func events(nodeName string, old, new corev1.NodeStatus, restarted bool) []event
 		corev1.NodeReady:          {"NodeReady", "NodeNotReady"},
 		corev1.NodeMemoryPressure: {"NodeHasInsufficientMemory", "NodeHasSufficientMemory"},
 		corev1.NodeDiskPressure:   {"NodeHasDiskPressure", "NodeHasNoDiskPressure"},
+		ClockSkew:                 {"ClockIsWrong", "ClockIsRight"},
 		corev1.NodePIDPressure:    {"NodeHasInsufficientPID", "NodeHasSufficientPID"},
 	}
 	before := map[corev1.NodeConditionType]corev1.ConditionStatus{}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -262,6 +263,30 @@ func TestNetworkCondition(t *testing.T) {
 	status = build(testConfig(), status, known(Condition{OK: true, Reason: "PodNetworkReady"}), later)
 	if got := conditionOf(status, corev1.NodeNetworkUnavailable); got.Status != corev1.ConditionFalse || !got.LastTransitionTime.Time.Equal(later) {
 		t.Errorf("when it is well again the condition is %v", got)
+	}
+}
+
+// A clock that is wrong is told in few words, and that it is right only where it was wrong before.
+func TestClockSkew(t *testing.T) {
+	var status corev1.NodeStatus
+	for i, step := range []struct {
+		skew   time.Duration
+		status corev1.ConditionStatus
+		says   string
+	}{
+		{4 * time.Minute, "", ""},
+		{-56 * 365 * 24 * time.Hour, corev1.ConditionTrue, "is behind that of the API server by 20440 days: set it"},
+		{-56*365*24*time.Hour - time.Minute, corev1.ConditionTrue, "is behind that of the API server by 20440 days: set it"},
+		{-4 * time.Minute, corev1.ConditionFalse, "is right"},
+		{3 * time.Hour, corev1.ConditionTrue, "is ahead of that of the API server by 3 hours"},
+		{6 * time.Minute, corev1.ConditionTrue, "by minutes"},
+		{0, corev1.ConditionFalse, "is right"},
+	} {
+		status = build(testConfig(), status, facts{machine: testMachine(), runtime: goodReady, skew: step.skew}, noon)
+		got := conditionOf(status, ClockSkew)
+		if got.Status != step.status || !strings.Contains(got.Message, step.says) {
+			t.Errorf("step %d: the condition is %v, want %q", i, got, step.says)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"net"
 	"runtime"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -44,6 +45,8 @@ type Config struct {
 	// Network says how the pod network is, false until that is known. With nil the condition NetworkUnavailable is
 	// somebody else's, such as a network daemon's.
 	Network func() (Condition, bool)
+	// ClockSkew is how far the machine's clock is ahead of the API server's; nil for never.
+	ClockSkew func() time.Duration
 	// Devices counts what device plugins offer: how much there is of each resource, and how much of that pods can have; nil for none.
 	Devices func() (capacity, allocatable corev1.ResourceList)
 	// DevicesForgotten says that nobody knows which devices the node had in an earlier life: the first status sets the amounts of

@@ -209,6 +209,9 @@ func (r *Reporter) gather(ctx context.Context) (facts, error) {
 	if r.cfg.Pressures != nil {
 		f.pressures = r.cfg.Pressures()
 	}
+	if r.cfg.ClockSkew != nil {
+		f.skew = r.cfg.ClockSkew()
+	}
 	if r.cfg.Devices != nil {
 		f.devices, f.usableDevices = r.cfg.Devices()
 	}

@@ -167,11 +167,25 @@ func (c *tokenCache) request(ctx context.Context, pod *corev1.Pod, key tokenKey)
 	if err != nil {
 		return issuedToken{}, fmt.Errorf("failed to fetch token: %w", err)
 	}
-	return issuedToken{text: answer.Status.Token, issued: now, deadline: answer.Status.ExpirationTimestamp.Time}, nil
+	life := time.Duration(key.seconds) * time.Second
+	if granted := answer.Spec.ExpirationSeconds; granted != nil {
+		life = time.Duration(*granted) * time.Second
+	}
+	deadline := answer.Status.ExpirationTimestamp.Time
+	if left := deadline.Sub(now); left <= 0 || left > life {
+		deadline = now.Add(life) // by the clock of this machine, which is another than the server's
+	}
+	return issuedToken{text: answer.Status.Token, issued: now, deadline: deadline}, nil
 }
 
-// aging is true when four fifths of the token's life are over, or a day.
+// setBack is by how much a clock may be set back before the age of what was issued is no longer known.
+const setBack = time.Minute
+
+// aging is true when four fifths of the token's life are over, or a day, or when the clock was set back.
 func (t issuedToken) aging(now time.Time) bool {
+	if now.Before(t.issued.Add(-setBack)) {
+		return true
+	}
 	life := t.deadline.Sub(t.issued)
 	return now.After(t.issued.Add(maxTokenAge)) || now.After(t.issued.Add(life/5*4))
 }
