@@ -190,6 +190,13 @@ type Wave struct {
 	// +optional
 	// +default="Automatic"
 	Approval Approval `json:"approval,omitempty"`
+	// Fetch has the step's nodes pull the revision's images before any daemon is taken away from one of them, from when
+	// all nodes of the step before are changed. A node that cannot have them keeps its daemon.
+	// +optional
+	Fetch bool `json:"fetch,omitempty"`
+	// FetchDeadline is how long a node that was asked for that may say nothing, and others wait for it. Default 10m.
+	// +optional
+	FetchDeadline Duration `json:"fetchDeadline,omitempty"`
 }
 
 // Ramp says how the steps of a wave grow.

@@ -171,6 +171,9 @@ type DaemonSetRolloutStatus struct {
 	// Images are what tags of images are resolved to, where the policy pins them.
 	// +optional
 	Images *ImagesStatus `json:"images,omitempty"`
+	// Fetch says what hinders that nodes have the images before their daemon is taken away, where the policy wants that.
+	// +optional
+	Fetch *FetchStatus `json:"fetch,omitempty"`
 	// Policy is the policy that the changes follow, or followed last.
 	// +optional
 	Policy *FollowedPolicy `json:"policy,omitempty"`
@@ -248,6 +251,20 @@ type Replacing struct {
 	// and does not come up, tells of a daemon that was taken away, also where no name is kept.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
+}
+
+// FetchStatus says what hinders fetching.
+type FetchStatus struct {
+	// Message says what, for people.
+	Message string `json:"message"`
+}
+
+// Lines says for people what hinders fetching.
+func (f *FetchStatus) Lines() []string {
+	if f == nil {
+		return nil
+	}
+	return []string{"fetch: " + f.Message}
 }
 
 // ContentStatus is the content of a target. No value of any object is in it.
@@ -385,6 +402,11 @@ type StepStatus struct {
 	// Unavailable is how many are without an available daemon.
 	// +optional
 	Unavailable int32 `json:"unavailable,omitempty"`
+	// Fetching is how many are waited for to have the target's images, Fetched how many have them and are to change.
+	// +optional
+	Fetching int32 `json:"fetching,omitempty"`
+	// +optional
+	Fetched int32 `json:"fetched,omitempty"`
 }
 
 // Failures is the evidence against a revision: it stays when pods are deleted.

@@ -66,6 +66,11 @@ func (in Failures) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in FetchStatus) OpenAPIModelName() string {
+	return "io.everynode.v1alpha1.FetchStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in FollowedPolicy) OpenAPIModelName() string {
 	return "io.everynode.v1alpha1.FollowedPolicy"
 }

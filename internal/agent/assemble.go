@@ -80,6 +80,7 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 	n.mirrors = staticpods.NewMirrorKeeper(staticpods.MirrorsConfig{
 		Statuses: n.statuses, Seen: n.sources, Writer: staticpods.APIMirrors{Client: client}, Clock: a.clk,
 	})
+	n.fetcher = a.newFetcher(ctx, n, puller)
 	n.pods = pods.New(ctx, a.podsConfig(n, objs, puller))
 	n.mirrors.Running = n.pods
 	n.pods.Recall(recalled.Pods)
@@ -149,7 +150,7 @@ func (a *Agent) podsConfig(n *node, objs objects.Reader, puller pods.Images) pod
 		Runtime: n.runtime, Devices: n.devices, Claims: n.claims, Volumes: n.volumes, Images: puller,
 		Statuses: n.mirrors, Events: n.events, Env: newEnvironment(objs, a.addresses.Texts), Clock: a.clk,
 		Prober:  pods.Probes{Manager: prober, Stopped: func(uid types.UID) { n.scraped.Unprobed(string(uid)) }},
-		HostIPs: a.addresses.Texts, Node: n.sources.OwnNode, References: objs.Cache, Book: n.book,
+		HostIPs: a.addresses.Texts, Node: n.sources.OwnNode, References: objs.Cache, Book: n.book, Fetcher: n.fetcher,
 		Sysctls: a.cfg.AllowedUnsafeSysctls, AppArmor: config.HasAppArmor("/"),
 		Pressures:  func() []corev1.NodeConditionType { return n.evictor.Pressures() },
 		StaticPods: true, StaticsChanged: n.mirrors.Poke, MirrorSeen: n.mirrors.MirrorSeen,
@@ -179,7 +180,7 @@ func (a *Agent) newReporter(n *node, services cri.Services, recorder record.Even
 	error) {
 	return nodestatus.New(nodestatus.Config{
 		NodeName: a.cfg.NodeName, NodeIPs: a.addresses.List, Labels: a.cfg.Labels, Taints: a.cfg.Taints,
-		LiveContent: true, Client: n.client, Recorder: recorder, Node: n.sources.OwnNode,
+		LiveContent: true, FetchesImages: true, Client: n.client, Recorder: recorder, Node: n.sources.OwnNode,
 		KubeletVersion: a.cfg.Version, KubeletPort: a.cfg.Port,
 		MaxPods: a.cfg.MaxPods, Reserved: a.cfg.Reserved,
 		Restored: n.identity.Restored, Making: n.identity.Making, Settled: n.identity.Settle,

@@ -17,6 +17,7 @@ import (
 
 	"github.com/everynode/everynode/internal/agent/config"
 	"github.com/everynode/everynode/internal/agent/events"
+	"github.com/everynode/everynode/internal/agent/fetcher"
 	"github.com/everynode/everynode/internal/agent/hollow"
 	"github.com/everynode/everynode/internal/agent/join"
 	"github.com/everynode/everynode/internal/agent/network"
@@ -82,6 +83,10 @@ func (h Hollow) Run(ctx context.Context) error {
 		return err
 	}
 	runtime := hollow.NewRuntime(clk)
+	n.fetcher = fetcher.New(ctx, fetcher.Config{
+		Pull:     func(context.Context, *corev1.Pod, string, corev1.PullPolicy) error { return nil },
+		Answered: func(uid types.UID) { n.pods.ImagesFetched(uid) }, Clock: clk,
+	})
 	n.pods = pods.New(ctx, hollowPods(cfg, n, runtime, events.Recorder{EventRecorder: recorder}))
 	runtime.Changed = n.pods.RuntimeChanged
 	return n.runHollow(ctx, runtime, cache.NewReflectorWithOptions(allNodes, &peer.Node{}, hollow.Forgetful{},
@@ -92,7 +97,7 @@ func hollowStatus(cfg config.Config, n *node, recorder record.EventRecorder) nod
 	ready := nodestatus.Condition{OK: true}
 	return nodestatus.Config{
 		NodeName: cfg.NodeName, NodeIPs: n.addresses.List, Labels: cfg.Labels, Taints: cfg.Taints, Client: n.client,
-		Recorder: recorder, Node: n.sources.OwnNode,
+		Recorder: recorder, Node: n.sources.OwnNode, FetchesImages: true,
 		KubeletVersion: cfg.Version, KubeletPort: cfg.Port, DataDir: cfg.DataDir, Thresholds: cfg.Rules.Hard,
 		Restored: n.identity.Restored, Making: n.identity.Making, Settled: n.identity.Settle,
 		ClockSkew: n.identity.ClockSkew,
@@ -117,7 +122,7 @@ func hollowPods(cfg config.Config, n *node, runtime *hollow.Runtime, ev events.R
 		Runtime: runtime, Devices: hollow.NoDevices{}, Claims: hollow.NoClaims{}, Images: hollow.AllImages{},
 		Volumes: hollow.ReadVolumes{Reader: objs}, Statuses: n.statuses, Events: ev,
 		Env:        newEnvironment(objs, n.addresses.Texts),
-		References: n.references, Clock: n.clock, HostIPs: n.addresses.Texts, Node: n.sources.OwnNode,
+		References: n.references, Fetcher: n.fetcher, Clock: n.clock, HostIPs: n.addresses.Texts, Node: n.sources.OwnNode,
 		Prober: pods.Probes{Manager: probes.New(probes.Config{
 			Exec: runtime.ExecSync, OnEvent: ev.Container, Version: cfg.Version, Clock: n.clock,
 			OnChange: func(uid types.UID) { n.pods.ProbeChanged(uid) },
@@ -143,6 +148,7 @@ func (n *node) runHollow(ctx context.Context, runtime *hollow.Runtime, peers *ca
 		})
 	}
 	for _, run := range []func(context.Context){n.followServers, n.statuses.Run, peers.RunWithContext, n.pods.Wait,
+		n.fetcher.Wait,
 		func(ctx context.Context) { runtime.Watch(ctx, n.pods) },
 		func(ctx context.Context) { n.sources.Run(ctx, handled, n.pods.APIListed) }} {
 		wg.Go(func() { run(ctx) })

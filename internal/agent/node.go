@@ -20,6 +20,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/devices"
 	"github.com/everynode/everynode/internal/agent/events"
 	"github.com/everynode/everynode/internal/agent/evictor"
+	"github.com/everynode/everynode/internal/agent/fetcher"
 	"github.com/everynode/everynode/internal/agent/images"
 	"github.com/everynode/everynode/internal/agent/join"
 	"github.com/everynode/everynode/internal/agent/measure"
@@ -61,6 +62,7 @@ type node struct {
 	mirrors   *staticpods.MirrorKeeper
 	images    *images.Collector
 	stock     images.Stock
+	fetcher   *fetcher.Fetcher
 	evictor   *evictor.Evictor
 	gauge     measure.Gauge
 	events    events.Recorder
@@ -159,6 +161,7 @@ func (n *node) run(ctx context.Context, fail context.CancelCauseFunc) error {
 	start("watch static pods", quiet(n.folder.Run))
 	start("mirror static pods", quiet(n.mirrors.Run))
 	start("run pods", quiet(func(ctx context.Context) { n.pods.Wait(ctx) }))
+	start("fetch images", quiet(n.fetcher.Wait))
 	start("rotate logs", quiet(n.runtime.RotateLogs))
 	start("clear up", quiet(n.sweep))
 	start("put files back", quiet(n.mend))

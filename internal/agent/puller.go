@@ -3,11 +3,14 @@ package agent
 import (
 	"context"
 	"path/filepath"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/agent/cri"
 	"github.com/everynode/everynode/internal/agent/events"
+	"github.com/everynode/everynode/internal/agent/fetcher"
 	"github.com/everynode/everynode/internal/agent/images"
 	"github.com/everynode/everynode/internal/agent/objects"
 	"github.com/everynode/everynode/internal/agent/pods"
@@ -28,6 +31,19 @@ func (a *Agent) newPuller(n *node, services cri.Services, objs objects.Reader, e
 	puller := images.New(config)
 	n.stock = images.Stock{Manager: puller, Pinned: images.OpenPins(filepath.Join(a.cfg.DataDir, pinsFile))}
 	return puller
+}
+
+// newFetcher makes what fetches images that pods are asked for before their turn.
+func (a *Agent) newFetcher(ctx context.Context, n *node, puller *images.Manager) *fetcher.Fetcher {
+	return fetcher.New(ctx, fetcher.Config{
+		Pull: puller.Fetch, Answered: func(uid types.UID) { n.pods.ImagesFetched(uid) }, Clock: a.clk,
+		Full: func() string {
+			if slices.Contains(n.evictor.Pressures(), corev1.NodeDiskPressure) {
+				return "the node is short of disk"
+			}
+			return ""
+		},
+	})
 }
 
 // imageVolume makes the image of a volume present, as it does those of containers.

@@ -15,7 +15,7 @@ import (
 // makeRoomKeepers puts together what keeps the node from running full.
 func (a *Agent) makeRoomKeepers(n *node, services cri.Services) {
 	n.images = images.NewCollector(images.CollectorConfig{
-		Service: services.Images, Used: n.stock.Pinned.Beside(n.runtime.UsedImages), Clock: a.clk,
+		Service: services.Images, Used: n.fetcher.Beside(n.stock.Pinned.Beside(n.runtime.UsedImages)), Clock: a.clk,
 		High: a.cfg.ImageGCHigh, Low: a.cfg.ImageGCLow, MinAge: a.cfg.ImageMinAge, Unused: a.cfg.ImageMaxAge,
 		Space: func(ctx context.Context) (available, capacity int64, err error) {
 			now, err := n.reporter.Observe(ctx)

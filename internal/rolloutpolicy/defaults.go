@@ -15,6 +15,9 @@ func SetDefaults(spec *v1alpha1.RolloutPolicySpec) {
 		if w.Approval == "" {
 			w.Approval = v1alpha1.ApprovalAutomatic
 		}
+		if w.Fetch {
+			fillText(&w.FetchDeadline, "10m")
+		}
 		if w.Ramp != nil {
 			fill(&w.Ramp.From, 1)
 			fill(&w.Ramp.Factor, 2)

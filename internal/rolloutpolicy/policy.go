@@ -3,6 +3,7 @@ package rolloutpolicy
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,6 +52,14 @@ type Wave struct {
 	MaxUnavailable *Limit
 	Soak           time.Duration
 	Manual         bool
+	// Fetch has nodes fetch images before, which FetchDeadline after they were asked nobody waits for.
+	Fetch         bool
+	FetchDeadline time.Duration
+}
+
+// Fetches reports whether nodes of some wave fetch images before.
+func (p *Policy) Fetches() bool {
+	return slices.ContainsFunc(p.Waves, func(w Wave) bool { return w.Fetch })
 }
 
 // Domain limits how many nodes with one value of a label are unavailable.
@@ -167,7 +176,7 @@ func wave(w *v1alpha1.Wave) Wave {
 	if w.Ramp != nil {
 		out.Ramp = ramp(int(*w.Ramp.From), int(*w.Ramp.Factor))
 	}
-	out.Soak = length(w.Soak)
+	out.Soak, out.Fetch, out.FetchDeadline = length(w.Soak), w.Fetch, length(w.FetchDeadline)
 	return out
 }
 

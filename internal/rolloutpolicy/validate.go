@@ -127,6 +127,10 @@ func validateWave(w *v1alpha1.Wave, at *field.Path) (errs field.ErrorList) {
 	errs = append(errs, validateRamp(w, at.Child("ramp"))...)
 	errs = append(errs, numberOrPercent(w.MaxUnavailable, 1, at.Child("maxUnavailable"))...)
 	errs = append(errs, atLeast(w.Soak, 0, at.Child("soak"))...)
+	errs = append(errs, atLeast(w.FetchDeadline, 1, at.Child("fetchDeadline"))...)
+	if w.FetchDeadline != "" && !w.Fetch {
+		errs = append(errs, field.Forbidden(at.Child("fetchDeadline"), "is for waves with fetch"))
+	}
 	switch w.Approval {
 	case "", v1alpha1.ApprovalAutomatic, v1alpha1.ApprovalManual:
 	default:

@@ -44,6 +44,8 @@ type node struct {
 	// pods are the addresses for pods, from the range podCIDR.
 	pods    *addresses
 	podCIDR string
+	// images are those that it has fetched.
+	images images
 	// patient says what ails the node, and state how it is as of the last look; boots counts its returns from a loss of power.
 	patient *illness.Patient
 	state   illness.State

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/everynode/everynode/internal/fetch"
 	"github.com/everynode/everynode/internal/simulator/illness"
 )
 
@@ -27,6 +28,7 @@ func nodeLabels(config *Config, name string, number int) map[string]string {
 		corev1.LabelOSStable:   "linux",
 		corev1.LabelArchStable: runtime.GOARCH,
 		SimulatedLabel:         "true",
+		fetch.Name:             "true",
 	}
 	maps.Copy(labels, config.Labels)
 	if config.Faults != nil {

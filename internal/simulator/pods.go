@@ -209,6 +209,8 @@ func (p *pods) write(ctx context.Context, known *entry, object *corev1.Pod, stat
 
 func (p *pods) newPod(object *corev1.Pod, host *node) *pod {
 	made := &pod{uid: string(object.UID), boots: p.nodes.bootsOf(host), image: p.config.Images, hostIPs: []string{nodeIP(host.number)}}
+	made.hasImage = func(image string) bool { return p.nodes.hasImage(host, image) }
+	made.keepImage = func(image string) { p.nodes.keepsImage(host, image) }
 	made.takeAddress = func() (string, error) { return p.nodes.takeAddress(host) }
 	made.restore(object)
 	for i := range made.runtime.Sandboxes {

@@ -29,6 +29,10 @@ type pod struct {
 	pulled  time.Time
 	// present is the image that a slow pull brought.
 	present string
+	// fetching is what the node fetches for the pod's successor; hasImage and keepImage are about what it has fetched.
+	fetching  fetching
+	hasImage  func(image string) bool
+	keepImage func(image string)
 	// ward is what ails the pod, boots how often its node had come back from a loss of power when it last acted.
 	ward  *illness.Ward
 	boots int
@@ -88,6 +92,8 @@ func (p *pod) step(object *corev1.Pod, gone bool, now time.Time) result {
 		}
 	}
 	if !p.memory.Finished() && !gone {
+		res.again = earliest(res.again, p.fetch(object, now))
+		in.Fetched = p.fetching.answer
 		status := podworker.Status(in, &object.Status, p.hostIPs)
 		res.status = &status
 	}
@@ -174,7 +180,7 @@ func (p *pod) behaviour(object *corev1.Pod, container string) Image {
 	behaviour, ill := p.image(image), p.ails(object, container)
 	behaviour.PullError = cmp.Or(behaviour.PullError, ill.PullError)
 	behaviour.StartDelay = max(behaviour.StartDelay, ill.PullTakes)
-	if p.present != "" && p.present == image {
+	if p.present != "" && p.present == image || p.hasImage(image) {
 		behaviour.StartDelay = 0
 	}
 	if ill.Unready != "" && unprobed(podfacts.Container(object, container)) {

@@ -18,7 +18,8 @@ func TestStatusEqualsWhatIsStored(t *testing.T) {
 		p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{}
 	})
 	object.Spec.NodeName = "n"
-	p := &pod{uid: "p", hostIPs: []string{"100.64.0.1"}, image: DefaultImages, takeAddress: func() (string, error) { return "10.0.0.2", nil }}
+	p := &pod{uid: "p", hostIPs: []string{"100.64.0.1"}, image: DefaultImages, hasImage: func(string) bool { return false },
+		takeAddress: func() (string, error) { return "10.0.0.2", nil }}
 	encoded, err := json.Marshal(p.step(object, false, now).status)
 	if err != nil {
 		t.Fatal(err)

@@ -22,22 +22,51 @@ func (m *Manager) Pull(ctx context.Context, image string, always bool) (bytes ui
 			return there.GetSize(), there != nil, err
 		}
 	}
-	creds, err := m.credentials(ctx, &corev1.Pod{}, name)
+	ref, err := m.pullFor(ctx, &corev1.Pod{}, name)
 	if err != nil {
 		return 0, false, err
 	}
-	p, err := m.pull(ctx, name, creds.auths)
-	if err != nil {
-		if creds.failed != nil && ctx.Err() == nil {
-			return 0, false, fmt.Errorf("%s; besides, %w", text(err), creds.failed)
-		}
-		return 0, false, errors.New(text(err))
-	}
-	pulled, err := m.size(ctx, p.ref)
+	pulled, err := m.size(ctx, ref)
 	if err == nil && pulled == nil {
-		err = fmt.Errorf("pulled as %s, and then not found", p.ref)
+		err = fmt.Errorf("pulled as %s, and then not found", ref)
 	}
 	return pulled.GetSize(), false, err
+}
+
+// Fetch makes an image present as Ensure does, with the credentials of a pod that does not need it. It tells no events.
+func (m *Manager) Fetch(ctx context.Context, pod *corev1.Pod, image string, policy corev1.PullPolicy) error {
+	name, err := normalize(image)
+	if err != nil {
+		return err
+	}
+	policy = pullPolicy(&corev1.Container{Image: image, ImagePullPolicy: policy})
+	there, err := m.size(ctx, name)
+	switch {
+	case err != nil:
+		return err
+	case there != nil && policy != corev1.PullAlways:
+		return nil
+	case policy == corev1.PullNever:
+		return fmt.Errorf("image %s is not present with pull policy of Never", image)
+	}
+	_, err = m.pullFor(ctx, pod, name)
+	return err
+}
+
+// pullFor pulls an image with the credentials of a pod and of the node, and returns the runtime's identifier for it.
+func (m *Manager) pullFor(ctx context.Context, pod *corev1.Pod, name string) (ref string, err error) {
+	creds, err := m.credentials(ctx, pod, name)
+	if err != nil {
+		return "", err
+	}
+	p, err := m.pull(ctx, name, creds.auths)
+	switch {
+	case err == nil:
+		return p.ref, nil
+	case creds.failed != nil && ctx.Err() == nil:
+		return "", fmt.Errorf("%s; besides, %w", text(err), creds.failed)
+	}
+	return "", errors.New(text(err))
 }
 
 // size returns an image with its size; nil if it is not there.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/everynode/everynode/internal/agent/eviction"
 	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/fetch"
 )
 
 // Config says what to report and where the facts come from. Fields without a stated default must be set.
@@ -31,6 +32,8 @@ type Config struct {
 	Taints []corev1.Taint
 	// LiveContent has the Node say by a label that its agent gives running pods the content that they are pointed at.
 	LiveContent bool
+	// FetchesImages has it say that its agent fetches images that it is asked for.
+	FetchesImages bool
 
 	// Client writes the Node and its lease. Recorder takes the node's events; nil drops them.
 	Client   kubernetes.Interface
@@ -146,6 +149,9 @@ func (c Config) labels() map[string]string {
 	}
 	if c.LiveContent {
 		labels[content.LiveName] = "true"
+	}
+	if c.FetchesImages {
+		labels[fetch.Name] = "true"
 	}
 	for name, value := range c.Labels {
 		labels[name] = value

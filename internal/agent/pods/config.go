@@ -34,6 +34,8 @@ type Config struct {
 	Env      Environment
 	// References keeps what pods refer to at hand; nil for nobody.
 	References References
+	// Fetcher fetches images that pods are asked for before their turn; nil for nobody.
+	Fetcher Fetcher
 	// Book is what is remembered of pods; nil for one that nobody reads.
 	Book  *Book
 	Clock clock.WithTicker
@@ -121,6 +123,14 @@ type Prober interface {
 type References interface {
 	Follow(pod *corev1.Pod)
 	Forget(podUID types.UID)
+}
+
+// Fetcher fetches images for the pods that come after those that are there; fetcher.Fetcher does.
+type Fetcher interface {
+	PodChanged(pod *corev1.Pod)
+	PodGone(podUID types.UID)
+	// Answer is the condition that tells what came of it; nil for none.
+	Answer(podUID types.UID) *corev1.PodCondition
 }
 
 // Statuses takes pod statuses to the API; status.Manager is one.

@@ -226,6 +226,9 @@ func (p *Manager) ProbeChanged(uid types.UID) {
 // ContentShown has a pod's status say what its volumes show.
 func (p *Manager) ContentShown(uid types.UID) { p.ProbeChanged(uid) }
 
+// ImagesFetched has a pod's status say what came of fetching images.
+func (p *Manager) ImagesFetched(uid types.UID) { p.ProbeChanged(uid) }
+
 // AddressChanged has each pod's status say the node's new address.
 func (p *Manager) AddressChanged() {
 	p.mu.Lock()
@@ -275,6 +278,9 @@ func (p *Manager) release(uid types.UID) {
 }
 
 func (p *Manager) unfollow(uid types.UID) {
+	if p.cfg.Fetcher != nil {
+		p.cfg.Fetcher.PodGone(uid)
+	}
 	if p.cfg.References != nil {
 		p.cfg.References.Forget(uid)
 	}

@@ -236,6 +236,9 @@ func (w *worker) refresh(ctx context.Context) error {
 			!maps.Equal(old.Annotations, w.newPod.Annotations)) {
 			w.cfg.Volumes.PodChanged(w.newPod)
 		}
+		if w.cfg.Fetcher != nil {
+			w.cfg.Fetcher.PodChanged(w.newPod)
+		}
 		w.asked = w.newPod
 		w.in.Pod = w.newPod
 		w.follow()
@@ -405,6 +408,9 @@ func (w *worker) report() {
 		prev = &pod.Status
 	}
 	w.in.Content = podworker.Content(w.cfg.Volumes.Shows(w.uid))
+	if w.cfg.Fetcher != nil {
+		w.in.Fetched = w.cfg.Fetcher.Answer(w.uid)
+	}
 	w.status = podworker.Status(w.in, prev, w.cfg.HostIPs())
 	w.cfg.Statuses.Set(pod, w.status)
 	ended := w.status.Phase == corev1.PodFailed || w.status.Phase == corev1.PodSucceeded

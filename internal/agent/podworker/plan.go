@@ -178,6 +178,8 @@ type Input struct {
 	Pending Pending
 	// Content is what came of pointing the pod's volumes at other copies than its spec names.
 	Content Content
+	// Fetched is what came of fetching images for the pod's successor; nil for nothing yet.
+	Fetched *corev1.PodCondition
 }
 
 // Content is what a pod's volumes were pointed at, "" for nothing, and why they do not show it.

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/fetch"
 	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
@@ -97,21 +98,32 @@ func (b *statusBuilder) conditions(s *corev1.PodStatus) []corev1.PodCondition {
 			Reason: corev1.PodReasonTerminationByKubelet, Message: t.Message})
 	}
 	out = append(out, mounted(b.in.Content, findCondition(b.prev.Conditions, content.MountedCondition))...)
+	if b.in.Fetched != nil {
+		out = append(out, *b.in.Fetched)
+	}
 	out = append(out, b.resizing()...)
 	for i := range out {
 		out[i].ObservedGeneration = b.in.Pod.Generation
 		out[i].LastTransitionTime = seconds(b.in.Now)
-		// Other content is another transition.
+		// Other content, and another answer, is another transition.
 		same := func(old *corev1.PodCondition) bool {
-			return old.Status == out[i].Status &&
-				(old.Type != content.MountedCondition || old.Message == out[i].Message)
+			ours := old.Type == content.MountedCondition || old.Type == fetch.Condition
+			return old.Status == out[i].Status && (!ours || old.Message == out[i].Message)
 		}
 		if old := findCondition(b.prev.Conditions, out[i].Type); old != nil && same(old) {
 			out[i].LastTransitionTime = old.LastTransitionTime
 		}
 	}
+	return append(out, b.others(out)...)
+}
+
+// others are the conditions that the API has and the node does not set, but for those that it does not set any more.
+func (b *statusBuilder) others(set []corev1.PodCondition) (out []corev1.PodCondition) {
+	api := b.in.Pod.Status.Conditions
 	for i := range api {
-		if t := api[i].Type; t != corev1.PodResizePending && t != corev1.PodResizeInProgress && findCondition(out, t) == nil {
+		switch t := api[i].Type; {
+		case t == corev1.PodResizePending, t == corev1.PodResizeInProgress, t == fetch.Condition:
+		case findCondition(set, t) == nil:
 			out = append(out, api[i])
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/fetch"
 	"github.com/everynode/everynode/internal/objectversion"
 )
 
@@ -254,7 +255,7 @@ func merged(before, after []corev1.PodCondition) []corev1.PodCondition {
 func own(c corev1.PodCondition) bool {
 	switch c.Type {
 	case corev1.PodReady, corev1.ContainersReady, corev1.PodInitialized, corev1.PodReadyToStartContainers,
-		corev1.PodResizePending, corev1.PodResizeInProgress, content.MountedCondition:
+		corev1.PodResizePending, corev1.PodResizeInProgress, content.MountedCondition, fetch.Condition:
 		return true
 	case corev1.DisruptionTarget:
 		return c.Reason == corev1.PodReasonTerminationByKubelet // others name other reasons

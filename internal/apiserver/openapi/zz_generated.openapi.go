@@ -51,6 +51,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.FailedRevision{}.OpenAPIModelName():                                 schema_everynode_everynode_api_v1alpha1_FailedRevision(ref),
 		v1alpha1.Failure{}.OpenAPIModelName():                                        schema_everynode_everynode_api_v1alpha1_Failure(ref),
 		v1alpha1.Failures{}.OpenAPIModelName():                                       schema_everynode_everynode_api_v1alpha1_Failures(ref),
+		v1alpha1.FetchStatus{}.OpenAPIModelName():                                    schema_everynode_everynode_api_v1alpha1_FetchStatus(ref),
 		v1alpha1.FollowedPolicy{}.OpenAPIModelName():                                 schema_everynode_everynode_api_v1alpha1_FollowedPolicy(ref),
 		v1alpha1.ImagesStatus{}.OpenAPIModelName():                                   schema_everynode_everynode_api_v1alpha1_ImagesStatus(ref),
 		v1alpha1.NodeFaults{}.OpenAPIModelName():                                     schema_everynode_everynode_api_v1alpha1_NodeFaults(ref),
@@ -1165,6 +1166,12 @@ func schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutStatus(ref common.R
 							Ref:         ref(v1alpha1.ImagesStatus{}.OpenAPIModelName()),
 						},
 					},
+					"fetch": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Fetch says what hinders that nodes have the images before their daemon is taken away, where the policy wants that.",
+							Ref:         ref(v1alpha1.FetchStatus{}.OpenAPIModelName()),
+						},
+					},
 					"policy": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Policy is the policy that the changes follow, or followed last.",
@@ -1304,7 +1311,7 @@ func schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutStatus(ref common.R
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ContentStatus{}.OpenAPIModelName(), v1alpha1.FailedRevision{}.OpenAPIModelName(), v1alpha1.Failures{}.OpenAPIModelName(), v1alpha1.FollowedPolicy{}.OpenAPIModelName(), v1alpha1.ImagesStatus{}.OpenAPIModelName(), v1alpha1.Replacing{}.OpenAPIModelName(), v1alpha1.StepStatus{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
+			v1alpha1.ContentStatus{}.OpenAPIModelName(), v1alpha1.FailedRevision{}.OpenAPIModelName(), v1alpha1.Failures{}.OpenAPIModelName(), v1alpha1.FetchStatus{}.OpenAPIModelName(), v1alpha1.FollowedPolicy{}.OpenAPIModelName(), v1alpha1.ImagesStatus{}.OpenAPIModelName(), v1alpha1.Replacing{}.OpenAPIModelName(), v1alpha1.StepStatus{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
 	}
 }
 
@@ -1519,6 +1526,28 @@ func schema_everynode_everynode_api_v1alpha1_Failures(ref common.ReferenceCallba
 		},
 		Dependencies: []string{
 			metav1.Time{}.OpenAPIModelName()},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_FetchStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "FetchStatus says what hinders fetching.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"message": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Message says what, for people.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"message"},
+			},
+		},
 	}
 }
 
@@ -2218,6 +2247,19 @@ func schema_everynode_everynode_api_v1alpha1_StepStatus(ref common.ReferenceCall
 							Format:      "int32",
 						},
 					},
+					"fetching": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Fetching is how many are waited for to have the target's images, Fetched how many have them and are to change.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"fetched": {
+						SchemaProps: spec.SchemaProps{
+							Type:   []string{"integer"},
+							Format: "int32",
+						},
+					},
 				},
 				Required: []string{"name", "nodes", "done"},
 			},
@@ -2300,6 +2342,20 @@ func schema_everynode_everynode_api_v1alpha1_Wave(ref common.ReferenceCallback) 
 							Type:        []string{"string"},
 							Format:      "",
 							Enum:        []interface{}{"Automatic", "Manual"},
+						},
+					},
+					"fetch": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Fetch has the step's nodes pull the revision's images before any daemon is taken away from one of them, from when all nodes of the step before are changed. A node that cannot have them keeps its daemon.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+					"fetchDeadline": {
+						SchemaProps: spec.SchemaProps{
+							Description: "FetchDeadline is how long a node that was asked for that may say nothing, and others wait for it. Default 10m.",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 				},

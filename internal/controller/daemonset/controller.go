@@ -83,7 +83,8 @@ type Config struct {
 	Rollouts RolloutWriter
 	// Content reads and writes what is content. With nil no policy with content can be followed.
 	Content ContentAccess
-	// LiveContent tells that the API server lets this controller alone say what the volumes of running pods show.
+	// LiveContent tells that the API server lets this controller alone say what the volumes of running pods show, and
+	// what their nodes fetch.
 	LiveContent bool
 	// Watches tells when Everynode's own kinds cannot be followed; NewWatches makes one.
 	// Without it they are taken to be, and the controller waits for them at its start.
@@ -115,7 +116,7 @@ func (c Config) complete() (Config, error) {
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}
 	}
-	c.Limits.Guest = c.Limits.Guest || c.Guest
+	c.Limits.Guest, c.Limits.Fetches = c.Limits.Guest || c.Guest, c.Limits.Fetches || c.LiveContent
 	if c.Workers == 0 {
 		c.Workers = 32
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/pins"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
+	"github.com/everynode/everynode/internal/fetch"
 	"github.com/everynode/everynode/internal/history"
 )
 
@@ -274,6 +275,8 @@ func (o *owner) dispatch(a action.Action) {
 			return
 		}
 		o.podLane.submit(func(ctx context.Context) { done(o.exec.pointPod(ctx, ds, a, members)) })
+	case *action.FetchImages:
+		o.fetch(ds, a, done)
 	case *action.FailedPlacement:
 		o.cfg.Recorder.Eventf(ds, corev1.EventTypeWarning, "FailedPlacement", "failed to place pod on %q: %s", a.Node,
 			a.Detail)
@@ -346,6 +349,35 @@ func (o *owner) moldOf(ds *appsv1.DaemonSet, hash string) (*podMold, error) {
 	}
 	o.olds[ds.UID] = map[string]*podMold{hash: m}
 	return m, nil
+}
+
+// fetch has a worker ask a node for images.
+func (o *owner) fetch(ds *appsv1.DaemonSet, a *action.FetchImages, done func(action.Answer)) {
+	request, err := o.requestOf(ds, a)
+	if err != nil {
+		o.log.V(2).Info("Cannot ask a node for images", "node", a.Node, "err", err)
+		o.matrix.Step(action.Answer{Action: a, Outcome: action.Failed})
+		return
+	}
+	o.podLane.submit(func(ctx context.Context) {
+		done(action.Answer{Outcome: o.exec.fetchImages(ctx, a, request)})
+	})
+}
+
+// requestOf is what a node is asked for; nil for nothing any more.
+func (o *owner) requestOf(ds *appsv1.DaemonSet, a *action.FetchImages) (*fetch.Request, error) {
+	if a.Revision == "" {
+		return nil, nil
+	}
+	mold, err := o.moldOf(ds, a.Revision)
+	if err != nil {
+		return nil, err
+	}
+	request := &fetch.Request{Revision: a.Revision, Images: fetch.Images(&mold.spec)}
+	if p := o.book.Pod(a.PodUID); p != nil {
+		request.Lacks = fetch.Lacks(&mold.spec, &p.Spec)
+	}
+	return request, nil
 }
 
 func (o *owner) imagesOf(uid types.UID, revision string) (images moldImages) {

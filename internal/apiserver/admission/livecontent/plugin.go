@@ -1,6 +1,7 @@
 // Package livecontent keeps the annotation by which the volumes of a running pod show another copy of what its
 // spec names. With it a node may read that copy: so only the DaemonSet controller writes it, and takes it away, and
-// only for immutable copies that the pod's DaemonSet owns, of objects that the pod's spec names.
+// only for immutable copies that the pod's DaemonSet owns, of objects that the pod's spec names. It also keeps the
+// annotation by which a node is asked for images: with it a node pulls, and keeps, what it names.
 package livecontent
 
 import (
@@ -18,6 +19,7 @@ import (
 
 	"github.com/everynode/everynode/internal/apiserver/stored"
 	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/fetch"
 )
 
 type plugin struct {
@@ -38,33 +40,66 @@ func New(account string, have *Stored) admission.ValidationInterface {
 	return &plugin{Handler: admission.NewHandler(admission.Create, admission.Update), account: account, stored: have}
 }
 
+// guarded are the annotations that are the controller's, and what they say.
+var guarded = []struct{ name, says string }{
+	{content.LiveName, "says what the volumes of a running pod show"},
+	{fetch.Name, "says which images a node is to fetch"},
+}
+
 // Validate implements admission.ValidationInterface.
 func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	var is, was string
-	var has, had bool
-	switch obj := a.GetObject().(type) {
-	case *corev1.Binding: // its annotations become the pod's
-		is, has = obj.Annotations[content.LiveName]
-	case *corev1.Pod:
-		is, has = obj.Annotations[content.LiveName]
-		if old, ok := a.GetOldObject().(*corev1.Pod); ok && a.GetOperation() == admission.Update {
-			was, had = old.Annotations[content.LiveName]
-		}
-	default:
-		return nil
-	}
-	if is == was && has == had {
+	is, was, ok := annotations(a)
+	if !ok {
 		return nil
 	}
 	pod, _ := a.GetObject().(*corev1.Pod)
-	writes := a.GetOperation() == admission.Update && a.GetSubresource() == "" && pod != nil && has
-	if !writes || a.GetUserInfo().GetName() != p.account {
-		return admission.NewForbidden(a, fmt.Errorf("annotation %s says what the volumes of a running pod show: "+
-			"the DaemonSet controller alone writes it, and nobody takes it away", content.LiveName))
+	for _, g := range guarded {
+		value, has := is[g.name]
+		before, had := was[g.name]
+		if value == before && has == had {
+			continue
+		}
+		// What a pod shows stays; a request for images may be taken back.
+		writes := a.GetOperation() == admission.Update && a.GetSubresource() == "" && pod != nil &&
+			(has || g.name == fetch.Name)
+		if !writes || a.GetUserInfo().GetName() != p.account {
+			return admission.NewForbidden(a, fmt.Errorf("annotation %s %s: "+
+				"the DaemonSet controller alone writes it, and nobody takes it away", g.name, g.says))
+		}
+		if err := p.checkValue(ctx, g.name, pod); err != nil {
+			return refused(a, err)
+		}
 	}
-	err := p.check(ctx, pod)
+	return nil
+}
+
+// annotations returns those that the object of a request has, and had; ok is false for one of no interest.
+func annotations(a admission.Attributes) (is, was map[string]string, ok bool) {
+	switch obj := a.GetObject().(type) {
+	case *corev1.Binding: // its annotations become the pod's
+		return obj.Annotations, nil, true
+	case *corev1.Pod:
+		if old, updated := a.GetOldObject().(*corev1.Pod); updated && a.GetOperation() == admission.Update {
+			was = old.Annotations
+		}
+		return obj.Annotations, was, true
+	}
+	return nil, nil, false
+}
+
+// checkValue returns an error unless the pod may have the annotation as it is.
+func (p *plugin) checkValue(ctx context.Context, name string, pod *corev1.Pod) error {
+	if name == content.LiveName {
+		return p.check(ctx, pod)
+	}
+	_, err := fetch.Of(pod.Annotations)
+	return err
+}
+
+// refused is the answer to a request that may not be.
+func refused(a admission.Attributes, err error) error {
 	var status apierrors.APIStatus
-	if err == nil || errors.As(err, &status) {
+	if errors.As(err, &status) {
 		return err
 	}
 	return admission.NewForbidden(a, err)

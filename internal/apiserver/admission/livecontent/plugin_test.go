@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/fetch"
 )
 
 const controller = "system:serviceaccount:kube-system:daemon-set-controller"
@@ -86,6 +87,54 @@ func TestWhoMaySayWhatAPodShows(t *testing.T) {
 		"a pod that never had it":      {"alice", "", admission.Update, pod(t, ""), pod(t, ""), true},
 		"a new pod that never had it":  {"alice", "", admission.Create, nil, pod(t, ""), true},
 		"the controller takes it away": {controller, "", admission.Update, pod(t, good), pod(t, ""), false},
+	} {
+		err := validate(t, plugin, c.who, c.sub, c.op, c.old, c.now)
+		if (err == nil) != c.want || err != nil && !apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// asked is a pod whose node is asked for an image; "" for none.
+func asked(t *testing.T, image string) *corev1.Pod {
+	t.Helper()
+	p := pod(t, "")
+	if image == "" {
+		return p
+	}
+	r := fetch.Request{Revision: "b", At: time.Unix(1, 0), Images: []fetch.Image{{Image: image}}}
+	text, err := r.Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Annotations = map[string]string{fetch.Name: text}
+	return p
+}
+
+// Nobody but the DaemonSet controller has nodes pull images that no pod of theirs names.
+func TestWhoMayAskForImages(t *testing.T) {
+	plugin := New(controller, &Stored{})
+	broken := asked(t, "")
+	broken.Annotations = map[string]string{fetch.Name: "{}"}
+	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Annotations: asked(t, "a").Annotations}}
+	for name, c := range map[string]struct {
+		who, sub string
+		op       admission.Operation
+		old, now runtime.Object
+		want     bool
+	}{
+		"the controller":                  {controller, "", admission.Update, asked(t, ""), asked(t, "a"), true},
+		"the controller asks for another": {controller, "", admission.Update, asked(t, "a"), asked(t, "b"), true},
+		"the controller takes it back":    {controller, "", admission.Update, asked(t, "a"), asked(t, ""), true},
+		"the controller writes nonsense":  {controller, "", admission.Update, asked(t, ""), broken, false},
+		"a user":                          {"alice", "", admission.Update, asked(t, ""), asked(t, "a"), false},
+		"an administrator":                {"system:admin", "", admission.Update, asked(t, ""), asked(t, "a"), false},
+		"a node, through the status":      {"system:node:n1", "status", admission.Update, asked(t, ""), asked(t, "a"), false},
+		"a node takes it back":            {"system:node:n1", "status", admission.Update, asked(t, "a"), asked(t, ""), false},
+		"a new pod":                       {"alice", "", admission.Create, nil, asked(t, "a"), false},
+		"a node's mirror pod":             {"system:node:n1", "", admission.Create, nil, asked(t, "a"), false},
+		"a binding":                       {"system:kube-scheduler", "binding", admission.Create, nil, binding, false},
+		"a node answers":                  {"system:node:n1", "status", admission.Update, asked(t, "a"), asked(t, "a"), true},
 	} {
 		err := validate(t, plugin, c.who, c.sub, c.op, c.old, c.now)
 		if (err == nil) != c.want || err != nil && !apierrors.IsForbidden(err) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/everynode/everynode/internal/claim"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/fetch"
 )
 
 // onPod settles whose pod it is and tells the matrix.
@@ -77,6 +78,7 @@ func (b *Book) factOf(p *corev1.Pod, owner types.UID) fact.Pod {
 	info := fact.OfPod(p, owner)
 	if b.Live {
 		info.Point(p)
+		info.Fetch = fetch.ReportOf(p)
 	}
 	return info
 }

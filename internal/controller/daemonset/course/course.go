@@ -9,7 +9,10 @@ import (
 	"github.com/google/btree"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/fetching"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/past"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
 	"github.com/everynode/everynode/internal/deadline"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
@@ -55,6 +58,7 @@ type Course struct {
 	timers    deadline.Timers[*node]
 	recent    recent
 	window    window
+	gate      fetching.Gate[rolloutpolicy.Step]
 	// absentees are nodes that were deleted while they were without a daemon by our doing.
 	absentees []absentee
 }
@@ -76,7 +80,7 @@ type state struct {
 	left time.Time
 	// unread is where the steps were when the policy was read last, until it is again.
 	unread *v1alpha1.DaemonSetRolloutStatus
-	memory
+	past.Memory
 	failures map[string]failure // nodes on which the target fails, and why
 	// since is when the target was last tried again, or became it while nodes still had it from before;
 	// zero if neither. What is older is no evidence.
@@ -98,11 +102,11 @@ type aim struct {
 
 // takeAim is called after each change of what it reads.
 func (c *Course) takeAim() {
-	target, f := c.state.target, c.failedRevision(c.state.target)
+	target, f := c.state.target, c.state.Of(c.state.target)
 	changing := target != c.state.stable
 	c.aim = aim{
 		changing: changing, isNew: c.state.stable == "" && !c.state.steps, back: !changing || f != nil && rollsBack(f),
-		failed: f, targetFailed: c.hasFailed(target),
+		failed: f, targetFailed: c.state.Has(target),
 	}
 }
 
@@ -147,7 +151,7 @@ func (c *Course) SetPolicy(p *rolloutpolicy.Policy, f Following, why string) {
 		c.follow = f
 		defer func() { c.refreshAll(); c.settle() }()
 	}
-	c.why = cut(why)
+	c.why = words.Cut(why)
 	if p != nil && p != c.policy {
 		begun := c.begunSteps()
 		for _, n := range c.nodes {
@@ -175,7 +179,11 @@ func (c *Course) SetPolicy(p *rolloutpolicy.Policy, f Following, why string) {
 
 // SetSpec tells what people wrote into the rollout.
 func (c *Course) SetSpec(spec v1alpha1.DaemonSetRolloutSpec) {
+	goesOn := c.spec.Paused && !spec.Paused && c.policy != nil && c.policy.Fetches()
 	c.spec = spec
+	if goesOn {
+		c.refreshAll() // nobody was asked for images meanwhile
+	}
 	c.settle()
 }
 
@@ -229,8 +237,7 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 func (c *Course) restore(status *v1alpha1.DaemonSetRolloutStatus) {
 	c.state.stable, c.state.target = status.StableRevision, status.TargetRevision
 	c.state.steps = !c.ds.Beside && status.StableRevision == "" && status.Step != ""
-	c.state.memory = memory{slices.Clone(status.FailedRevisions), slices.Clone(status.EarlierFailures),
-		status.ForgottenFailures}
+	c.state.Memory = past.Recall(status)
 	if f := status.Failures; f != nil && f.Revision == status.TargetRevision {
 		for _, n := range f.Nodes {
 			c.state.failures[n] = failure{}
@@ -274,7 +281,7 @@ func (c *Course) findStandIn() {
 func (c *Course) mostRun() string {
 	have, work := map[string]int{}, map[string]int{}
 	for _, n := range c.nodes {
-		if r := n.daemon.Revision; r != "" && r != c.state.target && !c.hasFailed(r) {
+		if r := n.daemon.Revision; r != "" && r != c.state.target && !c.state.Has(r) {
 			have[r]++
 			work[r] += one(n.daemon.Available)
 		}
@@ -432,34 +439,6 @@ func (c *Course) runsAlready() bool {
 		}
 	}
 	return false
-}
-
-// mostHave reports whether the revision has not failed, and works on more than half of
-// the nodes: a node that never had it must not keep a DaemonSet new for ever, whose
-// changes ask for no steps.
-func (c *Course) mostHave(revision string) bool {
-	return revision != "" && !c.hasFailed(revision) && c.onMost(func(d *standing.Daemon) bool {
-		return d.Revision == revision && !d.Since.IsZero()
-	})
-}
-
-// mostWork reports whether more than half of the nodes have an available daemon, of another revision than the target.
-// Beside another controller that makes pods of the newest everywhere.
-func (c *Course) mostWork() bool {
-	return !c.ds.Beside && c.onMost(func(d *standing.Daemon) bool {
-		return d.Available &&
-			d.Revision != c.state.target
-	})
-}
-
-// onMost reports whether something holds of the daemon on more than half of the nodes.
-func (c *Course) onMost(holds func(*standing.Daemon) bool) bool {
-	selected, held := 0, 0
-	for _, n := range c.nodes {
-		selected += one(n.chosen.any())
-		held += one(n.chosen.any() && holds(&n.daemon))
-	}
-	return 2*held > selected
 }
 
 func (c *Course) refreshAll() {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
 )
 
 // When all nodes behind the canary are out of reach, the change is not complete: they
@@ -127,7 +128,7 @@ func TestAbortWithoutAPolicy(t *testing.T) {
 			for range 2 {
 				w.pass(time.Minute)
 				w.expect(t, v1alpha1.PhasePaused, "nobody can read it; revision v2 ")
-				w.expect(t, v1alpha1.PhasePaused, "somebody aborted it; "+have(given)+" not gone back, and will when a policy can be followed")
+				w.expect(t, v1alpha1.PhasePaused, "somebody aborted it; "+words.Have(given)+" not gone back, and will when a policy can be followed")
 				f := w.course.Status().FailedRevisions
 				if len(f) != 1 || f[0].Revision != "v2" || f[0].Action != v1alpha1.FailureRollback || given == 0 ||
 					w.on("v2") != given {

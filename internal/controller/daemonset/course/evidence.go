@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
 )
 
 // weigh adds the node to the evidence against the target, or takes it off when it
@@ -17,6 +18,7 @@ func (c *Course) weigh(n *node, in *standing.Input) {
 	d := &n.daemon
 	has, failed := d.Revision == in.Target, in.Failed
 	if !has && d.Revision != "" {
+		c.weighFetch(n, in)
 		return
 	}
 	available := has && !d.Since.IsZero()
@@ -30,6 +32,19 @@ func (c *Course) weigh(n *node, in *standing.Input) {
 	case c.innocent(n, in, available):
 	default:
 		c.blameFor(n, in, available)
+	}
+}
+
+// weighFetch counts a node as failed that is to change, and cannot have the images by the target's fault; no longer
+// when it has them after all.
+func (c *Course) weighFetch(n *node, in *standing.Input) {
+	f, failed := c.state.failures[n.name]
+	has := in.Fetch.Images
+	switch {
+	case has == standing.NobodyCan && in.Fault == "" && in.Want == in.Target && f.why == "":
+		c.blame(n, failure{standing.BecauseFetch, "its images cannot be fetched: " + in.Fetch.Why})
+	case failed && f.reason == standing.BecauseFetch && !c.targetFailed && !in.Fetch.Lacks():
+		c.acquit(n)
 	}
 }
 
@@ -77,14 +92,14 @@ func (c *Course) failing(n *node, in *standing.Input, available bool) failure {
 		}
 	case in.Restarted:
 		return failure{cmp.Or(d.Cause, standing.BecauseRestarts),
-			fmt.Sprintf("%d restarts%s", c.restarts(n), colon(d.Trouble))}
+			fmt.Sprintf("%d restarts%s", c.restarts(n), words.Colon(d.Trouble))}
 	case d.Refused != "" && c.lasts(n):
 		return failure{standing.BecauseRefused, d.Refused}
 	case available:
 	case in.Hopeless:
 		return failure{cmp.Or(d.Cause, standing.BecauseStart), cmp.Or(d.Trouble, "its containers cannot start")}
 	case standing.IsPast(in.Late, in.Now):
-		return failure{standing.BecauseLate, "not available in time" + colon(d.Trouble)}
+		return failure{standing.BecauseLate, "not available in time" + words.Colon(d.Trouble)}
 	}
 	return failure{}
 }

@@ -10,49 +10,6 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 )
 
-// So many failed revisions are remembered with what happened, and so many more by name.
-const (
-	keptFailures = 10
-	keptEarlier  = 200
-)
-
-// memory is which revisions have failed. None of them goes out again unasked. The oldest are
-// forgotten, and only counted: a revision that nobody knows is a new one.
-type memory struct {
-	failed    []v1alpha1.FailedRevision
-	earlier   []string
-	forgotten int32
-}
-
-// add remembers one, and forgets about the others what there is no room for.
-func (m *memory) add(f v1alpha1.FailedRevision) {
-	m.failed = append(slices.Clone(m.failed), f)
-	if len(m.failed) > keptFailures {
-		m.earlier = append(slices.Clone(m.earlier), m.failed[0].Revision)
-		m.failed = m.failed[1:]
-	}
-	if len(m.earlier) > keptEarlier {
-		m.earlier = m.earlier[1:]
-		m.forgotten++
-	}
-}
-
-// drop forgets one that is tried again.
-func (m *memory) drop(revision string) {
-	m.failed = slices.DeleteFunc(slices.Clone(m.failed),
-		func(f v1alpha1.FailedRevision) bool { return f.Revision == revision })
-	m.earlier = slices.DeleteFunc(slices.Clone(m.earlier), func(r string) bool { return r == revision })
-}
-
-// refusal says why a revision that nobody knows more about is not to go out unasked; "" if
-// it may.
-func (m *memory) refusal(revision string) string {
-	if slices.Contains(m.earlier, revision) {
-		return "has failed before, too long ago to know how"
-	}
-	return ""
-}
-
 // fail writes the target down as failed. A new DaemonSet has nothing to go back to.
 func (c *Course) fail(why string, action v1alpha1.FailureAction) {
 	if c.state.stable == "" {
@@ -64,7 +21,7 @@ func (c *Course) fail(why string, action v1alpha1.FailureAction) {
 	if r := c.spec.Retry; r != nil && r.Revision == c.state.target {
 		f.Retries = r.Count
 	}
-	c.state.add(f)
+	c.state.Add(f)
 	c.takeAim()
 	c.revoke()
 	if action == rollback {
@@ -86,16 +43,16 @@ func (c *Course) refuse() {
 		}
 		return
 	}
-	if why := c.state.refusal(target); why != "" {
-		c.state.drop(target)
+	if why := c.state.Refusal(target); why != "" {
+		c.state.Drop(target)
 		c.fail(why+"; everynode rollout retry tries it", halt)
 	}
 }
 
 // retell writes down otherwise what the target's failure leads to.
 func (c *Course) retell(action v1alpha1.FailureAction, why string) {
-	c.state.failed = slices.Clone(c.state.failed)
-	f := c.failedRevision(c.state.target)
+	c.state.Failed = slices.Clone(c.state.Failed)
+	f := c.state.Of(c.state.target)
 	f.Action, f.Why = action, f.Why+why
 	c.takeAim()
 }
@@ -106,7 +63,7 @@ func (c *Course) retry() bool {
 	if r == nil || r.Revision != c.failed.Revision || r.Count <= c.failed.Retries {
 		return false
 	}
-	c.state.drop(r.Revision)
+	c.state.Drop(r.Revision)
 	c.takeAim()
 	c.beginAnew()
 	c.disregardEarlier()
@@ -201,17 +158,4 @@ func (c *Course) giveUp() bool {
 	c.turnBack()
 	c.refreshAll()
 	return true
-}
-
-func (c *Course) failedRevision(revision string) *v1alpha1.FailedRevision {
-	for i := range c.state.failed {
-		if c.state.failed[i].Revision == revision {
-			return &c.state.failed[i]
-		}
-	}
-	return nil
-}
-
-func (c *Course) hasFailed(revision string) bool {
-	return c.failedRevision(revision) != nil || slices.Contains(c.state.earlier, revision)
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/fetching"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/deadline"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
@@ -19,6 +21,7 @@ func (c *Course) input(n *node) standing.Input {
 		Unmoved: c.unmoved(n), Restarted: c.tooManyRestarts(n), Sure: c.sureFrom(n), Recovers: c.recovers(n),
 		Late: c.deadline(n), Lingers: c.lingersFrom(n), Patience: c.patience(n), Room: c.roomUntil(n),
 	}
+	in.Fetch = n.fetched
 	in.Joins, in.Departs = c.joins(n), c.departs(n)
 	in.First = c.untouched(n, in.Joins)
 	in.Refused = n.daemon.Revision == "" && n.daemon.Refused != "" && c.lasts(n)
@@ -32,6 +35,30 @@ func (c *Course) input(n *node) standing.Input {
 		in.Soaked = deadline.Later(n.daemon.Since, n.change.up).Add(c.soak(n))
 	}
 	return in
+}
+
+// fetching finds out whether the node has the images of the target.
+func (c *Course) fetching(n *node) standing.Fetching {
+	d, wave := &n.daemon, c.waveOf(n)
+	if !c.ds.Fetches || wave == nil || !wave.Fetch {
+		n.change.fetch = fetching.Node{}
+		return standing.Fetching{}
+	}
+	wanted := c.started && c.changing && !c.back && !c.isNew && !c.targetFailed && n.chosen.target &&
+		d.Revision != "" && content.TemplateOf(d.Revision) != content.TemplateOf(c.state.target)
+	return n.change.fetch.Look(&fetching.Input{
+		Now: c.now, Wanted: wanted && (c.begun(n.step) || c.gate.MayFetch(n.step)), May: c.followed(),
+		Target: c.state.target, Since: c.state.since, Says: d.Fetch, Deadline: wave.FetchDeadline,
+		Free: !d.Available && c.recovers(n).IsZero(),
+	})
+}
+
+// waveOf is that of the node's step; nil while there are none.
+func (c *Course) waveOf(n *node) *rolloutpolicy.Wave {
+	if c.policy == nil {
+		return nil
+	}
+	return &c.policy.Waves[n.step.Wave]
 }
 
 // target is the revision that a pod made now on the node is to have; "" if none is
@@ -113,7 +140,7 @@ func (c *Course) lingersFrom(n *node) time.Time {
 // keeps it until its step begins.
 func (c *Course) superseded(n *node, want string) bool {
 	r := n.daemon.Revision
-	return c.changing && want == c.state.stable && r != c.state.target && !c.hasFailed(r) && !c.targetFailed
+	return c.changing && want == c.state.stable && r != c.state.target && !c.state.Has(r) && !c.targetFailed
 }
 
 // leaves reports whether the node is to have no daemon, by the revision that it is to have.

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/course/fetching"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
 	"github.com/everynode/everynode/internal/deadline"
 )
 
@@ -29,7 +31,7 @@ func (c *Course) reason(n *node, in *standing.Input, s standing.State) string {
 	case standing.Absent:
 		return cmp.Or(d.Refused, d.Trouble, "it gets a pod")
 	case standing.Soaking:
-		return "soaks until " + clock(in.Soaked)
+		return "soaks until " + words.Clock(in.Soaked)
 	case standing.Leaving:
 		return cmp.Or(d.Trouble, "its pod is taken away")
 	case standing.Failed, standing.Kept:
@@ -38,10 +40,12 @@ func (c *Course) reason(n *node, in *standing.Input, s standing.State) string {
 		return cmp.Or(d.Refused, d.Trouble, "its daemon does not become available")
 	case standing.Crowded:
 		return d.NoRoom
+	case standing.Awaiting, standing.Unfetched:
+		return fetching.Words(&in.Fetch, c.state.target, n.canFetch())
 	case standing.Faulty:
 		return in.Fault
 	case standing.Lingering:
-		return "its old pod was to end by " + clock(d.EndsBy) + ", and is still there"
+		return "its old pod was to end by " + words.Clock(d.EndsBy) + ", and is still there"
 	}
 	return reasons[s]
 }
@@ -64,7 +68,7 @@ func (c *Course) judgeBy(n *node, in *standing.Input) view {
 		v.wake = time.Time{}
 	}
 	v.wake = deadline.Sooner(v.wake, in.Overdue())
-	v.wake = deadline.Sooner(deadline.Sooner(v.wake, in.Sure), in.Recovers)
+	v.wake = deadline.Sooner(deadline.Sooner(v.wake, in.Sure), deadline.Sooner(in.Recovers, in.Fetch.Until))
 	c.count(n, in, &v)
 	return v
 }
@@ -96,7 +100,10 @@ func (c *Course) count(n *node, in *standing.Input, v *view) {
 	v.free = free
 	e = e.With(standing.Given, in.Failed || d.Revision == in.Target).
 		With(standing.Failure, in.Failed).With(standing.Sick, in.Fault != "").With(standing.Down, down).
-		With(standing.Removed, v.state == standing.LeftOut && in.Want == in.Target && in.Departs)
+		With(standing.Removed, v.state == standing.LeftOut && in.Want == in.Target && in.Departs).
+		With(standing.Fetches, in.Fetch.Images == standing.Awaited).
+		With(standing.Fetched, in.Fetch.Images == standing.HasImages).
+		With(standing.Unasked, in.Fetch.Wish == standing.Ask && !n.canFetch())
 	held := mayChange && !free && n.group.stuck()
 	if held {
 		e = e&^standing.SetOf(standing.Passed) | standing.SetOf(standing.Excused)
@@ -126,7 +133,8 @@ func (c *Course) candidate(n *node, in *standing.Input) (change, free bool) {
 	d := &n.daemon
 	free = !d.Available && in.Recovers.IsZero()
 	switch {
-	case !c.started || in.Want == "" || in.Has() || in.Begun || d.Held || in.Fault != "" || c.ds.Of(in.Want) == nil:
+	case !c.started || in.Want == "" || in.Has() || in.Begun || d.Held || in.Fault != "" || c.ds.Of(in.Want) == nil,
+		in.Fetch.Lacks():
 		return false, false
 	case d.Revision == "":
 		return (in.IsNew || in.Joins) && !in.Leaves, in.IsNew || n.change.taken
@@ -139,7 +147,7 @@ func (c *Course) candidate(n *node, in *standing.Input) (change, free bool) {
 func (c *Course) order(n *node, in *standing.Input) Order {
 	want := in.Want
 	return Order{
-		Target: want, Change: in.Begun && want != "", Changing: in.Changing,
+		Fetch: in.Fetch.Wish, Target: want, Change: in.Begun && want != "", Changing: in.Changing,
 		Create: c.started && want != "" && (in.Begun || !in.IsNew && !in.Joins || want != in.Target),
 	}
 }

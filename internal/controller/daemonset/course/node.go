@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/fetching"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
 	"github.com/everynode/everynode/internal/deadline"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
@@ -21,9 +23,10 @@ type node struct {
 	chosen chosen
 	change change
 
-	view  view
-	group *group
-	timer deadline.Timer[*node]
+	view    view
+	fetched standing.Fetching
+	group   *group
+	timer   deadline.Timer[*node]
 	// fell is since when it is out of order, as fact.Since, by this process' clock.
 	fell time.Time
 	// lately is whether it fell out of order a short while ago, until quiet ends.
@@ -49,6 +52,8 @@ type change struct {
 	// before.
 	overlooked int32
 	earlier    bool
+	// fetch is what is remembered of the target's images on it.
+	fetch fetching.Node
 	// late: the node came into its step when that had begun long ago.
 	late bool
 	// up is since when its pod was seen available without a break, whatever its node says of
@@ -77,7 +82,7 @@ type view struct {
 
 // SetNode tells of a node.
 func (c *Course) SetNode(name string, fact Node) {
-	fact.Fault = cut(fact.Fault)
+	fact.Fault = words.Cut(fact.Fault)
 	_, known := c.nodes[name]
 	n := c.node(name)
 	if known && n.fact.equal(&fact) {
@@ -103,7 +108,7 @@ func (c *Course) SetNode(name string, fact Node) {
 func (c *Course) SetDaemon(name string, d standing.Daemon) {
 	n := c.node(name)
 	was := n.daemon
-	d.Trouble, d.NoRoom, d.Refused = cut(d.Trouble), cut(d.NoRoom), cut(d.Refused)
+	d.Trouble, d.NoRoom, d.Refused = words.Cut(d.Trouble), words.Cut(d.NoRoom), words.Cut(d.Refused)
 	n.daemon = d
 	if was == d {
 		return
@@ -273,6 +278,7 @@ func (v *view) nothing() view { return view{state: v.state, since: v.since} }
 
 // refresh judges a node again after anything about it changed.
 func (c *Course) refresh(n *node) {
+	n.fetched = c.fetching(n)
 	in := c.input(n)
 	if in.Begun && n.unbegun(&in) {
 		in = c.input(n)

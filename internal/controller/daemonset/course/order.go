@@ -13,6 +13,8 @@ type Order struct {
 	Change, Create bool
 	// Changing tells that there is another revision to go to than the stable one.
 	Changing bool
+	// Fetch says whether the node is to fetch the images of the target of the change.
+	Fetch standing.Wish
 }
 
 // Order is what is to be on the node. Of one that is not known nothing is told yet.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
 	"github.com/everynode/everynode/internal/deadline"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
@@ -29,11 +30,42 @@ func (c *Course) settle() {
 				}
 			}
 		}
-		if !c.suspect() && !c.advance() {
+		if !c.suspect() && !c.advance() && !c.lookAhead() {
 			break
 		}
 	}
 	c.stood = false
+}
+
+// lookAhead looks whether nodes of the step under way wait for others to fetch images, and lets those of the next step
+// fetch once all nodes of this one are changed. It reports whether anything follows from that.
+func (c *Course) lookAhead() bool {
+	if !c.ds.Fetches || c.policy == nil || !c.policy.Fetches() || !c.changing || c.isNew || c.back {
+		return false
+	}
+	awaited, changed := 0, true
+	if s := c.steps[c.state.open]; s != nil {
+		awaited, changed = s.sums[standing.Fetches], s.over()+s.sums[standing.Soaks] >= s.sums[standing.Selected]
+	}
+	stands := !c.followed()
+	c.gate.Look(c.state.open, c.state.openSince, c.now, awaited, stands, c.policy.Waves[c.state.open.Wave].FetchDeadline)
+	if !changed || stands || c.gate.IsAhead() {
+		return false
+	}
+	next, _ := c.following()
+	c.gate.LookAhead(next)
+	return c.refreshStep(next)
+}
+
+// refreshStep judges the nodes of a step again, and reports whether it has any.
+func (c *Course) refreshStep(of rolloutpolicy.Step) (any bool) {
+	for _, n := range c.nodes {
+		if n.step == of {
+			c.refresh(n)
+			any = true
+		}
+	}
+	return any
 }
 
 // stands finds out what the rollout does, once for all who ask between two events.
@@ -97,7 +129,7 @@ func (c *Course) action() v1alpha1.FailureAction {
 // evidence says how many nodes failed, and how the first of them did.
 func (c *Course) evidence() string {
 	failed := c.failures()
-	text := fmt.Sprintf("failed on %d of %s", failed, nodes(max(c.totals[standing.Given], failed)))
+	text := fmt.Sprintf("failed on %d of %s", failed, words.Nodes(max(c.totals[standing.Given], failed)))
 	for _, name := range c.failedSample() {
 		if why := c.state.failures[name].why; why != "" {
 			return text + ": " + name + ": " + why
@@ -139,11 +171,7 @@ func (c *Course) nextStep() bool {
 		return false
 	}
 	c.state.open, c.state.openSince, c.state.left = next, c.now, time.Time{}
-	for _, n := range c.nodes {
-		if n.step == next {
-			c.refresh(n)
-		}
-	}
+	c.refreshStep(next)
 	return true
 }
 
@@ -286,7 +314,7 @@ func (c *Course) stand() (v1alpha1.Phase, string, time.Time) {
 	case c.spec.Paused:
 		return v1alpha1.PhasePaused, cmp.Or(c.paused, "somebody paused it (spec.paused)"), none
 	case !c.changing:
-		return v1alpha1.PhaseProgressing, fmt.Sprintf("%s another revision than %s", have(t[standing.Pending]),
+		return v1alpha1.PhaseProgressing, fmt.Sprintf("%s another revision than %s", words.Have(t[standing.Pending]),
 			c.state.stable) + c.blockedBy(), none
 	}
 	return c.standInStep()
@@ -298,11 +326,11 @@ func (c *Course) notBack() string {
 	case n == 0:
 		return ""
 	case c.follow != Followed:
-		return fmt.Sprintf("; %s not gone back, and will when a policy can be followed", have(n))
+		return fmt.Sprintf("; %s not gone back, and will when a policy can be followed", words.Have(n))
 	case c.spec.Paused:
-		return fmt.Sprintf("; %s not gone back, and will not while it is paused (spec.paused)", have(n))
+		return fmt.Sprintf("; %s not gone back, and will not while it is paused (spec.paused)", words.Have(n))
 	default:
-		return fmt.Sprintf("; %s not gone back yet", have(n)) + c.blockedBy()
+		return fmt.Sprintf("; %s not gone back yet", words.Have(n)) + c.blockedBy()
 	}
 }
 
@@ -319,7 +347,7 @@ func (c *Course) blockedBy() string {
 		return ""
 	}
 	return fmt.Sprintf("; no more may be unavailable while the daemon does not come up on %s, such as %s (%s)",
-		nodes(c.blocked.Len()), first.name, cmp.Or(first.view.reason, "its change was let begin"))
+		words.Nodes(c.blocked.Len()), first.name, cmp.Or(first.view.reason, "its change was let begin"))
 }
 
 // completed says what has been reached, and what has not.
@@ -328,7 +356,7 @@ func (c *Course) completed() string {
 	if t[standing.Selected] == 0 {
 		return "revision " + c.state.stable + " selects no node"
 	}
-	text := fmt.Sprintf("%d of %s have revision %s", t[standing.Done], nodes(t[standing.Selected]), c.state.stable)
+	text := fmt.Sprintf("%d of %s have revision %s", t[standing.Done], words.Nodes(t[standing.Selected]), c.state.stable)
 	if t[standing.Fault] > 0 {
 		text += fmt.Sprintf("; %d are out of order", t[standing.Fault])
 	}
@@ -344,7 +372,8 @@ func (c *Course) standInStep() (v1alpha1.Phase, string, time.Time) {
 		return v1alpha1.PhasePaused, "nothing new begins: " + why, time.Time{}
 	}
 	if wrong := c.Misplaced(); wrong > 0 {
-		return v1alpha1.PhaseProgressing, nodes(wrong) + " got the target before their step, and go back first", time.Time{}
+		first := words.Nodes(wrong) + " got the target before their step, and go back first"
+		return v1alpha1.PhaseProgressing, first, time.Time{}
 	}
 	if !c.isNew {
 		if _, ask := c.over(); ask != "" {
@@ -360,10 +389,10 @@ func (c *Course) standInStep() (v1alpha1.Phase, string, time.Time) {
 		return v1alpha1.PhaseOutsideWindow, "the next window opens at " + changes.UTC().Format("Mon 2006-01-02 15:04 UTC"), changes
 	case c.faulty():
 		return v1alpha1.PhasePaused, fmt.Sprintf("nothing new begins: %d of %s are out of order, more than %s",
-			c.totals[standing.Sick], nodes(c.totals[standing.Selected]), c.policy.MaxNodeFaults), changes
+			c.totals[standing.Sick], words.Nodes(c.totals[standing.Selected]), c.policy.MaxNodeFaults), changes
 	case c.isNew:
 		return v1alpha1.PhaseProgressing, fmt.Sprintf("%d of %s have the first revision", c.totals[standing.Done],
-			nodes(c.totals[standing.Selected])), changes
+			words.Nodes(c.totals[standing.Selected])), changes
 	}
 	return v1alpha1.PhaseProgressing, "step " + name + c.heldUp(), changes
 }
@@ -374,12 +403,12 @@ func (c *Course) soaks(name string) string {
 	switch {
 	case !c.isNew && s != nil && s.sums[standing.Soaks] > 0 &&
 		s.over()+s.sums[standing.Soaks] == s.sums[standing.Selected]:
-		return fmt.Sprintf("step %s: %s", name, soaking(s.sums[standing.Soaks]))
+		return fmt.Sprintf("step %s: %s", name, words.Soaking(s.sums[standing.Soaks]))
 	case !ends.IsZero() && s.over() == s.sums[standing.Selected]:
-		return fmt.Sprintf("step %s soaks until %s; the daemon was taken away from %s", name, clock(ends),
-			nodes(s.sums[standing.Removed]))
+		return fmt.Sprintf("step %s soaks until %s; the daemon was taken away from %s", name, words.Clock(ends),
+			words.Nodes(s.sums[standing.Removed]))
 	case c.isNew && t[standing.Soaks] > 0 && t.over()+t[standing.Soaks] == t[standing.Selected]:
-		return soaking(t[standing.Soaks])
+		return words.Soaking(t[standing.Soaks])
 	}
 	return ""
 }
@@ -404,7 +433,7 @@ func (c *Course) failing3() string {
 	if c.named != "" {
 		return c.named
 	}
-	c.named = nodes(c.failures())
+	c.named = words.Nodes(c.failures())
 	if names := c.failedSample(); len(names) > 0 {
 		c.named += " (" + strings.Join(names, ", ") + ")"
 	}

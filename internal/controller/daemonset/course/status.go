@@ -45,8 +45,8 @@ func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
 	phase, message := c.Phase()
 	out := v1alpha1.DaemonSetRolloutStatus{
 		Phase: phase, Message: message, StableRevision: c.state.stable, TargetRevision: c.state.target,
-		FailedRevisions: slices.Clone(c.state.failed), EarlierFailures: slices.Clone(c.state.earlier),
-		ForgottenFailures: c.state.forgotten,
+		FailedRevisions: slices.Clone(c.state.Failed), EarlierFailures: slices.Clone(c.state.Earlier),
+		ForgottenFailures: c.state.Forgotten,
 		Counts:            map[string]int32{},
 	}
 	for verdict, n := range c.counts {
@@ -79,12 +79,14 @@ func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
 			out.LastDeparture = &left
 		}
 	}
+	out.Fetch = c.fetchStatus()
 	steps := c.fleet.Steps()
 	for _, at := range steps[:min(len(steps), rolloutpolicy.MaxSteps)] {
 		s := c.steps[at]
 		out.Steps = append(out.Steps, v1alpha1.StepStatus{
 			Name: c.policy.StepName(at), Nodes: s.of(standing.Selected), Done: s.of(standing.Done),
 			Failed: s.of(standing.Failure), Unavailable: s.of(standing.Down),
+			Fetching: s.of(standing.Fetches), Fetched: s.of(standing.Fetched),
 		})
 	}
 	return out

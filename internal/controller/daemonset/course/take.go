@@ -48,7 +48,7 @@ func (c *Course) Take(most int) []Permit {
 
 // nextOf is the node of a step that may be changed next; nil if none may.
 func (c *Course) nextOf(at rolloutpolicy.Step, s *step) *node {
-	if n, ok := s.free.Min(); ok {
+	if n, ok := s.free.Min(); ok || c.gate.Shut(at) && !c.back {
 		return n
 	}
 	if n, ok := s.first(); ok && c.room(at, s) {
@@ -145,7 +145,7 @@ func (c *Course) UnderWay() (n int) {
 }
 
 // Fails reports whether the target counts as failed.
-func (c *Course) Fails() bool { return c.hasFailed(c.state.target) }
+func (c *Course) Fails() bool { return c.state.Has(c.state.target) }
 
 // absentee is a node that was deleted while it was without an available daemon by our doing. Who repairs a node may
 // delete its object and make it again: until a daemon is available there, that still uses up the limit.

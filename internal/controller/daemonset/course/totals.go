@@ -18,8 +18,8 @@ type step struct {
 	free, asking *btree.BTreeG[*node]
 	waiting      map[*group]*waiting
 	open         *btree.BTreeG[*line]
-	// changing are those on which something is under way that has not failed.
-	changing *btree.BTreeG[*node]
+	// changing are those on which something is under way that has not failed, awaited those whose images are.
+	changing, awaited *btree.BTreeG[*node]
 }
 
 func (s *step) of(e standing.Effect) int32 { return int32(s.sums[e]) }
@@ -90,6 +90,7 @@ func (c *Course) step(s rolloutpolicy.Step) *step {
 	if t == nil {
 		t = &step{
 			free: btree.NewG(8, byName), asking: btree.NewG(8, byName), changing: btree.NewG(8, byName),
+			awaited: btree.NewG(8, byName),
 			waiting: map[*group]*waiting{}, open: btree.NewG(8, byFirst),
 		}
 		c.steps[s] = t
@@ -144,6 +145,11 @@ func (s *step) offer(n *node) {
 		s.changing.ReplaceOrInsert(n)
 	} else {
 		s.changing.Delete(n)
+	}
+	if n.view.state == standing.Awaiting {
+		s.awaited.ReplaceOrInsert(n)
+	} else {
+		s.awaited.Delete(n)
 	}
 	if mayChange && n.view.free {
 		s.free.ReplaceOrInsert(n)
@@ -304,3 +310,31 @@ func (s *sums) add(e standing.Effects, sign int) {
 }
 
 func (v *view) has(e standing.Effect) bool { return v.counts.Has(e) }
+
+// mostHave reports whether the revision has not failed, and works on more than half of
+// the nodes: a node that never had it must not keep a DaemonSet new for ever, whose
+// changes ask for no steps.
+func (c *Course) mostHave(revision string) bool {
+	return revision != "" && !c.state.Has(revision) && c.onMost(func(d *standing.Daemon) bool {
+		return d.Revision == revision && !d.Since.IsZero()
+	})
+}
+
+// mostWork reports whether more than half of the nodes have an available daemon, of another revision than the target.
+// Beside another controller that makes pods of the newest everywhere.
+func (c *Course) mostWork() bool {
+	return !c.ds.Beside && c.onMost(func(d *standing.Daemon) bool {
+		return d.Available &&
+			d.Revision != c.state.target
+	})
+}
+
+// onMost reports whether something holds of the daemon on more than half of the nodes.
+func (c *Course) onMost(holds func(*standing.Daemon) bool) bool {
+	selected, held := 0, 0
+	for _, n := range c.nodes {
+		selected += one(n.chosen.any())
+		held += one(n.chosen.any() && holds(&n.daemon))
+	}
+	return 2*held > selected
+}

@@ -3,23 +3,12 @@ package course
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
+	"github.com/everynode/everynode/internal/fetch"
 )
-
-// longest is how many bytes are kept of words that come from elsewhere, such as what a webhook says: a
-// condition has room for 32 KiB.
-const longest = 1024
-
-// cut shortens words from elsewhere, at a letter.
-func cut(s string) string {
-	if len(s) <= longest {
-		return s
-	}
-	return strings.ToValidUTF8(s[:longest], "") + "…"
-}
 
 // progress says how far the step is, and what it waits for: of one that stands still
 // somebody must see why.
@@ -28,7 +17,7 @@ func (c *Course) progress() string {
 	if c.isNew || c.back {
 		s = c.firstChanging()
 	} else if s != nil {
-		text = fmt.Sprintf(": %d of %s done", s.sums[standing.Done], nodes(s.sums[standing.Selected]))
+		text = fmt.Sprintf(": %d of %s done", s.sums[standing.Done], words.Nodes(s.sums[standing.Selected])) + s.awaits()
 	}
 	if s == nil {
 		return ""
@@ -44,6 +33,33 @@ func (c *Course) progress() string {
 		return fmt.Sprintf("%s; %s waits: %s", text, n.name, n.group.limits(c))
 	}
 	return text
+}
+
+// canFetch reports whether the node's agent says that it fetches images.
+func (n *node) canFetch() bool { return n.fact.labels()[fetch.Name] == "true" }
+
+// fetchStatus says what hinders that nodes fetch images as the policy wants; nil for nothing.
+func (c *Course) fetchStatus() *v1alpha1.FetchStatus {
+	unasked := c.totals[standing.Unasked]
+	switch {
+	case !c.changing || c.isNew || c.back || !c.policy.Fetches():
+	case !c.ds.Fetches:
+		return &v1alpha1.FetchStatus{Message: "nodes fetch no images before their turn: that needs Everynode's own API " +
+			"server and DaemonSet controller"}
+	case unasked > 0:
+		return &v1alpha1.FetchStatus{Message: "the agents of " + words.Nodes(unasked) +
+			" do not say that they can fetch images; each is waited for until its deadline"}
+	}
+	return nil
+}
+
+// awaits says which nodes of the step fetch images while others wait for them; "" if none.
+func (s *step) awaits() string {
+	n, any := s.awaited.Min()
+	if !any {
+		return ""
+	}
+	return fmt.Sprintf("; images are awaited on %s, such as %s (%s)", words.Nodes(s.awaited.Len()), n.name, n.view.reason)
 }
 
 // firstChanging is the first step in which something is under way, or held up.
@@ -82,16 +98,6 @@ func (g *group) limits(c *Course) string {
 	return strings.Join(full, "; ")
 }
 
-func colon(s string) string {
-	if s == "" {
-		return ""
-	}
-	return ": " + s
-}
-
-// clock writes a time for people.
-func clock(t time.Time) string { return t.UTC().Format("15:04:05 UTC") }
-
 // moves says what a change does beside replacing a pod; "" if it does nothing else.
 func (c *Course) moves(n *node) string {
 	switch {
@@ -113,6 +119,9 @@ func (c *Course) waitsFor(n *node) string {
 	case !c.back && !c.begun(n.step):
 		return "step " + c.policy.StepName(n.step) + " has not begun; step " + c.policy.StepName(c.state.open) + " is under way"
 	}
+	if at := c.steps[n.step]; c.gate.Shut(n.step) && !c.back && at != nil && at.awaited.Len() > 0 {
+		return "it waits for others of its step" + at.awaits()
+	}
 	if n.daemon.Refused != "" {
 		return n.daemon.Refused + "; it is tried again"
 	}
@@ -120,25 +129,4 @@ func (c *Course) waitsFor(n *node) string {
 		return full
 	}
 	return "its turn"
-}
-
-func have(n int) string {
-	if n == 1 {
-		return "1 node has"
-	}
-	return fmt.Sprintf("%d nodes have", n)
-}
-
-func soaking(n int) string {
-	if n == 1 {
-		return "1 node soaks"
-	}
-	return fmt.Sprintf("%d nodes soak", n)
-}
-
-func nodes(n int) string {
-	if n == 1 {
-		return "1 node"
-	}
-	return fmt.Sprintf("%d nodes", n)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
+	"github.com/everynode/everynode/internal/fetch"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -36,7 +37,7 @@ import (
 //	node NAME... [label=k=v] [taint=KEY:EFFECT]    adds or replaces
 //	delete-node NAME...
 //	pod ID [of=DAEMONSET] [node=N] [rev=a] STATE...  adds or changes; states:
-//	          why=REASON (the scheduler finds no room) mounted unmounted pending bound image restarts ready ahead unready failed
+//	          why=REASON (the scheduler finds no room) fetched full missing (its node's answer) mounted unmounted pending bound image restarts ready ahead unready failed
 //
 // succeeded terminating gone adopting adopted unsaid (nothing says any more that it is mounted)
 //
@@ -64,7 +65,7 @@ func TestScripts(t *testing.T) {
 		if strings.Contains(path, "rapid") {
 			return // what a failed property left
 		}
-		s := &script{world: newWorld(row.Config{StatusInterval: time.Second, RetryDelay: time.Second})}
+		s := &script{world: newWorld(row.Config{Fetches: true, StatusInterval: time.Second, RetryDelay: time.Second})}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			out := s.run(t, d)
 			if findings := s.m.Audit(); len(findings) > 0 {
@@ -87,7 +88,7 @@ func TestScriptsWithAPolicyElsewhere(t *testing.T) {
 			return
 		}
 		played++
-		s := &script{world: newWorld(row.Config{StatusInterval: time.Second, RetryDelay: time.Second})}
+		s := &script{world: newWorld(row.Config{Fetches: true, StatusInterval: time.Second, RetryDelay: time.Second})}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			s.noise()
 			out := s.run(t, d)
@@ -154,7 +155,7 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		if err != nil {
 			d.Fatalf(t, "burst: %v", err)
 		}
-		s.world = newWorld(row.Config{StatusInterval: time.Second, RetryDelay: time.Second, BurstReplicas: burst})
+		s.world = newWorld(row.Config{Fetches: true, StatusInterval: time.Second, RetryDelay: time.Second, BurstReplicas: burst})
 	case "daemonset":
 		s.daemonSet(t, d, a)
 	case "revision":
@@ -448,6 +449,12 @@ func (s *script) change(t *testing.T, d *datadriven.TestData, p fact.Pod, states
 			p.Mounted = time.Time{}
 		case "unmounted":
 			p.Trouble = "volume conf: key agent.conf is not there"
+		case "fetched":
+			p.Fetch.Reason, p.Fetch.Why = fetch.Fetched, ""
+		case "full":
+			p.Fetch.Reason, p.Fetch.Why = fetch.NoSpace, "no space left"
+		case "missing":
+			p.Fetch.Reason, p.Fetch.Why = fetch.NotFound, "agent:2 is not there"
 		case "unready":
 			p.Ready, p.ReadySince = false, time.Time{}
 		case "failed":
@@ -534,6 +541,8 @@ func nodeOf(a action.Action) string {
 	case *action.DeletePod:
 		return a.Node
 	case *action.PointPod:
+		return a.Node
+	case *action.FetchImages:
 		return a.Node
 	}
 	return ""

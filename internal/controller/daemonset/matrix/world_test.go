@@ -16,6 +16,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
+	"github.com/everynode/everynode/internal/fetch"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -372,6 +373,13 @@ func (w *world) event(a action.Action) {
 		if p, ok := w.pods[a.PodUID]; ok {
 			p.Revision, p.Before, p.Settle, p.Restarts = a.Revision, a.Before, a.Settle, 0
 			p.Pointed, p.Mounted = w.now, time.Time{}
+			w.setPod(p)
+		}
+	case *action.FetchImages:
+		if p, ok := w.pods[a.PodUID]; ok {
+			if p.Fetch = (fetch.Report{}); a.Revision != "" {
+				p.Fetch = fetch.Report{Revision: a.Revision, At: w.now}
+			}
 			w.setPod(p)
 		}
 	case *action.UpdateRollout:

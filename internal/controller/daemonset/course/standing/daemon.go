@@ -2,6 +2,8 @@ package standing
 
 import (
 	"time"
+
+	"github.com/everynode/everynode/internal/fetch"
 )
 
 // Daemon is what became of the DaemonSet on a node. It is comparable.
@@ -45,6 +47,8 @@ type Daemon struct {
 	// later. Unsure tells that the last one got no answer, so that it may be done, or none yet where
 	// nothing else shows it.
 	Held, Unsure bool
+	// Fetch is what the newest pod's node says of images that it was asked for.
+	Fetch fetch.Report
 }
 
 // Before is what a node's daemon was like when a change took it away; "" if there was
@@ -71,6 +75,8 @@ const (
 	BecauseNoRoom   Reason = "NoRoom"
 	BecauseSilent   Reason = "StoppedAnswering"
 	BecauseFault    Reason = "NodeFault"
+	// BecauseFetch: its image cannot be had, which is known before a daemon was taken away.
+	BecauseFetch Reason = "ImageFetch"
 	// BecauseUnknown: it was seen before the controller started, or is one of more than
 	// are kept by name.
 	BecauseUnknown Reason = "Unknown"

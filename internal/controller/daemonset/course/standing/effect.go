@@ -36,6 +36,10 @@ const (
 	Held
 	// Removed: its daemon was taken away, as it is to be.
 	Removed
+	// Fetches: its images are awaited. Fetched: it has them, and is to change. Unasked: its agent cannot be asked.
+	Fetches
+	Fetched
+	Unasked
 
 	EffectCount
 )
@@ -56,6 +60,8 @@ var meanings = [stateCount]meaning{
 	Untouched: {verdict: Waiting, always: SetOf(Selected)},
 	Broken:    {verdict: NodeFault, always: SetOf(Selected, Fault), ours: SetOf(Ours)},
 	Unmoved:   {verdict: Waiting, always: SetOf(Selected, Passed), ours: SetOf(Ours)},
+	Awaiting:  {verdict: Waiting, always: SetOf(Selected)},
+	Unfetched: {verdict: NoRoom, always: SetOf(Selected, Fault, Excused, Sick), ours: SetOf(Ours)},
 	Taken:     {verdict: Changing, always: SetOf(Selected, Ours)},
 	Absent:    {verdict: Changing, always: SetOf(Selected, Ours)},
 	Unbound:   {verdict: Changing, always: SetOf(Selected, Ours)},

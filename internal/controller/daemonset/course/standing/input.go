@@ -32,6 +32,49 @@ type Input struct {
 	// lasting, Recovers until when it may heal by itself, Unmoved from when every try to change the node has failed
 	// for long. Zero times mean never.
 	Late, Lingers, Soaked, Patience, Room, Sure, Recovers, Unmoved time.Time
+	// Fetch is whether the node has the target's images, where it is to have them before its daemon is taken away.
+	Fetch Fetching
+}
+
+// Fetching is whether a node has the images of the target.
+type Fetching struct {
+	Wish   Wish
+	Images HasFetched
+	// Until is when Awaited ends by time alone; zero if it does not.
+	Until time.Time
+	// Why is what the node says beside.
+	Why string
+}
+
+// Wish is whether a node is to fetch images.
+type Wish uint8
+
+// The cases: it need not, it was asked or may not be now, it is to be asked.
+const (
+	NoWish Wish = iota
+	Keep
+	Ask
+)
+
+// HasFetched is whether a node has images, and whose fault it is if not.
+type HasFetched uint8
+
+// The cases.
+const (
+	// NotAwaited: it need not have them, or was waited for long enough.
+	NotAwaited HasFetched = iota
+	// Awaited: it has not answered, or its failure has not lasted.
+	Awaited
+	// HasImages: it has them, or nothing else is to be found out.
+	HasImages
+	// NodeCannot and NobodyCan: it cannot have them, by its own fault and by the revision's.
+	NodeCannot
+	NobodyCan
+)
+
+// Lacks reports whether the node's daemon is not to be taken away yet, for want of images.
+func (f *Fetching) Lacks() bool {
+	return f.Images == Awaited || f.Images == NodeCannot || f.Images == NobodyCan
 }
 
 // IsPast reports whether there is such a time, and it has come.
@@ -71,7 +114,7 @@ func (in *Input) Wake(s State) time.Time {
 		return in.Lingers
 	case Unbound:
 		return in.Room
-	case Untouched, Broken:
+	case Untouched, Broken, Awaiting:
 		return in.Unmoved
 	}
 	return time.Time{}

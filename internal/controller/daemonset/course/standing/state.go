@@ -15,6 +15,10 @@ const (
 	Broken
 	// Unmoved: untouched, since every try to change it has failed for long.
 	Unmoved
+	// Awaiting: it has what it had before, and is to have the target's images before that changes.
+	Awaiting
+	// Unfetched: it has what it had before, and cannot have the images by its own fault.
+	Unfetched
 	// Taken: its change was let begin, and its old pod is still there.
 	Taken
 	// Absent: its old pod is gone or going, and the next one is not made.
@@ -138,6 +142,10 @@ func classifyOutdated(in *Input) State {
 		return Taken
 	case IsPast(in.Unmoved, in.Now):
 		return Unmoved
+	case in.Fetch.Images == NodeCannot:
+		return Unfetched
+	case in.Fetch.Images == Awaited:
+		return Awaiting
 	case in.Daemon.Available, in.Daemon.Revision == "":
 		return Untouched
 	}

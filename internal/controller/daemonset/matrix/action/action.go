@@ -12,7 +12,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
-// Action is something to do: *CreatePod, *DeletePod, *PointPod, *FailedPlacement,
+// Action is something to do: *CreatePod, *DeletePod, *PointPod, *FetchImages, *FailedPlacement,
 // *UpdateStatus, *UpdateRollout or *RolloutNews. Its String is one line for logs and tests.
 type Action interface {
 	fmt.Stringer
@@ -41,6 +41,7 @@ const (
 	ReasonSurgeOldNotReady    Reason = "new pod exists and old pod is not ready"
 	ReasonTurn                Reason = "its turn in the rollout"
 	ReasonLive                Reason = "its turn in the rollout, without a restart"
+	ReasonFetch               Reason = "images are to be there before"
 	ReasonNotMounted          Reason = "node does not say that the pod has its content"
 	ReasonNews                Reason = "for people"
 	ReasonSunset              Reason = "node no longer wanted and enough pods are available"
@@ -120,6 +121,22 @@ func (a *PointPod) Why() Reason { return ReasonLive }
 
 func (a *PointPod) String() string {
 	return fmt.Sprintf("point %s/%s pod=%s rev=%s", a.Name, a.Node, a.PodName, a.Revision)
+}
+
+// FetchImages asks the node of exactly that pod for the images of a revision; "" takes that back.
+type FetchImages struct {
+	Target
+	Node     string
+	PodName  string
+	PodUID   types.UID
+	Revision string
+}
+
+// Why is the reason for the action.
+func (a *FetchImages) Why() Reason { return ReasonFetch }
+
+func (a *FetchImages) String() string {
+	return fmt.Sprintf("fetch %s/%s pod=%s rev=%s", a.Name, a.Node, a.PodName, a.Revision)
 }
 
 // UpdateStatus asks for a DaemonSet's status to be written.

@@ -13,6 +13,7 @@ import (
 	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/deadline"
+	"github.com/everynode/everynode/internal/fetch"
 	"github.com/everynode/everynode/internal/pod"
 )
 
@@ -56,6 +57,8 @@ type Pod struct {
 	Pointed time.Time     `json:",omitzero"`
 	Mounted time.Time     `json:",omitzero"`
 	Settle  time.Duration `json:",omitempty"`
+	// Fetch is what its node says of images that it was asked for by the pod.
+	Fetch fetch.Report `json:",omitzero"`
 	// Adopting says that the pod is not ours yet but about to be: it fills its
 	// cell, and nothing is done to it.
 	Adopting bool

@@ -22,6 +22,7 @@ const (
 	workCreate       // create a pod, now
 	workReplace      // delete the old pod when maxUnavailable allows
 	workSurge        // create a second pod when maxSurge allows
+	workFetch        // ask the node to fetch images, now
 	workCount
 )
 
@@ -134,6 +135,7 @@ type tries struct {
 
 	failures  failureBackoff
 	deletions setback
+	fetches   setback // of asking the node to fetch images
 
 	told string // why the node cannot take the pod, as last told
 }
@@ -213,6 +215,9 @@ func (c *cell) expire(now time.Time, keepName time.Duration) {
 		if !p.pointedUntil.After(now) {
 			p.pointedUntil = time.Time{}
 		}
+		if !p.fetchUntil.After(now) {
+			p.fetchUntil = time.Time{}
+		}
 	}
 }
 
@@ -220,7 +225,9 @@ func (c *cell) expire(now time.Time, keepName time.Duration) {
 func (c *cell) expectation() time.Time {
 	at := deadline.Sooner(c.creating.until, c.unansweredUntil)
 	for _, p := range c.pods {
-		at = deadline.Sooner(deadline.Sooner(deadline.Sooner(at, p.doomedUntil), p.unsureUntil), p.pointedUntil)
+		for _, until := range []time.Time{p.doomedUntil, p.unsureUntil, p.pointedUntil, p.fetchUntil} {
+			at = deadline.Sooner(at, until)
+		}
 	}
 	return at
 }
@@ -253,6 +260,8 @@ type Pod struct {
 	// unpointable the revision that it cannot be given without a restart.
 	pointedUntil time.Time
 	unpointable  string
+	// fetchUntil is set from the moment its node was to be asked for images, or no longer, until that is seen.
+	fetchUntil time.Time
 	// unsureUntil is set while a deletion got no answer: it may be done. The pod
 	// counts as live, so that it is deleted again, and as not up.
 	unsureUntil time.Time
@@ -269,7 +278,7 @@ func (p *Pod) Info() *fact.Pod { return &p.info }
 
 // Forget drops what was in flight for the pod.
 func (p *Pod) Forget() {
-	p.doomedUntil, p.unsureUntil, p.pointedUntil = time.Time{}, time.Time{}, time.Time{}
+	p.doomedUntil, p.unsureUntil, p.pointedUntil, p.fetchUntil = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 }
 
 // StaysIn reports whether a pod that is in a cell stays there with the new state.
@@ -289,6 +298,9 @@ func (p *Pod) Update(info fact.Pod, now time.Time) {
 		}
 	}
 	p.point(&info, now)
+	if p.info.Fetch.Revision != info.Fetch.Revision || !p.info.Fetch.At.Equal(info.Fetch.At) {
+		p.fetchUntil = time.Time{}
+	}
 	if p.info.UID == info.UID && p.info.Pointed.Equal(info.Pointed) {
 		info.Before = p.info.Before // it was written when the pod was made, and not since
 	}

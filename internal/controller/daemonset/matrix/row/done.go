@@ -15,6 +15,8 @@ func (r *Row) answered(e Answered) {
 		r.deleted(a, e.Outcome)
 	case *action.PointPod:
 		r.pointed(a, e.Answer)
+	case *action.FetchImages:
+		r.fetched(a, e.Outcome)
 	case *action.UpdateStatus:
 		r.statusWritten(a, e.Outcome)
 	case *action.UpdateRollout:
@@ -103,6 +105,28 @@ func (r *Row) pointed(a *action.PointPod, e action.Answer) {
 	default: // where it was done all the same, it is done once more
 		p.pointedUntil = time.Time{}
 		c.own().deletions.failed(r.now, r.cfg)
+	}
+	r.refresh(c)
+}
+
+func (r *Row) fetched(a *action.FetchImages, o action.Outcome) {
+	r.deletes = max(0, r.deletes-1)
+	c := r.cells[a.Node]
+	if c == nil {
+		return
+	}
+	p := c.pod(a.PodUID)
+	switch {
+	case p == nil || p.fetchUntil.IsZero():
+		return
+	case o == action.Failed || o == action.Unknown: // where it was done all the same, it is done once more
+		p.fetchUntil = time.Time{}
+		c.own().fetches.failed(r.now, r.cfg)
+	default:
+		p.fetchUntil = r.now.Add(r.cfg.SeenTimeout)
+		if c.fetches != (setback{}) {
+			c.fetches = setback{}
+		}
 	}
 	r.refresh(c)
 }

@@ -258,7 +258,7 @@ func (r *Row) facts(c *cell) (d standing.Daemon, until time.Time) {
 		d.Made, d.Bound = is.Pointed, is.Pointed
 	}
 	d.Trouble, d.Certain, d.NoRoom = is.Trouble, is.Certain, is.Unplaceable
-	d.Before, d.Cause = is.Before, standing.Reason(is.Cause)
+	d.Before, d.Cause, d.Fetch = is.Before, standing.Reason(is.Cause), is.Fetch
 	if newestUp {
 		d.Since = newest.since(r.info.MinReadySeconds)
 	}

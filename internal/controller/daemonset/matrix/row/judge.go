@@ -73,6 +73,7 @@ func (r *Row) judge(c *cell, order course.Order) *judgement {
 		j.countRollout()
 		j.housekeeping()
 		j.rollout()
+		j.fetches()
 	}
 	j.settleWork()
 	return j
@@ -361,6 +362,8 @@ func (j *judgement) settleWork() {
 	switch j.verdict.work {
 	case workNone:
 		return
+	case workFetch:
+		failed = &j.cell.fetches
 	case workCreate, workSurge:
 		failed = &j.cell.setback
 	}

@@ -9,8 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/fetch"
 )
 
 // act returns what is to be done, with so many changes as may begin at the policy's pace.
@@ -46,7 +48,8 @@ func (r *Row) changePods(out []action.Action) []action.Action {
 	r.again.yield(r.now)
 	out = r.creations(out, workCreate, func() bool { return true })
 	out = r.deletions(out, workReplace, func() bool { return at(down) < maxUnavailable })
-	return r.creations(out, workSurge, func() bool { return at(surging) < maxSurge })
+	out = r.creations(out, workSurge, func() bool { return at(surging) < maxSurge })
+	return r.deletions(out, workFetch, func() bool { return true })
 }
 
 // deletions deletes what is to go, as long as it may.
@@ -129,6 +132,9 @@ func (r *Row) doom(c *cell, rm removal) action.Action {
 	if rm.reason == action.ReasonLive {
 		return r.point(c, rm.pod)
 	}
+	if rm.reason == action.ReasonFetch {
+		return r.fetch(c, rm.pod)
+	}
 	if rm.reason == action.ReasonFailed {
 		c.own().failures.next(r.info.Generation, rm.pod.info.Revision, r.now, r.cfg)
 	}
@@ -148,6 +154,32 @@ func (r *Row) point(c *cell, p *Pod) action.Action {
 	r.deletes++
 	return &action.PointPod{Target: r.target(), Node: c.node, PodName: p.info.Name, PodUID: p.info.UID,
 		Revision: r.order(c.node).Target, Before: r.guide.course.Before(c.node), Settle: r.info.Live.Settle}
+}
+
+// fetches has the node be asked for the images that it is to have before its turn, or no longer.
+func (j *judgement) fetches() {
+	if !j.row.cfg.Fetches || j.verdict.work != workNone || j.live != 1 {
+		return
+	}
+	p := firstOf(j.oldestOld, j.oldestNew)
+	wish, said := j.order.Fetch, p.info.Fetch.Revision
+	switch {
+	case !p.info.Bound || !p.fetchUntil.IsZero():
+	case wish == standing.Ask && j.cell.column != nil && j.cell.column.Node.Labels[fetch.Name] == "true",
+		wish == standing.NoWish && said != "":
+		j.verdict.work, j.removals = workFetch, []removal{{p, action.ReasonFetch}}
+	}
+}
+
+// fetch asks the cell's node for images, or takes that back. It counts as a deletion.
+func (r *Row) fetch(c *cell, p *Pod) action.Action {
+	p.fetchUntil = r.now.Add(r.cfg.ExpectationsTimeout)
+	r.deletes++
+	a := &action.FetchImages{Target: r.target(), Node: c.node, PodName: p.info.Name, PodUID: p.info.UID}
+	if r.order(c.node).Fetch == standing.Ask {
+		a.Revision = r.info.Revision
+	}
+	return a
 }
 
 func (r *Row) create(c *cell, why action.Reason) action.Action {

@@ -1,0 +1,273 @@
+package fetcher
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/everynode/everynode/internal/fetch"
+)
+
+// registry has images, and says of others what it is told to.
+type registry struct {
+	mu      sync.Mutex
+	fails   map[string]string
+	takes   time.Duration
+	pulled  []string
+	answers int
+}
+
+func (r *registry) pull(ctx context.Context, pod *corev1.Pod, image string, policy corev1.PullPolicy) error {
+	select {
+	case <-time.After(r.takes):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if why := r.fails[image]; why != "" {
+		return errors.New(why)
+	}
+	r.pulled = append(r.pulled, pod.Name+" "+image+" "+string(policy))
+	return nil
+}
+
+func (r *registry) fail(image, why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fails = map[string]string{image: why}
+}
+
+func (r *registry) has() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Join(r.pulled, ", ")
+}
+
+func start(t *testing.T, r *registry, full func() string) *Fetcher {
+	t.Helper()
+	f := New(t.Context(), Config{Pull: r.pull, Full: full, Clock: clock.RealClock{}, Answered: func(types.UID) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.answers++
+	}})
+	go f.Wait(t.Context())
+	return f
+}
+
+func asks(t *testing.T, revision, lacks string, images ...fetch.Image) *corev1.Pod {
+	t.Helper()
+	r := fetch.Request{Revision: revision, At: time.Now(), Images: images, Lacks: lacks}
+	text, err := r.Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "old", UID: "1", Annotations: map[string]string{fetch.Name: text}}}
+}
+
+// answer is what the fetcher says of the pod.
+func answer(f *Fetcher, pod *corev1.Pod) string {
+	c := f.Answer(pod.UID)
+	if c == nil {
+		return ""
+	}
+	p := pod.DeepCopy()
+	p.Status.Conditions = []corev1.PodCondition{*c}
+	is := fetch.ReportOf(p)
+	return strings.TrimSuffix(string(is.Reason)+": "+is.Why, ": ")
+}
+
+func kept(t *testing.T, f *Fetcher) string {
+	t.Helper()
+	used, err := f.Beside(func(context.Context) (map[string]bool, error) { return map[string]bool{}, nil })(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(slices.Sorted(maps.Keys(used)), " ")
+}
+
+// A pod is answered once all its images are there, in one go, and they stay until the next pod has had time to come.
+func TestFetching(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &registry{takes: time.Minute}
+		f := start(t, r, nil)
+		pod := asks(t, "b", "", fetch.Image{Image: "agent:2"}, fetch.Image{Image: "init:2", Policy: "Always"})
+		f.PodChanged(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "2"}})
+		f.PodChanged(pod)
+		time.Sleep(90 * time.Second)
+		f.PodChanged(pod.DeepCopy()) // something else of it changed
+		synctest.Wait()
+		if got := answer(f, pod); got != "" {
+			t.Errorf("answered with %q after one of two", got)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := answer(f, pod); got != "Fetched" || r.answers != 1 {
+			t.Errorf("%q, %d answers", got, r.answers)
+		}
+		if got := r.has(); got != "old agent:2 , old init:2 Always" {
+			t.Errorf("pulled %q", got)
+		}
+		const both = "docker.io/library/agent:2 docker.io/library/init:2"
+		f.PodGone(pod.UID)
+		time.Sleep(linger - time.Second)
+		if got := kept(t, f); got != both {
+			t.Errorf("kept %q while the next pod is about to come", got)
+		}
+		time.Sleep(2 * time.Second)
+		if got := kept(t, f); got != "" {
+			t.Errorf("kept %q for ever", got)
+		}
+		f.PodGone("2")
+		if got := len(f.jobs); got != 0 {
+			t.Errorf("%d jobs are left", got)
+		}
+	})
+}
+
+func TestWhatCannotBeFetched(t *testing.T) {
+	for name, c := range map[string]struct {
+		says, lacks, full string
+		want              string
+	}{
+		"gone":                    {says: "agent:2: not found", want: "NotFound: agent:2: not found"},
+		"private":                 {says: "401 Unauthorized", want: "Unauthorized: 401 Unauthorized"},
+		"with another secret":     {says: "401 Unauthorized", lacks: "pull secret x", want: "NoSecret: this node may not read pull secret x before the next pod is there"},
+		"away":                    {says: "dial tcp: connection refused", lacks: "pull secret x", want: "Unreachable: dial tcp: connection refused"},
+		"no room":                 {full: "the node is short of disk", want: "NoSpace: the node is short of disk"},
+		"what nobody knows":       {says: "oops", want: "PullFailed: oops"},
+		"another is the node's":   {says: "oops", want: "PullFailed: oops"},
+		"the runtime has no room": {says: "write: no space left on device", want: "NoSpace: write: no space left on device"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := &registry{fails: map[string]string{"agent:2": c.says}}
+				f := start(t, r, func() string { return c.full })
+				pod := asks(t, "b", c.lacks, fetch.Image{Image: "agent:2"})
+				f.PodChanged(pod)
+				time.Sleep(time.Second)
+				if got := answer(f, pod); got != c.want {
+					t.Errorf("%q, want %q", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// What nobody can have tells more than what one node cannot.
+func TestWorstOfSeveral(t *testing.T) {
+	j := &job{request: &fetch.Request{}}
+	got, _ := j.verdict([]failure{{fetch.NoSpace, "full"}, {fetch.NotFound, "gone"}})
+	if got != fetch.NotFound {
+		t.Errorf("%s", got)
+	}
+}
+
+// It is tried again for as long as it is asked for, and says only what is new.
+func TestTryingAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &registry{}
+		r.fail("agent:2", "dial tcp: connection refused")
+		f := start(t, r, nil)
+		pod := asks(t, "b", "", fetch.Image{Image: "agent:2"}, fetch.Image{Image: "init:2"})
+		f.PodChanged(pod)
+		time.Sleep(10 * time.Minute)
+		if got := answer(f, pod); !strings.HasPrefix(got, "Unreachable") || r.answers != 1 {
+			t.Errorf("%q, %d answers", got, r.answers)
+		}
+		r.fail("", "")
+		time.Sleep(retryLast + time.Second)
+		if got := answer(f, pod); got != "Fetched" || r.answers != 2 {
+			t.Errorf("%q, %d answers", got, r.answers)
+		}
+		if got := r.has(); got != "old init:2 , old agent:2 " {
+			t.Errorf("pulled %q: what is there is not pulled again", got)
+		}
+	})
+}
+
+// Who asks no more, or for something else, ends what is under way.
+func TestTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &registry{takes: time.Hour}
+		f := start(t, r, nil)
+		pod := asks(t, "b", "", fetch.Image{Image: "agent:2"})
+		f.PodChanged(pod)
+		time.Sleep(time.Second)
+		f.PodChanged(asks(t, "c", "", fetch.Image{Image: "agent:3"}))
+		time.Sleep(time.Second)
+		if got := kept(t, f); got != "docker.io/library/agent:3" {
+			t.Errorf("kept %q", got)
+		}
+		f.PodChanged(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "1"}})
+		time.Sleep(2 * time.Hour)
+		if got := r.has() + kept(t, f); got != "" {
+			t.Errorf("pulled or kept %q", got)
+		}
+	})
+}
+
+// A pull that is under way when the pod goes ends well: the next pod waits for it. No other is begun.
+func TestThePodGoesMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &registry{takes: time.Minute}
+		r.fail("init:2", "oops")
+		f := start(t, r, nil)
+		pod := asks(t, "b", "", fetch.Image{Image: "agent:2"}, fetch.Image{Image: "init:2"})
+		f.PodChanged(pod)
+		time.Sleep(time.Second)
+		f.PodGone(pod.UID)
+		time.Sleep(9 * time.Minute)
+		r.fail("", "")
+		time.Sleep(time.Hour)
+		if got := r.has(); got != "old agent:2 " {
+			t.Errorf("pulled %q", got)
+		}
+		if r.answers != 0 {
+			t.Errorf("%d answers about a pod that is gone", r.answers)
+		}
+	})
+}
+
+// An agent that starts again reads its answer from the pod, and goes on where there is none.
+func TestAnAgentStartsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pod := asks(t, "b", "", fetch.Image{Image: "agent:2"})
+		request, err := fetch.Of(pod.Annotations)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := pod.DeepCopy()
+		done.Status.Conditions = []corev1.PodCondition{request.Answer(fetch.Fetched, "")}
+		r := &registry{}
+		f := start(t, r, nil)
+		f.PodChanged(done)
+		time.Sleep(time.Hour)
+		if got := r.has(); got != "" || answer(f, pod) != "Fetched" || kept(t, f) == "" {
+			t.Errorf("pulled %q, answer %q, kept %q", got, answer(f, pod), kept(t, f))
+		}
+		failed := pod.DeepCopy()
+		failed.Status.Conditions = []corev1.PodCondition{request.Answer(fetch.Unreachable, "away")}
+		r.takes = time.Minute
+		f = start(t, r, nil)
+		f.PodChanged(failed)
+		if got := answer(f, pod); got != "Unreachable: away" {
+			t.Errorf("%q while it is tried again", got)
+		}
+		time.Sleep(2 * time.Minute)
+		if got := answer(f, pod); got != "Fetched" {
+			t.Errorf("%q", got)
+		}
+	})
+}

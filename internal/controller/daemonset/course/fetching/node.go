@@ -1,0 +1,165 @@
+// Package fetching decides when a node is asked for the images of the target before its daemon is taken away, for how
+// long others wait for its answer, and whose fault it is when there is none to be had. Each node has its Node, and the
+// step under way its Gate. Neither knows of the other.
+package fetching
+
+import (
+	"time"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
+	"github.com/everynode/everynode/internal/fetch"
+)
+
+// lasting is how long a failure must be seen before it counts: a registry restarts, and an image may be pushed a
+// moment later than the template that names it.
+const lasting = 30 * time.Second
+
+// Node is what is remembered of one node. Both times are by this process' clock.
+type Node struct {
+	// asked is since when it is, or could be, asked for the images of the target; failed since when it says that it
+	// cannot have them.
+	asked, failed time.Time
+	// target is the revision that both are about.
+	target string
+}
+
+// Input is all that follows is about.
+type Input struct {
+	Now time.Time
+	// Wanted tells that the node is to have the images of the target; May that it may be asked now.
+	Wanted, May bool
+	Target      string
+	// Since is when the evidence about the target begins: older answers are none.
+	Since time.Time
+	// Says is what the node does.
+	Says fetch.Report
+	// Free tells that nobody waits for the node's answer, since it has no daemon to lose.
+	Free     bool
+	Deadline time.Duration
+}
+
+// Look finds out where the node is.
+func (n *Node) Look(in *Input) (out standing.Fetching) {
+	if !in.Wanted {
+		*n = Node{}
+		return out
+	}
+	if n.target != in.Target {
+		*n = Node{target: in.Target}
+	}
+	asked := in.asked()
+	out.Wish = standing.Keep
+	if !asked && in.May {
+		out.Wish = standing.Ask
+	}
+	says := fetch.Report{}
+	if asked {
+		says = in.Says
+	}
+	n.remember(in, &says, asked)
+	out.Why = says.Why
+	switch {
+	case says.Reason.Done():
+		out.Images = standing.HasImages
+	case says.Reason != "":
+		n.fault(in, &out)
+	default:
+		out.Images = standing.Awaited
+		if !n.asked.IsZero() {
+			out.Until = n.asked.Add(in.Deadline)
+		}
+	}
+	if out.Images == standing.Awaited && (in.Free || standing.IsPast(out.Until, in.Now)) {
+		out.Images, out.Until = standing.NotAwaited, time.Time{}
+	}
+	return out
+}
+
+// asked reports whether the node was asked for the images of the target, since the evidence about it begins.
+func (in *Input) asked() bool { return in.Says.Revision == in.Target && !in.Says.At.Before(in.Since) }
+
+// remember keeps since when the node is asked, and fails. What another process wrote down counts, unless its clock was
+// ahead.
+func (n *Node) remember(in *Input, says *fetch.Report, asked bool) {
+	switch {
+	case !asked && !in.May || !n.asked.IsZero():
+	case asked && says.At.Before(in.Now):
+		n.asked = says.At
+	default:
+		n.asked = in.Now
+	}
+	switch {
+	case says.Reason == "" || says.Reason.Done():
+		n.failed = time.Time{}
+	case n.failed.IsZero():
+		n.failed = in.Now
+	}
+}
+
+// fault says whose fault it is that the node cannot have the images: nobody's until that has lasted.
+func (n *Node) fault(in *Input, out *standing.Fetching) {
+	lasts := n.failed.Add(min(lasting, in.Deadline))
+	switch {
+	case lasts.After(in.Now):
+		out.Images, out.Until = standing.Awaited, lasts
+	case in.Says.Reason.Own():
+		out.Images = standing.NodeCannot
+	default:
+		out.Images = standing.NobodyCan
+	}
+}
+
+// Words says for people where a node is that does not have the images of the target.
+func Words(f *standing.Fetching, target string, canFetch bool) string {
+	of := "the images of revision " + target
+	switch {
+	case f.Images == standing.NodeCannot:
+		return "it cannot fetch " + of + words.Colon(f.Why)
+	case f.Why != "":
+		return "it tries to fetch " + of + words.Colon(f.Why)
+	case f.Until.IsZero():
+		return "it is not asked for " + of + " while nothing may begin"
+	case f.Wish == standing.Ask && !canFetch:
+		return "its agent does not say that it can fetch images; it is waited for until " + words.Clock(f.Until)
+	}
+	return "it fetches " + of + ", and is waited for until " + words.Clock(f.Until)
+}
+
+// Gate keeps the nodes of the step under way together: none of them changes before all have answered, or were waited
+// for long enough. Once it is open it stays open, since who comes later waits for himself alone.
+type Gate[Step comparable] struct {
+	step  Step
+	since time.Time
+	// from is since when it is waited, not counting while nothing may begin.
+	from time.Time
+	open bool
+	// ahead: all nodes of the step are changed, and those of next may be asked.
+	ahead bool
+	next  Step
+}
+
+// Look takes in where the step is that began then: how many of its nodes are awaited, whether nothing may begin, and
+// for how long a node is waited for.
+func (g *Gate[Step]) Look(step Step, since, now time.Time, awaited int, stands bool, patience time.Duration) {
+	if g.step != step || !g.since.Equal(since) || g.from.IsZero() {
+		*g = Gate[Step]{step: step, since: since, from: now}
+	}
+	if stands {
+		g.from = now
+	}
+	// Nodes that come into the step one after another could keep all others waiting.
+	g.open = g.open || awaited == 0 || !g.from.Add(2*patience).After(now)
+}
+
+// Shut reports whether nodes of the step wait for others of it.
+func (g *Gate[Step]) Shut(step Step) bool { return g.step == step && !g.open && !g.from.IsZero() }
+
+// LookAhead lets the nodes of the next step be asked from now on, IsAhead reports whether that was done.
+func (g *Gate[Step]) LookAhead(next Step) { g.ahead, g.next = true, next }
+
+// IsAhead reports whether nodes of the next step may be asked.
+func (g *Gate[Step]) IsAhead() bool { return g.ahead }
+
+// MayFetch reports whether nodes of the step, which has not begun, may be asked.
+func (g *Gate[Step]) MayFetch(step Step) bool { return g.ahead && g.next == step }

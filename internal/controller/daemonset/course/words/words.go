@@ -1,0 +1,55 @@
+// Package words writes what is said of rollouts to people.
+package words
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// longest is how many bytes are kept of words that come from elsewhere, such as what a webhook says: a
+// condition has room for 32 KiB.
+const longest = 1024
+
+// Cut shortens words from elsewhere, at a letter.
+func Cut(s string) string {
+	if len(s) <= longest {
+		return s
+	}
+	return strings.ToValidUTF8(s[:longest], "") + "…"
+}
+
+// Colon puts a colon before words, if there are any.
+func Colon(s string) string {
+	if s == "" {
+		return ""
+	}
+	return ": " + s
+}
+
+// Clock writes a time for people.
+func Clock(t time.Time) string { return t.UTC().Format("15:04:05 UTC") }
+
+// Have is a number of nodes that have something.
+func Have(n int) string {
+	if n == 1 {
+		return "1 node has"
+	}
+	return fmt.Sprintf("%d nodes have", n)
+}
+
+// Soaking is a number of nodes that soak.
+func Soaking(n int) string {
+	if n == 1 {
+		return "1 node soaks"
+	}
+	return fmt.Sprintf("%d nodes soak", n)
+}
+
+// Nodes is a number of nodes.
+func Nodes(n int) string {
+	if n == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", n)
+}
