@@ -122,7 +122,11 @@ func (f *fleet) steps() (out []step) {
 		}
 	}
 	servers("is upgraded", f.new)
-	out = append(out, step{"the agents are upgraded", f.new, f.restartAgents})
+	if f.servers == 1 { // of several some answer all the while
+		out = append(out, step{"the agents are upgraded while no server answers", f.new, f.restartAgentsAlone})
+	} else {
+		out = append(out, step{"the agents are upgraded", f.new, f.restartAgents})
+	}
 	servers("goes one step back", f.old)
 	out = append(out, step{"the agents go one step back", f.old, f.restartAgents})
 	servers("is upgraded again", f.new)
@@ -236,6 +240,58 @@ func (f *fleet) restartAgents() error {
 		}
 	}
 	return nil
+}
+
+// alone is what an agent says that has read what the program of before has left on the disk, and goes by that.
+const alone = "The API server does not answer; starting the pods as they were last"
+
+// restartAgentsAlone replaces the agents while the server takes connections and answers nothing.
+func (f *fleet) restartAgentsAlone() error {
+	if !f.real {
+		return nil // they are part of the server
+	}
+	before, err := f.processes()
+	if err != nil {
+		return err
+	}
+	server := before.server(0)
+	if server < 2 {
+		return fmt.Errorf("the cluster names process %d", server)
+	}
+	err = syscall.Kill(server, syscall.SIGSTOP)
+	if err != nil {
+		return fmt.Errorf("stop the server: %w", err)
+	}
+	defer func() { _ = syscall.Kill(server, syscall.SIGCONT) }() // if it has ended, that is seen by who asks it next
+	said := map[string]int{}
+	for name, node := range before.Nodes {
+		log, err := f.agentLog(name)
+		if err != nil {
+			return err
+		}
+		said[name] = strings.Count(log, alone)
+		err = end(node.Agent.PID)
+		if err != nil {
+			return err
+		}
+	}
+	return wait("the agents go by what they remember", func() error {
+		for name := range before.Nodes {
+			log, err := f.agentLog(name)
+			if err == nil && strings.Count(log, alone) == said[name] {
+				err = fmt.Errorf("that of %s does not", name)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (f *fleet) agentLog(node string) (string, error) {
+	content, err := os.ReadFile(filepath.Join(f.dir, "nodes", node, "log", "everynode-agent.log"))
+	return string(content), err
 }
 
 func end(pid int) error {
