@@ -87,11 +87,13 @@ func (w clientWriter) Scale(ctx context.Context, a *autoscalingv2.HorizontalPodA
 	ref := a.Spec.ScaleTargetRef
 	version, err := schema.ParseGroupVersion(ref.APIVersion)
 	if err != nil {
-		return Target{}, plan.Scale{}, fmt.Errorf("invalid API version in scale target reference: %w", err)
+		return Target{}, plan.Scale{}, plan.OfSpec(fmt.Errorf("invalid API version in scale target reference: %w",
+			err))
 	}
 	mapping, err := w.mapper.RESTMapping(schema.GroupKind{Group: version.Group, Kind: ref.Kind})
 	if err != nil {
-		return Target{}, plan.Scale{}, fmt.Errorf("unable to determine resource for scale target reference: %w", err)
+		return Target{}, plan.Scale{}, plan.OfSpec(fmt.Errorf("unable to determine resource for scale target "+
+			"reference: %w", err))
 	}
 	t := Target{resource: mapping.Resource, scale: &autoscalingv1.Scale{}}
 	object, err := w.objects.Resource(t.resource).Namespace(a.Namespace).Get(ctx, ref.Name, metav1.GetOptions{}, "scale")

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -54,6 +55,8 @@ type Config struct {
 	Events Recorder
 	// Clock is the wall clock if nil.
 	Clock clock.PassiveClock
+	// Registerer takes the metrics; nil for nobody.
+	Registerer prometheus.Registerer
 }
 
 // Add puts the controller under the manager, which runs it while it leads.
@@ -63,11 +66,15 @@ func Add(mgr manager.Manager, cfg Config) error {
 	}
 	// Its own writes of the status are no news to it: it looks again when its time has come.
 	changed := builder.WithPredicates(predicate.GenerationChangedPredicate{})
-	err := ctrl.NewControllerManagedBy(mgr).
+	r, err := newReconciler(mgr.GetClient(), cfg)
+	if err != nil {
+		return err
+	}
+	err = ctrl.NewControllerManagedBy(mgr).
 		Named("horizontalpodautoscaler").
 		For(&autoscalingv2.HorizontalPodAutoscaler{}, changed).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
-		Complete(newReconciler(mgr.GetClient(), cfg))
+		Complete(r)
 	if err != nil {
 		return fmt.Errorf("add the controller of HorizontalPodAutoscalers: %w", err)
 	}
@@ -88,19 +95,25 @@ type reconciler struct {
 	metrics Metrics
 	events  Recorder
 	clock   clock.PassiveClock
+	// observed counts what is done.
+	observed *observed
 
 	mu       sync.Mutex
 	memories map[types.NamespacedName]memory
 }
 
-func newReconciler(reader client.Reader, cfg Config) *reconciler {
+func newReconciler(reader client.Reader, cfg Config) (*reconciler, error) {
+	o, err := newObserved(cfg.Registerer)
+	if err != nil {
+		return nil, err
+	}
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
 	return &reconciler{
 		reader: reader, writer: cfg.Writer, metrics: cfg.Metrics, events: cfg.Events, clock: cfg.Clock,
-		memories: map[types.NamespacedName]memory{},
-	}
+		observed: o, memories: map[types.NamespacedName]memory{},
+	}, nil
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -114,24 +127,33 @@ func (r *reconciler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Resu
 		r.forget(key.NamespacedName)
 		return ctrl.Result{}, nil
 	}
-	past := r.recall(&a)
-	target, scale, err := r.writer.Scale(ctx, &a)
+	began := r.clock.Now()
+	result, err := r.turn(ctx, &a)
+	r.observed.turn(&a, result, err, r.clock.Since(began))
+	return again(err)
+}
+
+// turn looks after one autoscaler once.
+func (r *reconciler) turn(ctx context.Context, a *autoscalingv2.HorizontalPodAutoscaler) (plan.Result, error) {
+	past := r.recall(a)
+	target, scale, err := r.writer.Scale(ctx, a)
 	if err != nil {
-		return again(r.apply(ctx, &a, plan.Unreachable(&a, past.history, err, r.clock.Now())))
+		result := plan.Unreachable(a, past.history, err, r.clock.Now())
+		return result, r.apply(ctx, a, result)
 	}
-	in, selector, err := r.gather(ctx, &a, scale, past.history)
+	in, selector, err := r.gather(ctx, a, scale, past.history)
 	if err != nil {
-		return ctrl.Result{}, err
+		return plan.Result{Status: a.Status}, err
 	}
 	result := plan.Decide(in)
 	if result.Err != nil {
-		klog.FromContext(ctx).V(2).Info("Metrics say too little", "autoscaler", klog.KObj(&a), "error", result.Err.Error())
+		klog.FromContext(ctx).V(2).Info("Metrics say too little", "autoscaler", klog.KObj(a), "error", result.Err.Error())
 	}
 	if result.Rescale {
 		result = r.rescale(ctx, target, in, result)
 	}
-	r.remember(&a, memory{uid: a.UID, history: result.History, selector: selector})
-	return again(r.apply(ctx, &a, result))
+	r.remember(a, memory{uid: a.UID, history: result.History, selector: selector})
+	return result, r.apply(ctx, a, result)
 }
 
 func again(err error) (ctrl.Result, error) {
@@ -172,7 +194,10 @@ func (r *reconciler) gather(ctx context.Context, a *autoscalingv2.HorizontalPodA
 		return in, selector, nil
 	}
 	for i := range a.Spec.Metrics {
-		in.Readings = append(in.Readings, r.metrics.Read(ctx, a.Namespace, &a.Spec.Metrics[i], selector))
+		began := r.clock.Now()
+		reading := r.metrics.Read(ctx, a.Namespace, &a.Spec.Metrics[i], selector)
+		reading.Took = r.clock.Since(began)
+		in.Readings = append(in.Readings, reading)
 	}
 	in.Now = r.clock.Now() // the answers may have taken long
 	return in, selector, nil
@@ -219,4 +244,5 @@ func (r *reconciler) forget(key types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.memories, key)
+	r.observed.forget(key)
 }

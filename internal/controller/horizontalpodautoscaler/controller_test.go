@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -42,6 +44,7 @@ type world struct {
 	scale   plan.Scale
 	missing error // of the scale
 	refused error // of the change
+	silent  error // of the metric
 	stale   bool  // whether the status is written too late
 	wish    int64
 	done    []string
@@ -72,7 +75,7 @@ func (w *world) UpdateStatus(ctx context.Context, a *autoscalingv2.HorizontalPod
 
 // Read implements Metrics.
 func (w *world) Read(context.Context, string, *autoscalingv2.MetricSpec, labels.Selector) plan.Reading {
-	return plan.Reading{Milli: w.wish * 1000}
+	return plan.Reading{Milli: w.wish * 1000, Err: w.silent}
 }
 
 // Eventf implements Recorder.
@@ -107,7 +110,11 @@ func setup(objects ...client.Object) (*reconciler, *world, *testingclock.FakePas
 	w.client = crfake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).
 		WithStatusSubresource(&autoscalingv2.HorizontalPodAutoscaler{}).WithObjects(objects...).Build()
 	clock := testingclock.NewFakePassiveClock(noon)
-	return newReconciler(w.client, Config{Writer: w, Metrics: w, Events: w, Clock: clock}), w, clock
+	r, err := newReconciler(w.client, Config{Writer: w, Metrics: w, Events: w, Clock: clock})
+	if err != nil {
+		panic(err) // without a registerer it cannot be
+	}
+	return r, w, clock
 }
 
 func look(t *testing.T, r *reconciler, name string) {
@@ -147,6 +154,62 @@ func TestRounds(t *testing.T) {
 	step("somebody was faster", "")
 	w.stale, w.scale.Selector = false, ""
 	step("no selector", "SelectorRequired, status")
+}
+
+// TestObserved: what is counted of turns and of metrics, and that nothing is left of who is gone.
+func TestObserved(t *testing.T) {
+	r, w, _ := setup(scaler("web"))
+	all := prometheus.NewRegistry()
+	var err error
+	r.observed, err = newObserved(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	look(t, r, "web") // enough
+	w.wish = 4
+	look(t, r, "web") // more
+	w.wish, w.refused = 9, errors.New("no")
+	look(t, r, "web") // more, refused
+	w.refused, w.silent = nil, errors.New("no answer")
+	look(t, r, "web")
+	w.scale.Selector = "" // for the owner of the target to mend
+	look(t, r, "web")
+	const prefix = "horizontal_pod_autoscaler_controller_"
+	err = testutil.GatherAndCompare(all, strings.NewReader(`
+# HELP `+prefix+`desired_replicas How many pods an autoscaler wants its target to have.
+# TYPE `+prefix+`desired_replicas gauge
+`+prefix+`desired_replicas{hpa_name="web",namespace="ns"} 4
+# HELP `+prefix+`metric_computation_total Metrics that were asked how many pods there should be.
+# TYPE `+prefix+`metric_computation_total counter
+`+prefix+`metric_computation_total{action="none",error="internal",metric_type="External"} 1
+`+prefix+`metric_computation_total{action="none",error="none",metric_type="External"} 1
+`+prefix+`metric_computation_total{action="scale_up",error="none",metric_type="External"} 2
+# HELP `+prefix+`num_horizontal_pod_autoscalers How many autoscalers are looked after.
+# TYPE `+prefix+`num_horizontal_pod_autoscalers gauge
+`+prefix+`num_horizontal_pod_autoscalers 1
+# HELP `+prefix+`reconciliations_total Turns of looking after an autoscaler.
+# TYPE `+prefix+`reconciliations_total counter
+`+prefix+`reconciliations_total{action="none",error="internal"} 2
+`+prefix+`reconciliations_total{action="none",error="none"} 1
+`+prefix+`reconciliations_total{action="none",error="spec"} 1
+`+prefix+`reconciliations_total{action="scale_up",error="none"} 1
+`), prefix+"desired_replicas", prefix+"metric_computation_total", prefix+"num_horizontal_pod_autoscalers",
+		prefix+"reconciliations_total")
+	if err != nil {
+		t.Error(err)
+	}
+	err = w.client.Delete(t.Context(), scaler("web"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "web"}}
+	_, err = r.Reconcile(t.Context(), gone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := testutil.CollectAndCount(r.observed.desired); left != 0 || testutil.ToFloat64(r.observed.number) != 0 {
+		t.Errorf("of an autoscaler that is gone %d metrics are left", left)
+	}
 }
 
 // TestRivals: who counts the same pods as another autoscaler changes nothing, until the other is gone.

@@ -272,7 +272,7 @@ func (c *control) addAutoscaler(a *actors.Actor) error {
 	return horizontalpodautoscaler.Add(c.manager, horizontalpodautoscaler.Config{
 		Writer:  horizontalpodautoscaler.NewWriter(a.Client, objects, kinds),
 		Metrics: horizontalpodautoscaler.NewMetrics(a.Client.Discovery().RESTClient(), kinds),
-		Events:  a.Recorder(horizontalpodautoscaler.EventSource),
+		Events:  a.Recorder(horizontalpodautoscaler.EventSource), Registerer: c.Metrics,
 	})
 }
 

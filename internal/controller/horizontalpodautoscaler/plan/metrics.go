@@ -32,7 +32,7 @@ func (d *decision) wish() (wish int32, metric string, ok bool) {
 			reason = Ambiguous
 		}
 		d.condition(autoscalingv2.ScalingActive, false, reason, f.Err.Error())
-		d.Err = f.Err
+		d.Err = OfSpec(f.Err)
 		return 0, "", false
 	}
 	d.Status.CurrentMetrics = make([]autoscalingv2.MetricStatus, len(metrics))
@@ -40,6 +40,8 @@ func (d *decision) wish() (wish int32, metric string, ok bool) {
 	failed, found := 0, false
 	for i := range metrics {
 		o, err := d.opinion(&metrics[i], d.Readings[i])
+		said := Said{Type: metrics[i].Type, Replicas: o.replicas, Err: err, Took: d.Readings[i].Took}
+		d.Said = append(d.Said, said)
 		if err != nil {
 			f := &Failure{Reason: "FailedGet" + string(metrics[i].Type) + "Metric", Err: err}
 			d.event(corev1.EventTypeWarning, f.Reason, err.Error())
@@ -103,7 +105,7 @@ func (d *decision) opinion(m *autoscalingv2.MetricSpec, r Reading) (opinion, err
 		out.replicas, current, err = d.whole(&s.Target, r.Milli)
 		out.status.External = &autoscalingv2.ExternalMetricStatus{Metric: s.Metric, Current: current}
 	default:
-		err = fmt.Errorf("unknown metric source type %q", m.Type)
+		err = OfSpec(fmt.Errorf("unknown metric source type %q", m.Type))
 	}
 	return out, err
 }

@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -38,6 +39,8 @@ type Reading struct {
 	// Milli is the value of the others, in thousandths of the metric's unit.
 	Milli int64
 	Err   error
+	// Took is how long it took to say so.
+	Took time.Duration
 }
 
 // Sample is a number of pods that metrics asked for.
@@ -99,7 +102,32 @@ type Result struct {
 	Events  []Event
 	// Err is what is wrong with metrics. Others may have been enough.
 	Err error
+	// Said is what each metric that was asked said.
+	Said []Said
 }
+
+// Said is how many pods one metric asked for, or why it did not.
+type Said struct {
+	Type     autoscalingv2.MetricSourceType
+	Replicas int32
+	Err      error
+	Took     time.Duration
+}
+
+// ErrSpec is in the errors that only somebody mends who changes the autoscaler or its target.
+var ErrSpec = errors.New("the autoscaler or its target must be changed")
+
+// specError is such an error; its text says enough.
+type specError struct{ error }
+
+// Is implements the interface that errors.Is asks for.
+func (specError) Is(target error) bool { return target == ErrSpec }
+
+// Unwrap implements the interface that errors.As asks for.
+func (e specError) Unwrap() error { return e.error }
+
+// OfSpec makes an error one that only a change of the autoscaler or its target mends.
+func OfSpec(err error) error { return specError{err} }
 
 // NeedsMetrics reports whether metrics have a say: not while the target is switched off, or out of its bounds.
 func NeedsMetrics(a *autoscalingv2.HorizontalPodAutoscaler, s Scale) bool {
@@ -196,5 +224,6 @@ func NotRescaled(in Input, r Result, err error) Result {
 	d.condition(autoscalingv2.AbleToScale, false, "FailedUpdateScale",
 		fmt.Sprintf("the HPA controller was unable to update the target scale: %v", err))
 	d.Status.DesiredReplicas = in.Autoscaler.Status.DesiredReplicas
+	d.Rescale, d.Err = false, err
 	return d.Result
 }
