@@ -31,6 +31,10 @@ type Book struct {
 	pods      index[*corev1.Pod]
 	revisions index[*appsv1.ControllerRevision]
 	digests   map[types.UID]string // of revisions, as far as somebody asked
+	// writing is how many RevisionJobs are under way, and gone are the revisions that were deleted meanwhile: what
+	// such a job wrote before does not bring them back.
+	writing int
+	gone    map[types.UID]bool
 	// claims and retries are the DaemonSets with something queued or to be
 	// tried again.
 	claims  map[types.UID]*daemonSet
@@ -57,6 +61,7 @@ func New(rows Rows, normalize func(*corev1.PodTemplateSpec)) *Book {
 		pods:      newIndex[*corev1.Pod](),
 		revisions: newIndex[*appsv1.ControllerRevision](),
 		digests:   map[types.UID]string{},
+		gone:      map[types.UID]bool{},
 		claims:    map[types.UID]*daemonSet{},
 		retries:   map[types.UID]time.Time{},
 		copies:    map[types.UID]map[types.UID]*appsv1.ControllerRevision{},

@@ -66,7 +66,8 @@ type world struct {
 	pods      map[types.UID]*corev1.Pod
 	revisions map[string]*appsv1.ControllerRevision // by name
 	jobs      []Job
-	events    []Event // on their way
+	events    []Event          // on their way
+	answers   []RevisionResult // of what is done, not told yet
 	// neverCleansUp fails each job that cleans up.
 	neverCleansUp bool
 }
@@ -238,7 +239,7 @@ func (w *world) twin(t *rapid.T) {
 	w.putRevision(twin)
 }
 
-// finish does a job, wholly or not at all, and tells what came of it.
+// finish does a job, wholly or not at all, and tells what came of it: of revisions at once, or later.
 func (w *world) finish(t *rapid.T, i int, refuse bool) {
 	j := w.jobs[i]
 	w.jobs = slices.Delete(w.jobs, i, i+1)
@@ -250,8 +251,9 @@ func (w *world) finish(t *rapid.T, i int, refuse bool) {
 		if !refuse {
 			w.doRevisions(j, &result)
 		}
-		w.book.Step(result)
-		w.checkNotHeld(t, j, &result)
+		if w.answers = append(w.answers, result); rapid.Bool().Draw(t, "answered") {
+			w.answer(t)
+		}
 	case *CleanupJob:
 		result := CleanupResult{Job: j, Failed: refuse || w.neverCleansUp}
 		for _, r := range j.Revisions {
@@ -264,6 +266,15 @@ func (w *world) finish(t *rapid.T, i int, refuse bool) {
 	case *ClaimJob:
 		w.book.Step(w.doClaims(j, refuse))
 	}
+}
+
+// answer tells what came of jobs about revisions.
+func (w *world) answer(t *rapid.T) {
+	for _, result := range w.answers {
+		w.book.Step(result)
+		w.checkNotHeld(t, result.Job, &result)
+	}
+	w.answers = nil
 }
 
 // adopt makes a DaemonSet the controller, unless there is another one: the API
@@ -385,6 +396,7 @@ func TestInTheEndEverythingIsWhoseItShouldBe(t *testing.T) {
 					w.finish(t, rapid.IntRange(0, len(w.jobs)-1).Draw(t, "job"), rapid.IntRange(0, 3).Draw(t, "refused") == 0)
 				}
 			},
+			"answer":  w.answer,
 			"collect": func(*rapid.T) { w.collect() },
 			"deliver": func(t *rapid.T) { w.deliver(t, rapid.IntRange(0, len(w.events)).Draw(t, "events")) },
 			"tick":    func(t *rapid.T) { w.tick(time.Duration(rapid.IntRange(1, 5000).Draw(t, "ms")) * time.Millisecond) },
@@ -395,6 +407,7 @@ func TestInTheEndEverythingIsWhoseItShouldBe(t *testing.T) {
 			for len(w.jobs) > 0 {
 				w.finish(t, 0, false)
 			}
+			w.answer(t)
 			w.tick(time.Minute)
 		}
 		w.deliver(t, len(w.events))

@@ -177,6 +177,20 @@ func TestTheCurrentRevisionHasTheHighestNumber(t *testing.T) {
 	}
 }
 
+// A revision that is deleted while its creation is still unanswered is made again: the answer comes after the news.
+func TestARevisionThatIsDeletedBeforeItsAnswerIsMadeAgain(t *testing.T) {
+	w, d := newWorld(), set("a", "one")
+	w.book.Step(DaemonSet{Object: d})
+	j, made := w.book.Jobs()[0].(*RevisionJob), revisionOf(t, d, 1)
+	w.book.Step(Revision{Object: made, Added: true})
+	w.book.Step(Revision{Object: made, Gone: true})
+	w.book.Step(RevisionResult{Job: j, Written: []*appsv1.ControllerRevision{made}, Hash: history.HashOf(made)})
+	jobs := w.book.Jobs()
+	if len(jobs) != 1 || jobs[0].(*RevisionJob).Plan.Create == nil {
+		t.Errorf("after it was deleted: %+v", jobs)
+	}
+}
+
 // When two templates have the same hash the next try has another, also when the watch has
 // not told of the raised count yet.
 func TestTheNextTryKnowsTheCollision(t *testing.T) {

@@ -224,6 +224,9 @@ func (b *Book) onRevision(e Revision) {
 	known := b.revisions.has(r.UID)
 	if e.Gone {
 		b.dropRevision(r.UID)
+		if b.writing > 0 {
+			b.gone[r.UID] = true
+		}
 	} else if !b.putRevision(r) {
 		return
 	}
@@ -316,6 +319,7 @@ func (b *Book) planHistory(s *daemonSet) {
 	}
 	b.push(s)
 	s.historyJob.busy = true
+	b.writing++
 	b.jobs = append(b.jobs, job)
 }
 
@@ -375,8 +379,16 @@ func (b *Book) revisionsNear(s *daemonSet) iter.Seq[*appsv1.ControllerRevision] 
 }
 
 func (b *Book) onHistory(result RevisionResult) {
+	late := false
 	for _, r := range result.Written {
+		if b.gone[r.UID] {
+			late = true
+			continue
+		}
 		b.putRevision(r)
+	}
+	if b.writing--; b.writing == 0 {
+		clear(b.gone)
 	}
 	for _, r := range result.Deleted {
 		b.dropRevision(r.UID)
@@ -393,6 +405,7 @@ func (b *Book) onHistory(result RevisionResult) {
 		return
 	}
 	s.historyJob.finished(result.Failed, b.now)
+	s.stale = s.stale || late
 	if result.DaemonSet != nil && !outdated(result.DaemonSet, s.latest) {
 		s.latest = result.DaemonSet
 	}
