@@ -462,3 +462,30 @@ func TestALostDaemonOfALostRevisionHoldsUpNoStep(t *testing.T) {
 	w.pass(time.Hour)
 	w.expect(t, v1alpha1.PhaseComplete, "3 of 3")
 }
+
+// A daemon that is lost, and of whose revision no pod can be made, uses up no limit: nothing of the rollout's doing
+// ends it. Who was taken by the rollout uses it up until it is available again, and the status says so.
+func TestALostDaemonOfALostRevisionUsesUpNoLimit(t *testing.T) {
+	for _, ours := range []bool{false, true} {
+		w := newWorld()
+		w.addNode("first", map[string]string{"pool": "canary"}, "v1")
+		w.addNode("lost", nil, "v1")
+		w.addNode("other", nil, "v1")
+		w.start(policy(t, "waves: [{name: canary, nodes: {matchLabels: {pool: canary}}}]"), dsWith("v1", 1))
+		w.unreadable["v1"] = true
+		w.tellRules()
+		w.nodes["lost"].daemon = standing.Daemon{}
+		w.course.nodes["lost"].change.taken = ours
+		w.tell("lost")
+		w.update("v2")
+		if verdict, why := w.course.Verdict("lost"); verdict != standing.NodeFault || !strings.Contains(why, "v1") {
+			t.Errorf("ours %v: lost is %s: %s", ours, verdict, why)
+		}
+		w.pass(time.Hour)
+		if ours {
+			w.expect(t, v1alpha1.PhaseProgressing, "no more may be unavailable while the daemon does not come up on 1 node")
+			continue
+		}
+		w.expect(t, v1alpha1.PhaseComplete, "3 of 3")
+	}
+}

@@ -16,6 +16,7 @@ func (c *Course) input(n *node) standing.Input {
 	want := c.target(n)
 	in := standing.Input{
 		Now: c.now, Daemon: &n.daemon, Fault: n.fact.Fault, Want: want, Leaves: c.leaves(n, want),
+		Lost:   want != "" && c.ds.Of(want) == nil,
 		Target: c.state.target,
 		Back:   c.back, Changing: c.changing, IsNew: c.isNew, Begun: n.change.begun != nil,
 		Unmoved: c.unmoved(n), Restarted: c.tooManyRestarts(n), Sure: c.sureFrom(n), Recovers: c.recovers(n),

@@ -25,6 +25,9 @@ func (c *Course) reason(n *node, in *standing.Input, s standing.State) string {
 	case standing.LeftOut:
 		return "revision " + in.Want + " leaves it out"
 	case standing.Broken:
+		if in.Lost && d.Revision == "" {
+			return "it has no daemon, and none can be made: revision " + in.Want + " is gone or cannot be read"
+		}
 		return "its daemon was not available before: " + cmp.Or(d.Trouble, "its pod is not ready")
 	case standing.Taken:
 		return "its pod of revision " + d.Revision + " is being replaced"
@@ -117,13 +120,12 @@ func (c *Course) count(n *node, in *standing.Input, v *view) {
 }
 
 // staysDown reports whether the node's daemon, which is not available, will not be for as long as its own step has not
-// begun, or nobody mends what is wrong. Where there is no revision to go back to, or it cannot be read any more, a
-// daemon that is lost is not made again before then.
+// begun, or nobody mends what is wrong. Where there is no revision to go back to, a daemon that is lost is not made
+// again before then.
 func (c *Course) staysDown(in *standing.Input, s standing.State, e standing.Effects) bool {
 	d := in.Daemon
-	nothing := in.Want == "" || c.ds.Of(in.Want) == nil
 	return !d.Comes.After(c.now) &&
-		(e.Has(standing.Fault) || s.Verdict() == standing.FailedRevision && !in.Back || nothing && d.Empty())
+		(e.Has(standing.Fault) || s.Verdict() == standing.FailedRevision && !in.Back || in.Want == "" && d.Empty())
 }
 
 // candidate reports whether the node's pod is to be replaced, or made where that asks
@@ -133,7 +135,7 @@ func (c *Course) candidate(n *node, in *standing.Input) (change, free bool) {
 	d := &n.daemon
 	free = !d.Available && in.Recovers.IsZero()
 	switch {
-	case !c.started || in.Want == "" || in.Has() || in.Begun || d.Held || in.Fault != "" || c.ds.Of(in.Want) == nil,
+	case !c.started || in.Want == "" || in.Has() || in.Begun || d.Held || in.Fault != "" || in.Lost,
 		in.Fetch.Lacks():
 		return false, false
 	case d.Revision == "":

@@ -307,6 +307,8 @@ func (n *node) unbegun(in *standing.Input) bool {
 	switch {
 	case (in.Leaves || in.Want == "") && n.daemon.Empty(): // it was to get a pod, and is not any more
 		n.change.begun = nil
+	case n.daemon.Unsure:
+		return false // it may lose what it has
 	case !in.Leaves && n.daemon.Revision != "" && (in.Want == "" || in.Has()): // it has what it is to have by now
 		n.change.cancel(&n.daemon)
 	default:
@@ -326,11 +328,11 @@ func (c *Course) noteReplacing(n *node, in *standing.Input) {
 }
 
 // revoke ends the changes that were let begin for something else and show nowhere. One whose pod is being
-// made counts until that is known.
+// made, or given other content, counts until that is known.
 func (c *Course) revoke() {
 	for _, n := range c.nodes {
 		n.change.held = time.Time{}
-		if b := n.change.begun; b != nil && *b != "" && n.daemon.Revision == *b {
+		if b := n.change.begun; b != nil && *b != "" && n.daemon.Revision == *b && !n.daemon.Unsure {
 			n.change.cancel(&n.daemon)
 		}
 	}

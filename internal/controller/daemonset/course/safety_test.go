@@ -299,3 +299,35 @@ func TestRetryAndAbortTakeNoMoreThanTheLimit(t *testing.T) {
 		t.Errorf("%d of 10 daemons work; at most 1 may be unavailable", working())
 	}
 }
+
+// A pod that is being given other content shows nothing of it until it has. A change of direction in between does not
+// forget that its daemon was taken.
+func TestAPodThatIsBeingPointedCountsAfterATurn(t *testing.T) {
+	for _, answered := range []bool{false, true} { // or nobody knows whether it was done, and it is tried again later
+		w := newWorld()
+		w.addNode("first", map[string]string{"pool": "canary"}, "v1")
+		w.addNode("other", nil, "v1")
+		w.start(policy(t, "waves: [{name: canary, nodes: {matchLabels: {pool: canary}}}]"), dsWith("v1", 1))
+		w.update("v2")
+		for w.nodes["first"].daemon.Revision != "v2" || !w.nodes["first"].daemon.Available {
+			w.pass(time.Second)
+		}
+		if p := w.take(1); len(p) != 1 || p[0].Node != "other" {
+			t.Fatalf("%+v begins, not other", p)
+		}
+		d := w.course.nodes["other"].daemon
+		d.Unsure, d.Held, d.Available = true, !answered, answered
+		if !answered {
+			d.Since = time.Time{}
+		}
+		w.course.SetDaemon("other", d)
+		w.update("v3")
+		d.Revision, d.Made, d.Available, d.Since, d.Unsure, d.Held = "v2", w.now, false, time.Time{}, false, false
+		w.course.SetDaemon("other", d)
+		for _, p := range w.take(2) {
+			if p.Node == "first" {
+				t.Errorf("answered %v: %+v begins beside the other, whose daemon was taken", answered, p)
+			}
+		}
+	}
+}

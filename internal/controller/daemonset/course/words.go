@@ -32,6 +32,9 @@ func (c *Course) progress() string {
 	if n := s.held(); n != nil {
 		return fmt.Sprintf("%s; %s waits: %s", text, n.name, n.group.limits(c))
 	}
+	if !c.back && s.sums[standing.Pending] > 0 && c.counts[standing.FailedRevision] == 0 {
+		return text + c.blockedBy()
+	}
 	return text
 }
 

@@ -254,7 +254,7 @@ func (w *world) act(most int) {
 			m.unready()
 			w.course.SetDaemon(name, m.daemon)
 		case m.daemon.Revision == "" && !m.daemon.Held && w.course.Order(name).Create && w.Selects(target, name) &&
-			m.fault == "":
+			m.fault == "" && w.Readable(target):
 			w.create(name)
 			w.course.SetDaemon(name, m.daemon)
 		case !m.ready.IsZero() && !m.ready.After(w.now) && m.fault == "":

@@ -12,9 +12,10 @@ type Input struct {
 	Daemon *Daemon
 	Fault  string
 	// Want is the revision that a pod made now is to have, "" if none is to be made; Leaves
-	// tells that the node is to have no daemon by its rules.
-	Want   string
-	Leaves bool
+	// tells that the node is to have no daemon by its rules. Lost tells that the revision cannot be read, so that
+	// no pod of it can be made.
+	Want         string
+	Leaves, Lost bool
 	// Target is where the change goes, Back that nodes return to the stable revision.
 	Target         string
 	Back, Changing bool

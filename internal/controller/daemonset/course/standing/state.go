@@ -84,6 +84,8 @@ func Classify(in *Input) State {
 		return classifyOutdated(in)
 	case d.Revision == "" && IsPast(in.Lingers, in.Now):
 		return Lingering
+	case in.Lost && d.Revision == "" && d.Ending == "":
+		return Broken // until its own step
 	case in.stuck():
 		return Stuck
 	case in.First:

@@ -262,8 +262,8 @@ type Pod struct {
 	unpointable  string
 	// fetchUntil is set from the moment its node was to be asked for images, or no longer, until that is seen.
 	fetchUntil time.Time
-	// unsureUntil is set while a deletion got no answer: it may be done. The pod
-	// counts as live, so that it is deleted again, and as not up.
+	// unsureUntil is set while a deletion, or what points it at other content, got no answer: it may be done. The
+	// pod counts as live, so that it is tried again, and as not up.
 	unsureUntil time.Time
 	// readyFrom is when it became ready, but not after we first saw it, and not before
 	// it was made: the node's clock may be ahead of ours, or behind.
@@ -313,7 +313,7 @@ func (p *Pod) Update(info fact.Pod, now time.Time) {
 // point takes in what the pod's volumes were pointed at.
 func (p *Pod) point(info *fact.Pod, now time.Time) {
 	if p.info.Revision != info.Revision {
-		p.pointedUntil = time.Time{}
+		p.pointedUntil, p.unsureUntil = time.Time{}, time.Time{}
 	}
 	if !p.info.Pointed.Equal(info.Pointed) || !p.info.Mounted.IsZero() && info.Mounted.IsZero() {
 		p.pointedFrom = now

@@ -96,7 +96,7 @@ func (r *Row) pointed(a *action.PointPod, e action.Answer) {
 	}
 	switch {
 	case e.Outcome != action.Failed && e.Outcome != action.Unknown:
-		p.pointedUntil = r.now.Add(r.cfg.SeenTimeout)
+		p.pointedUntil, p.unsureUntil = r.now.Add(r.cfg.SeenTimeout), time.Time{}
 		if c.deletions != (setback{}) {
 			c.deletions = setback{}
 		}
@@ -104,6 +104,9 @@ func (r *Row) pointed(a *action.PointPod, e action.Answer) {
 		p.pointedUntil, p.unpointable = time.Time{}, a.Revision
 	default: // where it was done all the same, it is done once more
 		p.pointedUntil = time.Time{}
+		if e.Outcome == action.Unknown {
+			p.unsureUntil = r.now.Add(r.cfg.ExpectationsTimeout)
+		}
 		c.own().deletions.failed(r.now, r.cfg)
 	}
 	r.refresh(c)

@@ -232,7 +232,7 @@ func (r *Row) facts(c *cell) (d standing.Daemon, until time.Time) {
 	var newest *Pod
 	others, newestUp := 0, false
 	for _, p := range c.pods {
-		d.Unsure = d.Unsure || !p.unsureUntil.IsZero()
+		d.Unsure = d.Unsure || !p.unsureUntil.IsZero() || !p.pointedUntil.IsZero()
 		if !p.live() || p.info.Phase != fact.PodActive {
 			others += p.leaves(&d)
 			continue
@@ -258,6 +258,9 @@ func (r *Row) facts(c *cell) (d standing.Daemon, until time.Time) {
 		d.Made, d.Bound = is.Pointed, is.Pointed
 	}
 	d.Trouble, d.Certain, d.NoRoom = is.Trouble, is.Certain, is.Unplaceable
+	if d.Trouble == "" && !newest.unsureUntil.IsZero() {
+		d.Trouble = "the API gave no answer about its pod, which may be gone or changed"
+	}
 	d.Before, d.Cause, d.Fetch = is.Before, standing.Reason(is.Cause), is.Fetch
 	if newestUp {
 		d.Since = newest.since(r.info.MinReadySeconds)

@@ -281,7 +281,7 @@ func (j *judgement) rollout() {
 func (j *judgement) points(p *Pod) bool {
 	silent, _ := p.silent(j.now)
 	return j.guided && p.info.Ready && p.info.Bound && !silent && p.unpointable != j.order.Target &&
-		p.unsureUntil.IsZero() && j.cell.column != nil && j.cell.column.Node.Labels[content.LiveName] == "true" &&
+		j.cell.column != nil && j.cell.column.Node.Labels[content.LiveName] == "true" &&
 		j.cell.eligibility == placement.ShouldRun && j.spec.Live.Leads(p.info.Revision, j.order.Target)
 }
 
