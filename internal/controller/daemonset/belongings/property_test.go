@@ -251,7 +251,8 @@ func (w *world) finish(t *rapid.T, i int, refuse bool) {
 		if !refuse {
 			w.doRevisions(j, &result)
 		}
-		if w.answers = append(w.answers, result); rapid.Bool().Draw(t, "answered") {
+		w.answers = append(w.answers, result)
+		if rapid.Bool().Draw(t, "answered") {
 			w.answer(t)
 		}
 	case *CleanupJob:

@@ -251,22 +251,28 @@ func (r *Row) facts(c *cell) (d standing.Daemon, until time.Time) {
 		}
 		return d, until
 	}
-	is := &newest.info
-	d.Two, d.Revision, d.Ending, d.Was = others > 0, is.Revision, "", ""
-	d.Made, d.Bound, d.Restarts = is.Created, is.BoundAt, c.failures.of(is.Revision)+is.Restarts
-	if !is.Pointed.IsZero() { // to its revision it is another pod
-		d.Made, d.Bound = is.Pointed, is.Pointed
-	}
-	d.Trouble, d.Certain, d.NoRoom = is.Trouble, is.Certain, is.Unplaceable
-	if d.Trouble == "" && !newest.unsureUntil.IsZero() {
-		d.Trouble = "the API gave no answer about its pod, which may be gone or changed"
-	}
-	d.Before, d.Cause, d.Fetch = is.Before, standing.Reason(is.Cause), is.Fetch
+	d.Two, d.Restarts = others > 0, c.failures.of(newest.info.Revision)+newest.info.Restarts
+	newest.stays(&d)
 	if newestUp {
 		d.Since = newest.since(r.info.MinReadySeconds)
 	}
 	d.Comes = newest.comes(r.info.MinReadySeconds, r.now)
 	return d, until
+}
+
+// stays adds what the newest pod says, which stays.
+func (p *Pod) stays(d *standing.Daemon) {
+	is := &p.info
+	d.Revision, d.Ending, d.Was = is.Revision, "", ""
+	d.Made, d.Bound = is.Created, is.BoundAt
+	if !is.Pointed.IsZero() { // to its revision it is another pod
+		d.Made, d.Bound = is.Pointed, is.Pointed
+	}
+	d.Trouble, d.Certain, d.NoRoom = is.Trouble, is.Certain, is.Unplaceable
+	if d.Trouble == "" && !p.unsureUntil.IsZero() {
+		d.Trouble = "the API gave no answer about its pod, which may be gone or changed"
+	}
+	d.Before, d.Cause, d.Fetch = is.Before, standing.Reason(is.Cause), is.Fetch
 }
 
 // mayBeMade reports whether a pod may be there that nobody has seen, and whose old one does not show it.
