@@ -387,7 +387,8 @@ func (b *Book) onHistory(result RevisionResult) {
 		}
 		b.putRevision(r)
 	}
-	if b.writing--; b.writing == 0 {
+	b.writing--
+	if b.writing == 0 {
 		clear(b.gone)
 	}
 	for _, r := range result.Deleted {
