@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/everynode/everynode/internal/version"
 	"github.com/everynode/everynode/internal/wholefile"
 )
 
@@ -28,6 +29,11 @@ type Written struct {
 	// Everynode and Kubernetes are the versions of the program that wrote it last.
 	Everynode  string `json:"everynode"`
 	Kubernetes string `json:"kubernetes"`
+}
+
+// ThisProgram returns what this program writes about itself.
+func ThisProgram() Written {
+	return Written{Data: Version, Everynode: version.Version, Kubernetes: version.Kubernetes()}
 }
 
 // ReadWritten returns who wrote the folder; nobody if it does not say.

@@ -24,6 +24,7 @@ import (
 	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/members/jointoken"
 	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/server/folder"
 	"github.com/everynode/everynode/internal/version"
 )
 
@@ -75,7 +76,7 @@ func (a admission) Admit(ctx context.Context, j members.Joining, token string) (
 	}
 	klog.FromContext(ctx).Info("A server joins", "name", j.Name, "id", added.ID, "address", added.URL)
 	welcome := members.Welcome{Known: a.known(), Data: datadir.Version, Settings: a.membership.Settings}
-	if welcome.Keys, err = pki.ExportShared(filepath.Join(a.options.DataDir, "pki"), peersDir(a.options.DataDir)); err != nil {
+	if welcome.Keys, err = pki.ExportShared(filepath.Join(a.options.DataDir, "pki"), folder.Peers(a.options.DataDir)); err != nil {
 		return members.Welcome{}, err
 	}
 	if welcome.StoredKeys, err = encryption.Read(encryption.File(a.options.DataDir)); err != nil {
@@ -150,7 +151,7 @@ func (s *Server) becomeSeveral() error {
 	if err := canListen(address); err != nil {
 		return fmt.Errorf("the server that was asked cannot become one of several: %w", err)
 	}
-	if _, err := pki.OpenPeers(peersDir(s.options.DataDir), hostOf(address), clock.RealClock{}); err != nil {
+	if _, err := pki.OpenPeers(folder.Peers(s.options.DataDir), hostOf(address), clock.RealClock{}); err != nil {
 		return err
 	}
 	if err := m.write(s.options.DataDir); err != nil {

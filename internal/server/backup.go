@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -17,8 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/everynode/everynode/internal/apiserver"
 	"github.com/everynode/everynode/internal/backup"
 	"github.com/everynode/everynode/internal/datadir"
@@ -26,14 +23,13 @@ import (
 	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/etcd/offline"
 	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/server/folder"
 	"github.com/everynode/everynode/internal/version"
 )
 
 const (
 	// pkiPart begins the names of the parts of a backup that are keys and certificates.
 	pkiPart = "pki/"
-	// spared is how much of a disk a backup leaves free, in bytes: a full one stops the database.
-	spared = 256 << 20
 	// keysChanged is how often a backup is begun anew because keys were replaced meanwhile.
 	keysChanged = 3
 )
@@ -46,7 +42,7 @@ func backupPart(name string) bool {
 	if file, ok := strings.CutPrefix(name, pkiPart); ok {
 		return pki.ClusterFile(file)
 	}
-	return name == filepath.Base(encryption.File("")) || name == encryptionFile
+	return name == filepath.Base(encryption.File("")) || name == folder.EncryptionFile
 }
 
 // OpenBackup reads the beginning of a backup.
@@ -175,7 +171,7 @@ func backupFiles(dataDir, configuration string) (map[string][]byte, error) {
 		out[filepath.Base(encryption.File(""))] = stored
 	}
 	if configuration != "" {
-		if out[encryptionFile], err = os.ReadFile(configuration); err != nil {
+		if out[folder.EncryptionFile], err = os.ReadFile(configuration); err != nil {
 			return nil, fmt.Errorf("read how the cluster encrypts what is stored: %w", err)
 		}
 	}
@@ -196,7 +192,7 @@ func (s *Server) take(ctx context.Context) (*snapshot, error) {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("wait for another backup that is being made: %w", ctx.Err())
 	}
-	if err := haveRoom(s.options.DataDir, s.etcd.SnapshotSize()); err != nil {
+	if err := folder.HaveRoom(s.options.DataDir, s.etcd.SnapshotSize()); err != nil {
 		return nil, err
 	}
 	taken, err := takeSnapshot(ctx, s.options.DataDir, s.settings.Etcd.EncryptionProviderConfigFilepath, s.etcd.Snapshot)
@@ -213,18 +209,6 @@ func (s *Server) take(ctx context.Context) (*snapshot, error) {
 	return taken, nil
 }
 
-// haveRoom refuses what would not leave enough of a disk.
-func haveRoom(dir string, size int64) error {
-	var stat unix.Statfs_t
-	if err := unix.Statfs(dir, &stat); err != nil {
-		return fmt.Errorf("look how full the disk of %s is: %w", dir, err)
-	}
-	if free := int64(stat.Bavail) * stat.Bsize; free < size+spared { //nolint:gosec // No disk is that large.
-		return fmt.Errorf("the disk of %s has %d MiB free, and this needs %d MiB there for a while, with some to spare; free some space", dir, free>>20, (size+spared)>>20)
-	}
-	return nil
-}
-
 // TakeStopped makes a backup of the data folder of a server that does not run, whose
 // database stays as it is. With ErrRunning one does.
 func TakeStopped(ctx context.Context, dataDir string) (apiserver.Backup, error) {
@@ -232,23 +216,23 @@ func TakeStopped(ctx context.Context, dataDir string) (apiserver.Backup, error) 
 	if err != nil {
 		return nil, err
 	}
-	if !hasDatabase(dataDir) {
+	if !folder.HasDatabase(dataDir) {
 		return nil, fmt.Errorf("%s holds no data of a server; name the right folder with --data-dir", dataDir)
 	}
-	if err := datadir.CheckWritten(dataDir, thisProgram()); err != nil {
+	if err := datadir.CheckWritten(dataDir, datadir.ThisProgram()); err != nil {
 		return nil, err
 	}
-	release, _, err := lock(dataDir)
-	if errors.Is(err, errInUse) {
+	release, _, err := folder.Lock(dataDir)
+	if errors.Is(err, folder.ErrInUse) {
 		return nil, ErrRunning
 	}
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	size, err := folderSize(filepath.Join(dataDir, "etcd"))
+	size, err := folder.Size(filepath.Join(dataDir, "etcd"))
 	if err == nil {
-		err = haveRoom(dataDir, 2*size)
+		err = folder.HaveRoom(dataDir, 2*size)
 	}
 	if err != nil {
 		return nil, err
@@ -261,8 +245,8 @@ func TakeStopped(ctx context.Context, dataDir string) (apiserver.Backup, error) 
 		return nil, fmt.Errorf("make a folder for the backup: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(scratch) }()
-	configuration := filepath.Join(dataDir, encryptionFile)
-	if !exists(configuration) {
+	configuration := filepath.Join(dataDir, folder.EncryptionFile)
+	if !folder.Exists(configuration) {
 		configuration = ""
 	}
 	taken, err := takeSnapshot(ctx, dataDir, configuration, func(ctx context.Context, w io.Writer) error {
@@ -297,23 +281,4 @@ func clearScratch(dataDir string) error {
 		}
 	}
 	return nil
-}
-
-func folderSize(dir string) (size int64, err error) {
-	err = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		info, err := entry.Info()
-		if err == nil {
-			size += info.Size()
-		}
-		return err
-	})
-	return size, err
-}
-
-// thisProgram is what this program writes about itself into a data folder.
-func thisProgram() datadir.Written {
-	return datadir.Written{Data: datadir.Version, Everynode: version.Version, Kubernetes: version.Kubernetes()}
 }

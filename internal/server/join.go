@@ -9,11 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -26,6 +24,7 @@ import (
 	"github.com/everynode/everynode/internal/encryption"
 	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/server/folder"
 	"github.com/everynode/everynode/internal/wholefile"
 )
 
@@ -44,11 +43,11 @@ func Join(ctx context.Context, o Options, at, token string) error {
 	if err != nil {
 		return err
 	}
-	if known != nil && hasDatabase(o.DataDir) {
+	if known != nil && folder.HasDatabase(o.DataDir) {
 		klog.FromContext(ctx).Info("This server has joined before; --join is not needed any more")
 		return nil
 	}
-	if known == nil && (hasDatabase(o.DataDir) || exists(filepath.Join(o.DataDir, "pki"))) {
+	if known == nil && (folder.HasDatabase(o.DataDir) || folder.Exists(filepath.Join(o.DataDir, "pki"))) {
 		return fmt.Errorf("%s holds the data of a cluster of its own, which joining would give up; choose another --data-dir, or move it away", o.DataDir)
 	}
 	j, err := newJoiner(o, at, token)
@@ -67,7 +66,7 @@ func (j *joiner) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	release, forgetLock, err := lock(j.options.DataDir)
+	release, forgetLock, err := folder.Lock(j.options.DataDir)
 	if err != nil {
 		return err
 	}
@@ -80,13 +79,6 @@ func (j *joiner) join(ctx context.Context) error {
 	}
 	return j.settle(welcome)
 }
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return !errors.Is(err, fs.ErrNotExist)
-}
-
-func hasDatabase(dataDir string) bool { return exists(filepath.Join(dataDir, "etcd", "member", "wal")) }
 
 // joiner is a server that joins.
 type joiner struct {
@@ -260,10 +252,10 @@ func (j *joiner) settle(w members.Welcome) error {
 	if err := m.write(dir); err != nil {
 		return err
 	}
-	if err := w.Keys.Import(filepath.Join(dir, "pki"), peersDir(dir)); err != nil {
+	if err := w.Keys.Import(filepath.Join(dir, "pki"), folder.Peers(dir)); err != nil {
 		return err
 	}
-	for path, content := range map[string][]byte{filepath.Join(dir, encryptionFile): w.Encryption, encryption.File(dir): w.StoredKeys} {
+	for path, content := range map[string][]byte{filepath.Join(dir, folder.EncryptionFile): w.Encryption, encryption.File(dir): w.StoredKeys} {
 		if len(content) == 0 {
 			continue
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/everynode/everynode/internal/etcd/roster"
 	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/server/folder"
 	"github.com/everynode/everynode/internal/version"
 	"github.com/everynode/everynode/internal/wholefile"
 )
@@ -33,7 +34,6 @@ var ErrBeginAnew = errors.New("the server begins anew, which takes some seconds"
 
 const (
 	membershipFile = "members.json"
-	encryptionFile = "encryption-config.yaml"
 	defaultPeers   = "2380"
 )
 
@@ -154,14 +154,12 @@ func hostOf(address string) string {
 	return u.Hostname()
 }
 
-func peersDir(dataDir string) string { return filepath.Join(dataDir, "peers") }
-
 // peers is how the database takes part among others; nil for one that is alone.
 func (m *membership) peers(dataDir string) (*etcd.Peers, error) {
 	if m == nil {
 		return nil, nil //nolint:nilnil // As readMembership.
 	}
-	keys, err := pki.OpenPeers(peersDir(dataDir), hostOf(m.URL), clock.RealClock{})
+	keys, err := pki.OpenPeers(folder.Peers(dataDir), hostOf(m.URL), clock.RealClock{})
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +214,7 @@ func (m *membership) apply(o *Options) error {
 // useEncryption has the API server encrypt as the servers do that this one joined,
 // unless it is told otherwise.
 func (o *Options) useEncryption() {
-	path := filepath.Join(o.DataDir, encryptionFile)
+	path := filepath.Join(o.DataDir, folder.EncryptionFile)
 	if _, err := os.Stat(path); err == nil && o.API.Etcd.EncryptionProviderConfigFilepath == "" {
 		o.API.Etcd.EncryptionProviderConfigFilepath = path
 	}
@@ -274,10 +272,6 @@ func (s *Server) name() string {
 	return name
 }
 
-// unfinishedReset is a folder in a data folder whose server is made the only one, with the database that it makes. It
-// is the last that goes: while it is there, no server starts.
-const unfinishedReset = "reset-unfinished"
-
 // Reset makes the server of a data directory, which must not run, the only one, with
 // the data that it has.
 func Reset(ctx context.Context, dataDir string, now time.Time) error {
@@ -291,7 +285,7 @@ func Reset(ctx context.Context, dataDir string, now time.Time) error {
 	if m.Left || m.Removed {
 		return fmt.Errorf("the server in %s left its cluster or was removed from it, and cannot be made a cluster of its own; restore a backup, or reset a server that was not removed", dataDir)
 	}
-	release, _, err := lock(dataDir)
+	release, _, err := folder.Lock(dataDir)
 	if err != nil {
 		return err
 	}
@@ -299,13 +293,13 @@ func Reset(ctx context.Context, dataDir string, now time.Time) error {
 	if err := clearReset(dataDir); err != nil {
 		return err
 	}
-	if !hasDatabase(dataDir) {
+	if !folder.HasDatabase(dataDir) {
 		return fmt.Errorf("%s holds no database", dataDir)
 	}
-	database, work := filepath.Join(dataDir, "etcd"), filepath.Join(dataDir, unfinishedReset)
-	size, err := folderSize(database)
+	database, work := filepath.Join(dataDir, "etcd"), filepath.Join(dataDir, folder.UnfinishedReset)
+	size, err := folder.Size(database)
 	if err == nil {
-		err = haveRoom(dataDir, resetRoom*size)
+		err = folder.HaveRoom(dataDir, resetRoom*size)
 	}
 	if err == nil {
 		err = os.Mkdir(work, 0o700)
@@ -326,11 +320,11 @@ const resetRoom = 5
 
 // takeReset puts a database that is ready in the place of the one before.
 func (m *membership) takeReset(dataDir, made string) error {
-	database, work := filepath.Join(dataDir, "etcd"), filepath.Join(dataDir, unfinishedReset)
+	database, work := filepath.Join(dataDir, "etcd"), filepath.Join(dataDir, folder.UnfinishedReset)
 	m.Known = nil
 	err := m.write(dataDir)
 	if err == nil {
-		err = syncDisk(work)
+		err = folder.Sync(work)
 	}
 	if err == nil {
 		err = os.Rename(database, filepath.Join(work, "before"))
@@ -339,7 +333,7 @@ func (m *membership) takeReset(dataDir, made string) error {
 		err = os.Rename(made, database)
 	}
 	if err == nil {
-		err = syncDisk(dataDir)
+		err = folder.Sync(dataDir)
 	}
 	if err != nil {
 		return fmt.Errorf("put the new database in the place of the one before: %w", err)
@@ -349,12 +343,12 @@ func (m *membership) takeReset(dataDir, made string) error {
 
 // clearReset removes what a reset has left, and puts a database back that it had moved away and not replaced.
 func clearReset(dataDir string) error {
-	database, work := filepath.Join(dataDir, "etcd"), filepath.Join(dataDir, unfinishedReset)
-	if !exists(work) {
+	database, work := filepath.Join(dataDir, "etcd"), filepath.Join(dataDir, folder.UnfinishedReset)
+	if !folder.Exists(work) {
 		return nil
 	}
 	var err error
-	if before := filepath.Join(work, "before"); !exists(database) && exists(before) {
+	if before := filepath.Join(work, "before"); !folder.Exists(database) && folder.Exists(before) {
 		err = os.Rename(before, database)
 	}
 	if err == nil {

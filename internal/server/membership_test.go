@@ -11,6 +11,7 @@ import (
 	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/server/folder"
 )
 
 // A second server on the folder of one that runs changes nothing in it.
@@ -23,7 +24,7 @@ func TestPeerAddressIsKeptUnderTheLock(t *testing.T) {
 	if err := m.write(dir); err != nil {
 		t.Fatal(err)
 	}
-	release, _, err := lock(dir)
+	release, _, err := folder.Lock(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +122,7 @@ func TestResetThatWasKilled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			database, work := filepath.Join(dir, "etcd"), filepath.Join(dir, unfinishedReset)
+			database, work := filepath.Join(dir, "etcd"), filepath.Join(dir, folder.UnfinishedReset)
 			s, err := etcd.Start(t.Context(), etcd.Options{Dir: database, NoFsync: true})
 			if err != nil {
 				t.Fatal(err)
@@ -136,13 +137,13 @@ func TestResetThatWasKilled(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := refuseUnfinished(dir); err == nil || !strings.Contains(err.Error(), "members reset") {
+			if err := folder.RefuseUnfinished(dir); err == nil || !strings.Contains(err.Error(), "members reset") {
 				t.Errorf("a server starts on it: %v", err)
 			}
 			if err := Reset(t.Context(), dir, time.Now()); err != nil {
 				t.Fatal(err)
 			}
-			if err := refuseUnfinished(dir); err != nil {
+			if err := folder.RefuseUnfinished(dir); err != nil {
 				t.Error(err)
 			}
 			if s, err = etcd.Start(t.Context(), etcd.Options{Dir: database, NoFsync: true}); err != nil {

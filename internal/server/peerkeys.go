@@ -13,13 +13,14 @@ import (
 	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/server/folder"
 )
 
 // peerKeys is the authority of the databases among each other. Its key is given to members only
 // who answer at their address: a server that was removed has a certificate of the authority that
 // is being replaced.
 func (s *Server) peerKeys() follows {
-	dir := peersDir(s.options.DataDir)
+	dir := folder.Peers(s.options.DataDir)
 	return follows{
 		which: etcd.PeerKeys, export: func() ([]byte, error) { return exportPeers(s.options.DataDir) },
 		hash: func(content []byte) string {
@@ -56,7 +57,7 @@ func readPeers(content []byte) (files map[string][]byte, err error) {
 }
 
 func exportPeers(dataDir string) ([]byte, error) {
-	files, err := pki.ExportPeers(peersDir(dataDir))
+	files, err := pki.ExportPeers(folder.Peers(dataDir))
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +77,7 @@ func (s *Server) followPeers(ctx context.Context) error {
 		if err := s.followOnce(ctx, s.peerKeys()); err != nil {
 			return err
 		}
-		if err := pki.FollowPeers(peersDir(s.options.DataDir), hostOf(s.membership.URL), clock.RealClock{}); err != nil {
+		if err := pki.FollowPeers(folder.Peers(s.options.DataDir), hostOf(s.membership.URL), clock.RealClock{}); err != nil {
 			return err
 		}
 		return s.endOldTrust(ctx)

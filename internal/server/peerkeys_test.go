@@ -16,6 +16,7 @@ import (
 
 	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/server/folder"
 	"github.com/everynode/everynode/internal/testenv/freeport"
 )
 
@@ -28,7 +29,7 @@ type thief struct {
 func steal(t *testing.T, from *machine) thief {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "peers")
-	if err := os.CopyFS(dir, os.DirFS(peersDir(from.options.DataDir))); err != nil {
+	if err := os.CopyFS(dir, os.DirFS(folder.Peers(from.options.DataDir))); err != nil {
 		t.Fatal(err)
 	}
 	entries, err := os.ReadDir(dir)
@@ -152,7 +153,7 @@ func TestKeysOfALostServerAreGivenUp(t *testing.T) {
 		return nil
 	})
 	// And a replacement works again.
-	if err := pki.RotatePeers(peersDir(second.options.DataDir), time.Now()); err != nil {
+	if err := pki.RotatePeers(folder.Peers(second.options.DataDir), time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	first.eventually("the other has the next one", func(context.Context) error {
@@ -192,7 +193,7 @@ func TestAuthorityOfDatabasesIsReplaced(t *testing.T) {
 		}
 	}
 
-	dir := peersDir(first.options.DataDir)
+	dir := folder.Peers(first.options.DataDir)
 	if err := pki.RotatePeers(dir, time.Now()); err != nil {
 		t.Fatal(err)
 	}

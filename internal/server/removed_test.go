@@ -13,6 +13,7 @@ import (
 
 	"github.com/everynode/everynode/internal/datadir"
 	"github.com/everynode/everynode/internal/etcd"
+	"github.com/everynode/everynode/internal/server/folder"
 	"github.com/everynode/everynode/internal/testenv/freeport"
 )
 
@@ -137,7 +138,7 @@ func TestLinesOfServersThatMayNotTakePart(t *testing.T) {
 			t.Errorf("it says %q, and not %q", stranger, want)
 		}
 	}
-	if exists(filepath.Join(dir, membershipFile)) {
+	if folder.Exists(filepath.Join(dir, membershipFile)) {
 		t.Error("what may change is written down for good")
 	}
 	if other := errors.New("other"); !errors.Is(m.refused(dir, other), other) {
@@ -176,10 +177,10 @@ func TestTooOldToJoin(t *testing.T) {
 			t.Errorf("%s: %v, want one line: %s", test.what, err, test.want)
 		}
 		t.Logf("everynode: %v", err)
-		if exists(joiner.options.DataDir) {
+		if folder.Exists(joiner.options.DataDir) {
 			t.Errorf("%s: a data directory was made", test.what)
 		}
-		if exists(filepath.Join(first.options.DataDir, membershipFile)) || exists(peersDir(first.options.DataDir)) {
+		if folder.Exists(filepath.Join(first.options.DataDir, membershipFile)) || folder.Exists(folder.Peers(first.options.DataDir)) {
 			t.Errorf("%s: the server that was asked has become one of several", test.what)
 		}
 	}

@@ -11,19 +11,14 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/everynode/everynode/internal/backup"
 	"github.com/everynode/everynode/internal/datadir"
 	"github.com/everynode/everynode/internal/encryption"
 	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/server/folder"
 	"github.com/everynode/everynode/internal/wholefile"
 )
-
-// unfinishedRestore is a folder in a data folder that is being restored. It is the last
-// that goes: while it is there, no server starts.
-const unfinishedRestore = "restore-unfinished"
 
 // clocksDiffer is by how much the clocks of two machines may differ that are looked after.
 const clocksDiffer = 5 * time.Minute
@@ -44,7 +39,7 @@ func Restore(ctx context.Context, b *backup.Reader, dataDir string, now time.Tim
 	if err != nil {
 		return 0, err
 	}
-	release, forgetLock, err := lock(dataDir)
+	release, forgetLock, err := folder.Lock(dataDir)
 	if err != nil {
 		return 0, err
 	}
@@ -56,7 +51,7 @@ func Restore(ctx context.Context, b *backup.Reader, dataDir string, now time.Tim
 	if err := clearUnfinished(dataDir); err != nil {
 		return 0, err
 	}
-	work := filepath.Join(dataDir, unfinishedRestore)
+	work := filepath.Join(dataDir, folder.UnfinishedRestore)
 	revision, err = restoreInto(ctx, b, work, now)
 	if err == nil {
 		err = moveUp(work, dataDir)
@@ -72,7 +67,7 @@ func Restore(ctx context.Context, b *backup.Reader, dataDir string, now time.Tim
 }
 
 // restored are the names that a restore makes in a data folder.
-var restored = []string{"etcd", "pki", "encryption.yaml", encryptionFile, datadir.WrittenFile}
+var restored = []string{"etcd", "pki", "encryption.yaml", folder.EncryptionFile, datadir.WrittenFile}
 
 // mayRestore refuses a folder that holds something else than a restore that was not finished.
 func mayRestore(dataDir string) error {
@@ -84,7 +79,7 @@ func mayRestore(dataDir string) error {
 		return fmt.Errorf("look into the folder to restore to: %w", err)
 	}
 	for _, e := range entries {
-		if e.Name() == unfinishedRestore && e.IsDir() {
+		if e.Name() == folder.UnfinishedRestore && e.IsDir() {
 			return nil
 		}
 	}
@@ -99,8 +94,8 @@ func mayRestore(dataDir string) error {
 // clearUnfinished removes what a restore has left that was killed. It had begun in an
 // empty folder.
 func clearUnfinished(dataDir string) error {
-	work := filepath.Join(dataDir, unfinishedRestore)
-	if !exists(work) {
+	work := filepath.Join(dataDir, folder.UnfinishedRestore)
+	if !folder.Exists(work) {
 		return nil
 	}
 	for _, name := range restored {
@@ -114,25 +109,13 @@ func clearUnfinished(dataDir string) error {
 	return nil
 }
 
-// refuseUnfinished has no server start on a folder that is being restored or reset.
-func refuseUnfinished(dataDir string) error {
-	if exists(filepath.Join(dataDir, unfinishedReset)) {
-		return fmt.Errorf("a reset of %s was not finished; run \"everynode members reset\" again, with the same folder",
-			dataDir)
-	}
-	if exists(filepath.Join(dataDir, unfinishedRestore)) {
-		return fmt.Errorf("a restore into %s was not finished; run \"everynode backup restore\" again, with the same folder", dataDir)
-	}
-	return nil
-}
-
 // restoreInto unpacks and checks all of a backup, and makes the database.
 func restoreInto(ctx context.Context, b *backup.Reader, work string, now time.Time) (revision int64, err error) {
 	if err := os.Mkdir(work, 0o700); err != nil {
 		return 0, fmt.Errorf("make a folder to restore in: %w", err)
 	}
 	// The snapshot is there, the database in which every value is written twice, and that without what was overwritten.
-	if err := haveRoom(work, 4*b.Manifest.DatabaseSize()); err != nil {
+	if err := folder.HaveRoom(work, 4*b.Manifest.DatabaseSize()); err != nil {
 		return 0, err
 	}
 	keys := map[string][]byte{}
@@ -161,7 +144,7 @@ func restoreInto(ctx context.Context, b *backup.Reader, work string, now time.Ti
 	if err := os.Remove(file); err != nil {
 		return 0, err
 	}
-	return revision, datadir.Sign(work, thisProgram())
+	return revision, datadir.Sign(work, datadir.ThisProgram())
 }
 
 // unpack writes one part to where it belongs. The names of parts have been checked.
@@ -182,8 +165,8 @@ func unpack(work string, f backup.File, content io.Reader, keys map[string][]byt
 		keys[name] = data
 		return nil
 	}
-	to := filepath.Join(work, encryptionFile)
-	if f.Name != encryptionFile {
+	to := filepath.Join(work, folder.EncryptionFile)
+	if f.Name != folder.EncryptionFile {
 		to = encryption.File(work)
 	}
 	if err := wholefile.Write(to, 0o600, wholefile.Bytes(data)); err != nil {
@@ -194,36 +177,23 @@ func unpack(work string, f backup.File, content io.Reader, keys map[string][]byt
 
 // moveUp moves what is complete to where it belongs. The folder that it leaves goes last.
 func moveUp(work, dataDir string) error {
-	if err := syncDisk(work); err != nil {
+	if err := folder.Sync(work); err != nil {
 		return err
 	}
 	for _, name := range restored {
 		from := filepath.Join(work, name)
-		if !exists(from) {
+		if !folder.Exists(from) {
 			continue
 		}
 		if err := os.Rename(from, filepath.Join(dataDir, name)); err != nil {
 			return fmt.Errorf("move what was restored: %w", err)
 		}
 	}
-	if err := syncDisk(dataDir); err != nil {
+	if err := folder.Sync(dataDir); err != nil {
 		return err
 	}
 	if err := os.Remove(work); err != nil {
 		return fmt.Errorf("finish the restore: %w", err)
 	}
 	return wholefile.SyncFolder(dataDir)
-}
-
-// syncDisk has all that was written be on the disk.
-func syncDisk(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Close() }() // it was only named
-	if err := unix.Syncfs(int(f.Fd())); err != nil {
-		return fmt.Errorf("write what was restored to the disk: %w", err)
-	}
-	return nil
 }

@@ -36,6 +36,7 @@ import (
 	"github.com/everynode/everynode/internal/etcd/external"
 	"github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/server/folder"
 	"github.com/everynode/everynode/internal/simulator/illness"
 )
 
@@ -161,10 +162,10 @@ func (s *Server) open() (err error) {
 		}
 	}()
 	var forgetLock func()
-	if s.unlock, forgetLock, err = lock(o.DataDir); err != nil {
+	if s.unlock, forgetLock, err = folder.Lock(o.DataDir); err != nil {
 		return err
 	}
-	if err = errors.Join(refuseUnfinished(o.DataDir), datadir.CheckWritten(o.DataDir, thisProgram())); err == nil {
+	if err = errors.Join(folder.RefuseUnfinished(o.DataDir), datadir.CheckWritten(o.DataDir, datadir.ThisProgram())); err == nil {
 		err = errors.Join(s.membership.keep(o.DataDir), s.membership.checkKeys(o.DataDir), clearScratch(o.DataDir))
 	}
 	if err == nil {
@@ -179,7 +180,7 @@ func (s *Server) open() (err error) {
 		pki.Options{ServerIPs: ips, ServerNames: names}); err != nil {
 		return fmt.Errorf("open the cluster's certificates: %w", err)
 	}
-	return datadir.Sign(o.DataDir, thisProgram())
+	return datadir.Sign(o.DataDir, datadir.ThisProgram())
 }
 
 // addresses are the names and addresses that the serving certificate must hold.
@@ -308,7 +309,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	parts.run("certificates", func(ctx context.Context) error { s.pki.Run(ctx); return nil })
 	if s.membership != nil {
 		parts.run("certificate for the other servers", func(ctx context.Context) error {
-			pki.KeepPeers(ctx, peersDir(s.options.DataDir), hostOf(s.membership.URL), clock.RealClock{})
+			pki.KeepPeers(ctx, folder.Peers(s.options.DataDir), hostOf(s.membership.URL), clock.RealClock{})
 			return nil
 		})
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/authn"
 	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/server/folder"
 	"github.com/everynode/everynode/internal/testenv/freeport"
 	"github.com/everynode/everynode/internal/version"
 )
@@ -384,7 +385,7 @@ func TestRefusedToJoin(t *testing.T) {
 	portsTaken(t, first, good, newMachine(t, 6, port))
 	secretsAreNoWayIn(t, first, good)
 	refusedByHandler(t, first, good)
-	if exists(filepath.Join(first.options.DataDir, membershipFile)) || exists(peersDir(first.options.DataDir)) {
+	if folder.Exists(filepath.Join(first.options.DataDir, membershipFile)) || folder.Exists(folder.Peers(first.options.DataDir)) {
 		t.Error("the first server has become one of several, and nobody has joined")
 	}
 }
@@ -486,7 +487,7 @@ func portsTaken(t *testing.T, first *machine, token string, joiner *machine) {
 			t.Errorf("the port of %s is taken: %v", m.options.Name, err)
 		}
 		taken.Close()
-		if exists(joiner.options.DataDir) {
+		if folder.Exists(joiner.options.DataDir) {
 			t.Errorf("the port of %s is taken: a data directory was made", m.options.Name)
 		}
 	}

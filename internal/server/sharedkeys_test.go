@@ -17,6 +17,7 @@ import (
 
 	"github.com/everynode/everynode/internal/encryption"
 	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/server/folder"
 	"github.com/everynode/everynode/internal/testenv/freeport"
 )
 
@@ -73,7 +74,7 @@ func TestKeysAreTakenFromAnotherServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	same("the old authority ends")
-	if exists(filepath.Join(keys(second), "ca-previous.crt")) {
+	if folder.Exists(filepath.Join(keys(second), "ca-previous.crt")) {
 		t.Error("the other server trusts the old authority for good")
 	}
 	known("the old authority has ended")

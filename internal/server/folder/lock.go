@@ -1,4 +1,4 @@
-package server
+package folder
 
 import (
 	"errors"
@@ -11,12 +11,13 @@ import (
 	"syscall"
 )
 
-var errInUse = errors.New("is in use by another everynode server")
+// ErrInUse says that a server works with the folder.
+var ErrInUse = errors.New("is in use by another everynode server")
 
-// lock makes sure that one server at a time uses a data directory. The kernel
+// Lock makes sure that one server at a time uses a data directory. The kernel
 // gives it up when the process ends, however it ends. forget removes the file
 // if it was made here, for a data directory that stays unused.
-func lock(dataDir string) (release, forget func(), err error) {
+func Lock(dataDir string) (release, forget func(), err error) {
 	path := filepath.Join(dataDir, "server.lock")
 	_, before := os.Stat(path)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o600)
@@ -32,7 +33,8 @@ func lock(dataDir string) (release, forget func(), err error) {
 		if pid, err := os.ReadFile(path); err == nil && len(pid) > 0 {
 			owner = "process " + strings.TrimSpace(string(pid))
 		}
-		return nil, nil, fmt.Errorf("the data directory %s %w (%s); stop that one first, or choose another --data-dir", dataDir, errInUse, owner)
+		return nil, nil, fmt.Errorf("the data directory %s %w (%s); stop that one first, or choose another --data-dir",
+			dataDir, ErrInUse, owner)
 	}
 	if err = f.Truncate(0); err == nil {
 		_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
