@@ -25,6 +25,7 @@ import (
 	"github.com/everynode/everynode/internal/members/jointoken"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/server/folder"
+	"github.com/everynode/everynode/internal/server/sharedkeys"
 	"github.com/everynode/everynode/internal/version"
 )
 
@@ -64,7 +65,7 @@ func (a admission) Admit(ctx context.Context, j members.Joining, token string) (
 		return members.Welcome{Known: a.known(), Data: datadir.Version}, nil
 	}
 	// With keys that are not all there, or damaged, the new server would not start.
-	if _, err := exportKeys(a.options.DataDir); err != nil {
+	if _, err := sharedkeys.Export(a.options.DataDir); err != nil {
 		return members.Welcome{}, fmt.Errorf("the server that was asked has no keys to give: %w", err)
 	}
 	if err := a.useToken(ctx, token, j); err != nil {
@@ -272,4 +273,16 @@ func (a admission) Leave(ctx context.Context, name string) error {
 		return err
 	}
 	return left.write(a.options.DataDir)
+}
+
+// seen is a server as it answers.
+func seen(answer etcd.Answer) members.Server {
+	out := members.Server{ID: answer.ID, Name: answer.Name, URL: answer.URL, Learner: answer.Learner}
+	if answer.Err != nil {
+		out.Problem = "does not answer"
+		return out
+	}
+	s := answer.Status
+	out.Version, out.Leads, out.Applied, out.Bytes, out.Serving, out.PeerStanding = s.Version, s.Leads, s.Applied, s.Bytes, s.Serving, s.PeerStanding
+	return out
 }

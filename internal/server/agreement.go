@@ -18,6 +18,7 @@ import (
 	"github.com/everynode/everynode/internal/etcd/kv"
 	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/server/sharedkeys"
 	"github.com/everynode/everynode/internal/wholefile"
 )
 
@@ -43,13 +44,13 @@ func (s *Server) externalKeys() (members.KeysHere, error) {
 		return members.KeysHere{}, err
 	}
 	if !pki.ClusterWhole(cluster) {
-		return members.KeysHere{}, errHalf
+		return members.KeysHere{}, sharedkeys.ErrHalf
 	}
 	remembered, err := os.ReadFile(filepath.Join(s.options.DataDir, agreedFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return members.KeysHere{}, fmt.Errorf("read which keys all servers have: %w", err)
 	}
-	return members.KeysHere{Own: sharedKeys{Cluster: cluster}.hash(), Agreed: string(remembered)}, nil
+	return members.KeysHere{Own: sharedkeys.Set{Cluster: cluster}.Hash(), Agreed: string(remembered)}, nil
 }
 
 // checkAgreement refuses a server whose keys or networks are others than those of the servers
@@ -162,11 +163,11 @@ func (s *Server) followExternalKeys(ctx context.Context) error {
 			return nil
 		case <-time.After(externalInterval):
 		}
-		attempt, cancel := context.WithTimeout(ctx, keysPatience)
+		attempt, cancel := context.WithTimeout(ctx, sharedkeys.Patience)
 		err := s.followExternalKeysOnce(attempt)
 		cancel()
 		switch {
-		case err == nil || ctx.Err() != nil || errors.Is(err, errHalf): // the next look sees all of them
+		case err == nil || ctx.Err() != nil || errors.Is(err, sharedkeys.ErrHalf): // the next look sees all of them
 			said = ""
 		case err.Error() != said:
 			said = err.Error()

@@ -24,6 +24,7 @@ import (
 	"github.com/everynode/everynode/internal/etcd/offline"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/server/folder"
+	"github.com/everynode/everynode/internal/server/sharedkeys"
 	"github.com/everynode/everynode/internal/version"
 )
 
@@ -164,7 +165,7 @@ func backupFiles(dataDir, configuration string) (map[string][]byte, error) {
 		return nil, err
 	}
 	// Of a backup that cannot be started nobody would know, and good ones would go for it.
-	if err := (sharedKeys{keys, stored}).check(); err != nil {
+	if err := (sharedkeys.Set{Cluster: keys, Stored: stored}).Check(); err != nil {
 		return nil, fmt.Errorf("the cluster's keys cannot be used, and a backup of them would be of no use: %w", err)
 	}
 	if len(stored) > 0 {

@@ -23,6 +23,7 @@ import (
 	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/server/folder"
+	"github.com/everynode/everynode/internal/server/sharedkeys"
 	"github.com/everynode/everynode/internal/version"
 	"github.com/everynode/everynode/internal/wholefile"
 )
@@ -165,9 +166,9 @@ func (m *membership) peers(dataDir string) (*etcd.Peers, error) {
 	}
 	p := &etcd.Peers{Name: m.Name, URL: m.URL, Listen: strings.TrimPrefix(m.URL, "https://"), Keys: keys, Version: version.Kubernetes(), Shared: func(which etcd.Shared) ([]byte, error) {
 		if which == etcd.PeerKeys {
-			return exportPeers(dataDir)
+			return sharedkeys.ExportPeers(dataDir)
 		}
-		return exportKeys(dataDir)
+		return sharedkeys.Export(dataDir)
 	}}
 	for _, k := range m.Known {
 		p.Known = append(p.Known, roster.Member{ID: k.ID, Name: k.Name, URL: k.URL})

@@ -17,6 +17,7 @@ import (
 	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/server/folder"
+	"github.com/everynode/everynode/internal/server/sharedkeys"
 	"github.com/everynode/everynode/internal/testenv/freeport"
 )
 
@@ -118,7 +119,7 @@ func TestKeysOfALostServerAreGivenUp(t *testing.T) {
 	if done, err := first.now().etcd.Agree(t.Context(), etcd.PeerKeys, "of one that is lost", revision); err != nil || !done {
 		t.Fatal(done, err)
 	}
-	if err := first.now().followOnce(t.Context(), first.now().peerKeys()); !errors.Is(err, etcd.ErrNobodyHas) {
+	if err := first.now().peerKeys().Look(t.Context()); !errors.Is(err, etcd.ErrNobodyHas) {
 		t.Errorf("nobody has what all are to have: %v", err)
 	}
 	if now, _ := agreed(); now != "of one that is lost" {
@@ -130,35 +131,13 @@ func TestKeysOfALostServerAreGivenUp(t *testing.T) {
 		}
 		return nil
 	})
-	// Also where all that are left were cut off while they took it.
-	_, revision = agreed()
-	servers := []*Server{first.now(), second.now()}
-	for _, s := range servers {
-		s.changing.Lock()
-	}
-	const lost = "of one that is lost, too"
-	done, err := first.now().etcd.Agree(t.Context(), etcd.PeerKeys, lost, revision)
-	for _, s := range servers {
-		s.membership.BegunPeers = lost
-		s.nobodyHas = map[etcd.Shared]missing{etcd.PeerKeys: {lost, time.Now().Add(-time.Hour)}}
-		s.changing.Unlock()
-	}
-	if err != nil || !done {
-		t.Fatal(done, err)
-	}
-	first.eventually("it is given up by those who were cut off", func(context.Context) error {
-		if now, _ := agreed(); now != before {
-			return fmt.Errorf("it is %s", now)
-		}
-		return nil
-	})
 	// And a replacement works again.
 	if err := pki.RotatePeers(folder.Peers(second.options.DataDir), time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	first.eventually("the other has the next one", func(context.Context) error {
-		here, errHere := exportPeers(first.options.DataDir)
-		there, err := exportPeers(second.options.DataDir)
+		here, errHere := sharedkeys.ExportPeers(first.options.DataDir)
+		there, err := sharedkeys.ExportPeers(second.options.DataDir)
 		if err = errors.Join(err, errHere); err == nil && !bytes.Equal(here, there) {
 			err = errors.New("it has another")
 		}
@@ -249,8 +228,8 @@ func TestAuthorityOfDatabasesIsReplaced(t *testing.T) {
 		if stolen.poses(m) {
 			t.Errorf("%s takes him for a server", m.options.Name)
 		}
-		keys, err := exportPeers(m.options.DataDir)
-		if here, errHere := exportPeers(first.options.DataDir); err != nil || errHere != nil || !bytes.Equal(keys, here) {
+		keys, err := sharedkeys.ExportPeers(m.options.DataDir)
+		if here, errHere := sharedkeys.ExportPeers(first.options.DataDir); err != nil || errHere != nil || !bytes.Equal(keys, here) {
 			t.Errorf("%s has another authority than %s: %v", m.options.Name, first.options.Name, errors.Join(err, errHere))
 		}
 	}

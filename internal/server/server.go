@@ -124,8 +124,6 @@ type Server struct {
 	// changing is held while it changes who belongs to the cluster.
 	changing   sync.Mutex
 	remembered string
-	// nobodyHas is what all servers are to have and none has; changing guards it.
-	nobodyHas map[etcd.Shared]missing
 	// restored names the last restore of the database.
 	restored  string
 	leaving   atomic.Bool

@@ -18,6 +18,7 @@ import (
 	"github.com/everynode/everynode/internal/encryption"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/server/folder"
+	"github.com/everynode/everynode/internal/server/sharedkeys"
 	"github.com/everynode/everynode/internal/testenv/freeport"
 )
 
@@ -38,8 +39,8 @@ func TestKeysAreTakenFromAnotherServer(t *testing.T) {
 	same := func(what string) {
 		t.Helper()
 		first.eventually("both have the keys: "+what, func(context.Context) error {
-			a, errA := exportKeys(first.options.DataDir)
-			b, errB := exportKeys(second.options.DataDir)
+			a, errA := sharedkeys.Export(first.options.DataDir)
+			b, errB := sharedkeys.Export(second.options.DataDir)
 			if err := errors.Join(errA, errB); err != nil {
 				return err
 			}
@@ -88,10 +89,10 @@ func TestKeysAreTakenFromAnotherServer(t *testing.T) {
 	if err := os.WriteFile(damaged, whole[:len(whole)/2], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := first.now().followKeysOnce(t.Context()); !errors.Is(err, errDamaged) {
+	if err := first.now().clusterKeys().Look(t.Context()); !errors.Is(err, sharedkeys.ErrDamaged) {
 		t.Errorf("the key of the authority is cut off, and the other servers are told: %v", err)
 	}
-	if err := second.now().followKeysOnce(t.Context()); err != nil {
+	if err := second.now().clusterKeys().Look(t.Context()); err != nil {
 		t.Errorf("the other server has no good keys any more: %v", err)
 	}
 	if there, err := os.ReadFile(filepath.Join(keys(second), "ca.key")); err != nil || !bytes.Equal(there, whole) {
@@ -144,36 +145,4 @@ func ask(ctx context.Context, config *rest.Config) error {
 		_, err = client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	}
 	return err
-}
-
-// Servers of two versions compare keys by this: it is a promise to those of before.
-func TestHashOfKeysDoesNotDependOnTheVersion(t *testing.T) {
-	keys := sharedKeys{Cluster: map[string][]byte{}, Stored: []byte("stored")}
-	for _, name := range pki.AgreedFiles {
-		keys.Cluster[name] = []byte(name)
-	}
-	const want = "8639d0956ff4fa0da7c1d519426dba780b5f99fdd8ae9b5e72293b2a26bc365e"
-	if got := keys.hash(); got != want {
-		t.Errorf("the hash is %s, and was %s", got, want)
-	}
-	keys.Cluster["of-the-next-version.key"] = []byte("x")
-	if got := keys.hash(); got != want {
-		t.Error("a file that servers of before do not know changes the hash")
-	}
-	for _, name := range pki.AgreedFiles {
-		if !pki.ClusterFile(name) {
-			t.Errorf("%s is compared and not shared", name)
-		}
-		was := keys.Cluster[name]
-		keys.Cluster[name] = []byte("other")
-		if keys.hash() == want {
-			t.Errorf("another %s does not change the hash", name)
-		}
-		keys.Cluster[name] = was
-	}
-	// What a server of the next version sends besides does not matter either.
-	sent := []byte(`{"Cluster":{"ca.crt":"YQ==","of-the-next-version.key":"Yg=="},"Stored":"Yw==","Next":{"more":1}}`)
-	if hashKeys(sent) != (sharedKeys{Cluster: map[string][]byte{"ca.crt": []byte("a")}, Stored: []byte("c")}).hash() {
-		t.Error("what is sent besides changes the hash")
-	}
 }
