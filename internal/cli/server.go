@@ -17,6 +17,7 @@ import (
 	"github.com/everynode/everynode/internal/footprint"
 	"github.com/everynode/everynode/internal/local"
 	"github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/server/backups/schedule"
 )
 
 // Certificates of nodes are good for at least shortestSigning and at most longestSigning.
@@ -98,7 +99,7 @@ Three can lose one, five can lose two, and go on.`,
 }
 
 // addBackupFlags binds when backups are made without anybody asking.
-func addBackupFlags(cmd *cobra.Command, o *server.BackupOptions) {
+func addBackupFlags(cmd *cobra.Command, o *schedule.Options) {
 	f := cmd.Flags()
 	f.DurationVar(&o.Every, "backup-schedule", 0, "time between two backups that are made without anybody asking, such as 6h; 0 makes none")
 	f.StringVar(&o.To, "backup-dir", "", "where they go: a folder, best on another machine's disk, or s3://BUCKET/PREFIX?endpoint=https://HOST&region=REGION, whose keys are taken from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or ~/.aws/credentials")

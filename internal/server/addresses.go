@@ -2,6 +2,8 @@ package server
 
 import (
 	"net"
+	"os"
+	"slices"
 )
 
 func localIPs() (out []net.IP) {
@@ -27,4 +29,28 @@ func nextIP(ip net.IP) net.IP {
 		}
 	}
 	return out
+}
+
+// addresses are the names and addresses that the serving certificate must hold.
+func (s *Server) addresses() (names []string, ips []net.IP) {
+	ips = append(ips, nextIP(s.service.IP))
+	for _, address := range slices.Concat([]string{s.options.AdvertiseAddress}, s.options.Balancers, s.options.Listen) {
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			host = address
+		}
+		if ip := net.ParseIP(host); ip != nil {
+			if !ip.IsUnspecified() {
+				ips = append(ips, ip)
+				continue
+			}
+			ips = append(ips, localIPs()...)
+		} else if host != "" {
+			names = append(names, host)
+		}
+	}
+	if host, err := os.Hostname(); err == nil {
+		names = append(names, host)
+	}
+	return names, ips
 }

@@ -185,6 +185,9 @@ type backups struct{ *Server }
 // Take implements apiserver.Backups.
 func (b backups) Take(ctx context.Context) (apiserver.Backup, error) { return b.take(ctx) }
 
+// Disputed implements schedule.Source.
+func (b backups) Disputed() error { return b.etcd.Disputed() }
+
 // take makes a snapshot, one at a time.
 func (s *Server) take(ctx context.Context) (*snapshot, error) {
 	select {

@@ -26,6 +26,7 @@ import (
 	"github.com/everynode/everynode/internal/backup/plan"
 	"github.com/everynode/everynode/internal/datadir"
 	"github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/server/backups/schedule"
 	"github.com/everynode/everynode/internal/testenv"
 )
 
@@ -319,7 +320,7 @@ func TestServerMakesScheduledBackups(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := testenv.Start(t, func(o *server.Options) {
-		o.Backups = server.BackupOptions{Every: time.Hour, To: to, Keep: 1, KeyFile: key}
+		o.Backups = schedule.Options{Every: time.Hour, To: to, Keep: 1, KeyFile: key}
 	})
 	system, err := e.Client.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
 	if err != nil {

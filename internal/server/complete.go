@@ -32,7 +32,7 @@ func (s *Server) complete() (err error) {
 	if s.settings, err = o.API.Complete(); err != nil {
 		return err
 	}
-	if err = o.Backups.check(); err != nil {
+	if err = o.Backups.Check(); err != nil {
 		return err
 	}
 	if o.Backups.Every > 0 && !s.settings.Embedded() {

@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -231,16 +230,6 @@ func (j *joiner) post(ctx context.Context, body []byte) (answer []byte, again bo
 		return nil, true, errors.New(text)
 	}
 	return nil, false, errors.New(text)
-}
-
-// port is where a server with these options serves the API.
-func (o *Options) port() int {
-	if len(o.Listen) == 0 {
-		return 0
-	}
-	_, text, _ := net.SplitHostPort(o.Listen[0])
-	port, _ := strconv.Atoi(text)
-	return port
 }
 
 // settle writes what the server was told. One that is stopped meanwhile joins again.

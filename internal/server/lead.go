@@ -16,11 +16,13 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/apiserver/bootstrap"
 	"github.com/everynode/everynode/internal/etcd/kv"
 	"github.com/everynode/everynode/internal/members"
+	"github.com/everynode/everynode/internal/server/backups/schedule"
 	"github.com/everynode/everynode/internal/server/loops"
 )
 
@@ -57,7 +59,10 @@ func (s *Server) loops(metrics prometheus.Registerer) loops.Config {
 		RecordDecisions: o.RecordDecisions, SimulatedNodes: o.SimulatedNodes, Faults: o.Faults, Metrics: metrics,
 	}
 	if o.Backups.Every > 0 {
-		c.Backups = s.scheduleBackups
+		c.Backups = func(client kubernetes.Interface, events record.EventRecorder, metrics prometheus.Registerer,
+		) (func(context.Context) error, error) {
+			return schedule.New(o.Backups, backups{s}, client, events, metrics)
+		}
 	}
 	return c
 }

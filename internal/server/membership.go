@@ -212,18 +212,6 @@ func (m *membership) apply(o *Options) error {
 	return nil
 }
 
-// useEncryption has the API server encrypt as the servers do that this one joined,
-// unless it is told otherwise.
-func (o *Options) useEncryption() {
-	path := filepath.Join(o.DataDir, folder.EncryptionFile)
-	if _, err := os.Stat(path); err == nil && o.API.Etcd.EncryptionProviderConfigFilepath == "" {
-		o.API.Etcd.EncryptionProviderConfigFilepath = path
-	}
-}
-
-// version is that of the API, as this server tells the others.
-func (o *Options) version() string { return cmp.Or(o.kubernetes, version.Kubernetes()) }
-
 // serverName is what a server is called that has not been given a name.
 func serverName(given string) string {
 	if given != "" {

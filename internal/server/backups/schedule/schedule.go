@@ -1,11 +1,10 @@
-package server
+// Package schedule makes backups of a server when they are due, and removes old ones.
+package schedule
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,90 +15,45 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/everynode/everynode/internal/backup"
+	"github.com/everynode/everynode/internal/apiserver"
 	"github.com/everynode/everynode/internal/backup/plan"
 	"github.com/everynode/everynode/internal/backup/store"
 )
 
-// BackupOptions say when backups are made without anybody asking; the zero value is never.
-type BackupOptions struct {
-	// Every is the time between two backups.
-	Every time.Duration
-	// To is where they go: a folder, or s3://BUCKET/PREFIX.
-	To string
-	// Keep is how many stay.
-	Keep int
-	// KeyFile holds the keys with which they are encrypted. Public halves are enough.
-	KeyFile string
-}
-
 const (
-	// mostFrequent is the least time between two backups.
-	mostFrequent = time.Minute
 	// backupPatience bounds one backup, so that a store that hangs is not waited for.
 	backupPatience = time.Hour
 	// listPatience bounds asking a store what it has.
 	listPatience = 5 * time.Minute
 )
 
-// check says what is wrong with the options.
-func (o BackupOptions) check() error {
-	if o.Every == 0 {
-		if o.To != "" || o.KeyFile != "" {
-			return errors.New("backups are to go somewhere, and are never made; say how often with --backup-schedule, such as 6h")
-		}
-		return nil
-	}
-	if o.Every < mostFrequent {
-		return fmt.Errorf("--backup-schedule %s: %s is the least", o.Every, mostFrequent)
-	}
-	if o.Keep < 1 {
-		return fmt.Errorf("--backup-keep %d: at least one backup stays", o.Keep)
-	}
-	if _, err := store.Open(o.To); err != nil {
-		return fmt.Errorf("--backup-dir: %w", err)
-	}
-	if o.KeyFile == "" {
-		return errors.New("a backup holds all keys of the cluster, so it is encrypted; give the public key of \"everynode backup key\" with --backup-key-file")
-	}
-	_, err := o.lock()
-	return err
-}
-
-func (o BackupOptions) lock() (backup.Lock, error) {
-	content, err := os.ReadFile(o.KeyFile)
-	if err != nil {
-		return backup.Lock{}, fmt.Errorf("--backup-key-file: %w", err)
-	}
-	lock, err := backup.Keys(content)
-	if err != nil {
-		return lock, fmt.Errorf("--backup-key-file %s: %w", o.KeyFile, err)
-	}
-	return lock, nil
+// Source is a server that runs.
+type Source interface {
+	// Take makes one backup, which the caller closes.
+	Take(ctx context.Context) (apiserver.Backup, error)
+	// Disputed returns an error while what is backed up may be wrong. Then no older backup is removed for it.
+	Disputed() error
 }
 
 // scheduled makes backups, one after another. Of several servers one does.
 type scheduled struct {
-	options BackupOptions
+	options Options
 	store   store.Store
 	// cluster tells the ID of the cluster, which a restored one has, too.
 	cluster func(context.Context) (string, error)
-	take    func(context.Context) (*snapshot, error)
+	source  Source
 	clock   clock.Clock
 	events  record.EventRecorder
-	// disputed is an error while what is backed up may be wrong. Then no older backup is removed for it.
-	disputed func() error
 
 	success, size prometheus.Gauge
 	attempts      *prometheus.CounterVec
 	failures      int
 }
 
-// scheduleBackups returns what makes backups of this server until its context ends.
-func (s *Server) scheduleBackups(client kubernetes.Interface, events record.EventRecorder,
-	metrics prometheus.Registerer,
+// New returns what makes backups of a server until its context ends. metrics is nil where nobody counts.
+func New(o Options, of Source, client kubernetes.Interface, events record.EventRecorder, metrics prometheus.Registerer,
 ) (run func(context.Context) error, err error) {
-	to, err := store.Open(s.options.Backups.To)
+	to, err := store.Open(o.To)
 	if err != nil {
 		return nil, err
 	}
@@ -110,16 +64,14 @@ func (s *Server) scheduleBackups(client kubernetes.Interface, events record.Even
 		}
 		return string(ns.UID), nil
 	}
-	b := newScheduled(s.options.Backups, to, cluster, s.take, clock.RealClock{}, events)
-	b.disputed = s.etcd.Disputed
-	return b.run, b.register(metrics)
+	s := newScheduled(o, to, cluster, of, clock.RealClock{}, events)
+	return s.run, s.register(metrics)
 }
 
-func newScheduled(o BackupOptions, to store.Store, cluster func(context.Context) (string, error),
-	take func(context.Context) (*snapshot, error), c clock.Clock, events record.EventRecorder) *scheduled {
+func newScheduled(o Options, to store.Store, cluster func(context.Context) (string, error),
+	source Source, c clock.Clock, events record.EventRecorder) *scheduled {
 	return &scheduled{
-		options: o, store: to, cluster: cluster, take: take, clock: c, events: events,
-		disputed: func() error { return nil },
+		options: o, store: to, cluster: cluster, source: source, clock: c, events: events,
 		success: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "everynode_backup_last_success_timestamp_seconds",
 			Help: "When the newest scheduled backup that is complete was made; 0 while none is known.",
@@ -197,7 +149,7 @@ func (s *scheduled) once(ctx context.Context) (wait time.Duration, err error) {
 		return 0, err
 	}
 	s.attempts.WithLabelValues("success").Inc()
-	err = s.disputed()
+	err = s.source.Disputed()
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "No old backup is removed", "to", s.options.To)
 		return s.options.Every, nil
@@ -217,7 +169,7 @@ func (s *scheduled) save(ctx context.Context, cluster string) (name string, err 
 	if err != nil {
 		return "", err
 	}
-	taken, err := s.take(ctx)
+	taken, err := s.source.Take(ctx)
 	if err != nil {
 		return "", err
 	}

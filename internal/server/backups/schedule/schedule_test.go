@@ -1,4 +1,4 @@
-package server
+package schedule
 
 import (
 	"bytes"
@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
+	"github.com/everynode/everynode/internal/apiserver"
 	"github.com/everynode/everynode/internal/backup"
 	"github.com/everynode/everynode/internal/backup/plan"
 )
@@ -91,33 +92,41 @@ func keyFile(t *testing.T) (path string, opens backup.Lock) {
 	return path, opens
 }
 
-// taking makes small snapshots.
-func taking(t *testing.T, dir string) func(context.Context) (*snapshot, error) {
-	return func(context.Context) (*snapshot, error) {
-		f, err := os.CreateTemp(dir, "")
-		if err != nil {
-			t.Error(err)
-		}
-		m := backup.Manifest{Format: 1, Data: 1, Revision: 5, Created: time.Now().UTC(), Files: []backup.File{backup.Part(backup.Database, nil)}}
-		return &snapshot{manifest: m, database: f}, nil
-	}
+// source makes small backups.
+type source struct {
+	manifest backup.Manifest
+	differ   atomic.Bool
 }
+
+func (s *source) Take(context.Context) (apiserver.Backup, error) {
+	return &source{manifest: backup.Manifest{
+		Format: 1, Data: 1, Revision: 5, Created: time.Now().UTC(), Files: []backup.File{backup.Part(backup.Database, nil)},
+	}}, nil
+}
+
+func (s *source) Disputed() error {
+	if s.differ.Load() {
+		return errors.New("they differ")
+	}
+	return nil
+}
+
+func (s *source) Manifest() backup.Manifest { return s.manifest }
+
+func (s *source) Write(w io.Writer, l backup.Lock) error {
+	return backup.Write(w, l, s.manifest, func(string) (io.Reader, error) { return &bytes.Buffer{}, nil })
+}
+
+func (s *source) Close() error { return nil }
 
 func TestScheduledBackups(t *testing.T) {
 	key, opens := keyFile(t)
-	dir := t.TempDir()
 	const id = "0123abcd-0000-4000-8000-000000000000"
 	ours := func(context.Context) (string, error) { return id, nil }
 	synctest.Test(t, func(t *testing.T) {
 		to, events := &shelf{held: map[string][]byte{plan.Name("4123abcd-0", time.Now(), 1): nil}}, record.NewFakeRecorder(100)
-		s := newScheduled(BackupOptions{Every: time.Hour, Keep: 3, KeyFile: key}, to, ours, taking(t, dir), clock.RealClock{}, events)
-		var differ atomic.Bool
-		s.disputed = func() error {
-			if differ.Load() {
-				return errors.New("they differ")
-			}
-			return nil
-		}
+		from := &source{}
+		s := newScheduled(Options{Every: time.Hour, Keep: 3, KeyFile: key}, to, ours, from, clock.RealClock{}, events)
 		metrics := prometheus.NewRegistry()
 		if err := s.register(metrics); err != nil {
 			t.Fatal(err)
@@ -142,7 +151,7 @@ func TestScheduledBackups(t *testing.T) {
 		held(2)
 		time.Sleep(10 * time.Hour)
 		last := held(3)
-		if _, err := OpenBackup(bytes.NewReader(to.held[last[0]]), opens); err != nil {
+		if _, err := backup.Open(bytes.NewReader(to.held[last[0]]), opens, nil); err != nil {
 			t.Errorf("what is kept: %v", err)
 		}
 		if got := testutil.ToFloat64(s.success); got != float64(plan.Newest(last).Unix()) {
@@ -150,12 +159,12 @@ func TestScheduledBackups(t *testing.T) {
 		}
 
 		// While the databases of several servers differ, what may be wrong pushes nothing out.
-		differ.Store(true)
+		from.differ.Store(true)
 		time.Sleep(2 * time.Hour)
 		if more := held(5); !slices.Contains(more, last[0]) {
 			t.Errorf("%s was removed for one of %v", last[0], more)
 		}
-		differ.Store(false)
+		from.differ.Store(false)
 		time.Sleep(time.Hour)
 		last = held(3)
 
@@ -184,33 +193,33 @@ func TestScheduledBackups(t *testing.T) {
 			t.Error(err)
 		}
 		// The next server goes on from what is there.
-		s = newScheduled(s.options, to, ours, taking(t, dir), clock.RealClock{}, events)
+		s = newScheduled(s.options, to, ours, from, clock.RealClock{}, events)
 		if wait, err := s.once(t.Context()); err != nil || wait <= 0 || testutil.ToFloat64(s.success) == 0 {
 			t.Errorf("after a restart it waits %v, %v, and says %v", wait, err, testutil.ToFloat64(s.success))
 		}
 	})
 }
 
-func TestBackupOptions(t *testing.T) {
+func TestRefusals(t *testing.T) {
 	key, _ := keyFile(t)
-	good := BackupOptions{Every: time.Hour, To: "/srv/backups", Keep: 7, KeyFile: key}
-	for want, change := range map[string]func(*BackupOptions){
-		"":                  func(*BackupOptions) {},
-		"--backup-schedule": func(o *BackupOptions) { o.Every = 0 },
-		"is the least":      func(o *BackupOptions) { o.Every = time.Second },
-		"at least one":      func(o *BackupOptions) { o.Keep = 0 },
-		"--backup-dir":      func(o *BackupOptions) { o.To = "" },
-		"neither":           func(o *BackupOptions) { o.To = "ftp://x" },
-		"--backup-key-file": func(o *BackupOptions) { o.KeyFile = "" },
-		"no such file":      func(o *BackupOptions) { o.KeyFile += "x" },
+	good := Options{Every: time.Hour, To: "/srv/backups", Keep: 7, KeyFile: key}
+	for want, change := range map[string]func(*Options){
+		"":                  func(*Options) {},
+		"--backup-schedule": func(o *Options) { o.Every = 0 },
+		"is the least":      func(o *Options) { o.Every = time.Second },
+		"at least one":      func(o *Options) { o.Keep = 0 },
+		"--backup-dir":      func(o *Options) { o.To = "" },
+		"neither":           func(o *Options) { o.To = "ftp://x" },
+		"--backup-key-file": func(o *Options) { o.KeyFile = "" },
+		"no such file":      func(o *Options) { o.KeyFile += "x" },
 	} {
 		o := good
 		change(&o)
-		if err := o.check(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if err := o.Check(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", o, err, want)
 		}
 	}
-	if err := (BackupOptions{Keep: 7}).check(); err != nil {
+	if err := (Options{Keep: 7}).Check(); err != nil {
 		t.Errorf("no backups: %v", err)
 	}
 }
