@@ -12,7 +12,7 @@ import (
 
 	"github.com/everynode/everynode/internal/agent/config"
 	"github.com/everynode/everynode/internal/agent/pods/podstest"
-	"github.com/everynode/everynode/internal/server"
+	serverconfig "github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/testenv"
 	"github.com/everynode/everynode/internal/testenv/freeport"
 )
@@ -66,7 +66,7 @@ func TestAloneAfterAReboot(t *testing.T) {
 	m := newMachine(t)
 	port, err := freeport.Take()
 	podstest.Must(t, err)
-	env := testenv.Start(t, func(o *server.Options) { o.Listen = []string{fmt.Sprintf("127.0.0.1:%d", port)} })
+	env := testenv.Start(t, func(o *serverconfig.Options) { o.Listen = []string{fmt.Sprintf("127.0.0.1:%d", port)} })
 	plain := func(c *config.Config) { c.RememberSecrets = config.RememberPlain }
 	stop := startAgent(t, m, env, joinToken(t, env), plain)
 	ctx, client := t.Context(), env.Client

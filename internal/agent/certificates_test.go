@@ -21,12 +21,12 @@ import (
 
 	"github.com/everynode/everynode/internal/agent/config"
 	"github.com/everynode/everynode/internal/agent/pods/podstest"
-	"github.com/everynode/everynode/internal/server"
+	serverconfig "github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/testenv"
 )
 
 // shortLives makes the server sign certificates that end soon.
-func shortLives(o *server.Options) { o.SigningDuration = 12 * time.Second }
+func shortLives(o *serverconfig.Options) { o.SigningDuration = 12 * time.Second }
 
 // certificate is the node's certificate in a file, client.pem or serving.pem; nil while there is none.
 func (m *machine) certificate(name string) *x509.Certificate {

@@ -17,7 +17,7 @@ import (
 
 	"github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/testenv"
 )
 
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 // TestRollout runs what people type, against an API server; the scripts play the
 // controller. Each script has a namespace of its own.
 func TestRollout(t *testing.T) {
-	env := testenv.Start(t, func(o *server.Options) { o.NoDaemonSetController = true })
+	env := testenv.Start(t, func(o *config.Options) { o.NoDaemonSetController = true })
 	own, err := client.NewForConfig(env.Config)
 	if err != nil {
 		t.Fatal(err)

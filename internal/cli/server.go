@@ -18,6 +18,7 @@ import (
 	"github.com/everynode/everynode/internal/local"
 	"github.com/everynode/everynode/internal/server"
 	"github.com/everynode/everynode/internal/server/backups/schedule"
+	"github.com/everynode/everynode/internal/server/config"
 )
 
 // Certificates of nodes are good for at least shortestSigning and at most longestSigning.
@@ -28,7 +29,7 @@ const (
 
 func newServerCommand() *cobra.Command {
 	var join, token string
-	o, daemonSets := server.Defaults(), true
+	o, daemonSets := config.Defaults(), true
 	var faults *string
 	cmd := &cobra.Command{
 		Use:   "server",

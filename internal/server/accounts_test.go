@@ -31,19 +31,19 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/testenv"
 )
 
 // audited lets a control plane record what the policy says, and returns the log's path.
-func audited(t *testing.T, policy string) (change func(*server.Options), log string) {
+func audited(t *testing.T, policy string) (change func(*config.Options), log string) {
 	t.Helper()
 	dir := t.TempDir()
 	file, log := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
 	if err := os.WriteFile(file, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\n"+policy), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return func(o *server.Options) {
+	return func(o *config.Options) {
 		o.API.Audit.PolicyFile, o.API.Audit.LogOptions.Path = file, log
 	}, log
 }

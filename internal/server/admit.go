@@ -95,7 +95,7 @@ func (a admission) checkJoining(j members.Joining) error {
 	if err := j.Validate(); err != nil {
 		return err
 	}
-	if err := members.CheckVersion(j.Version, a.options.version()); err != nil {
+	if err := members.CheckVersion(j.Version, a.options.Version()); err != nil {
 		return err
 	}
 	if err := members.CheckData(j.Data, datadir.Version); err != nil {

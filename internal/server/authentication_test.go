@@ -26,7 +26,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
 
-	"github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/testenv"
 )
 
@@ -96,7 +96,7 @@ func TestWhoIsLetIn(t *testing.T) {
 	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: is.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	env := testenv.Start(t, func(o *server.Options) {
+	env := testenv.Start(t, func(o *config.Options) {
 		a := o.API.Authentication
 		a.Anonymous, a.AnonymousGiven = false, true
 		a.OIDC.IssuerURL, a.OIDC.ClientID, a.OIDC.CAFile = is.URL, "everynode", ca
@@ -171,13 +171,13 @@ func accounts(t *testing.T, env *testenv.Env) {
 		t.Errorf("the issuer's discovery is %s, %v", found, err)
 	}
 	// Those who joined before the issuer had a new name go on with what they have.
-	env.Restart(func(o *server.Options) {
+	env.Restart(func(o *config.Options) {
 		o.API.ServiceAccounts.Issuers = []string{"https://newer.example", "https://new.example"}
 	})
 	if _, err := with(t, env.Config, issued.Status.Token).AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}); err != nil {
 		t.Errorf("a token of the issuer before: %v", err)
 	}
-	env.Restart(func(o *server.Options) { o.API.ServiceAccounts.Issuers = []string{"https://newer.example"} })
+	env.Restart(func(o *config.Options) { o.API.ServiceAccounts.Issuers = []string{"https://newer.example"} })
 	if _, err := with(t, env.Config, issued.Status.Token).AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{}); !apierrors.IsUnauthorized(err) {
 		t.Errorf("a token of an issuer that is accepted no more: %v", err)
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/everynode/everynode/internal/datadir"
 	"github.com/everynode/everynode/internal/server"
 	"github.com/everynode/everynode/internal/server/backups/schedule"
+	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/testenv"
 )
 
@@ -104,7 +105,7 @@ func TestRestoredControlPlane(t *testing.T) {
 	if err := restoreTo(t, content, dir); err != nil {
 		t.Fatal(err)
 	}
-	r := testenv.Start(t, testenv.SimulatedNodes(3), func(o *server.Options) { o.DataDir = dir })
+	r := testenv.Start(t, testenv.SimulatedNodes(3), func(o *config.Options) { o.DataDir = dir })
 	checkSecret(t, r.Client, "s", "hidden")
 	if _, err := r.Client.CoreV1().Secrets("default").Get(t.Context(), "lost", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("what came after the backup: %v", err)
@@ -319,7 +320,7 @@ func TestServerMakesScheduledBackups(t *testing.T) {
 	if err := os.WriteFile(key, []byte(public), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	e := testenv.Start(t, func(o *server.Options) {
+	e := testenv.Start(t, func(o *config.Options) {
 		o.Backups = schedule.Options{Every: time.Hour, To: to, Keep: 1, KeyFile: key}
 	})
 	system, err := e.Client.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
@@ -361,7 +362,7 @@ func TestRestoreThatIsKilled(t *testing.T) {
 			t.Errorf("killed at %s: restore again: %v", moment, err)
 		}
 	}
-	r := testenv.Start(t, func(o *server.Options) { o.DataDir = filepath.Join(base, "3") })
+	r := testenv.Start(t, func(o *config.Options) { o.DataDir = filepath.Join(base, "3") })
 	checkSecret(t, r.Client, "s", "hidden")
 }
 

@@ -21,7 +21,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/authn"
 	"github.com/everynode/everynode/internal/node/identity"
 	"github.com/everynode/everynode/internal/pki"
-	"github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/testenv"
 )
 
@@ -76,7 +76,7 @@ func TestNodeComesBackAfterARestore(t *testing.T) {
 
 	dir := filepath.Join(t.TempDir(), "restored")
 	must(t, restoreTo(t, content, dir))
-	r := testenv.Start(t, func(o *server.Options) { o.DataDir, o.Listen = dir, []string{address} })
+	r := testenv.Start(t, func(o *config.Options) { o.DataDir, o.Listen = dir, []string{address} })
 	nodesReady(t, r, 3)
 	for _, node := range []string{"after", "revoked"} {
 		r.Eventually(node+" has shown its key, and it is said that it came back", func(ctx context.Context) error {

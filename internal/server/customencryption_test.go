@@ -18,6 +18,7 @@ import (
 
 	"github.com/everynode/everynode/internal/encryption"
 	"github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/testenv"
 )
 
@@ -72,9 +73,9 @@ func stored(t *testing.T, env *testenv.Env, resource string) string {
 }
 
 // fails starts a server on the data, which must refuse in one line with these words.
-func fails(t *testing.T, env *testenv.Env, what string, change func(*server.Options), words ...string) {
+func fails(t *testing.T, env *testenv.Env, what string, change func(*config.Options), words ...string) {
 	t.Helper()
-	o := server.Defaults()
+	o := config.Defaults()
 	o.DataDir, o.Listen, o.NoFsync = env.DataDir(), []string{"127.0.0.1:0"}, true
 	change(&o)
 	s, err := server.New(o)
@@ -94,7 +95,7 @@ func TestEncryptedCustomObjects(t *testing.T) {
 	t.Parallel()
 	for _, resources := range []string{"widgets.example.com", "*.*"} {
 		t.Run(resources, func(t *testing.T) {
-			with := func(providers string) func(*server.Options) {
+			with := func(providers string) func(*config.Options) {
 				change, _ := encryptedAs(t, resources, providers)
 				return change
 			}
@@ -108,7 +109,7 @@ func TestEncryptedCustomObjects(t *testing.T) {
 				t.Error("the widget can be read in the database's files")
 			}
 			fails(t, env, "another key", with(otherKey), "cannot be read with --encryption-provider-config", "add the key that they were written with")
-			fails(t, env, "no key", func(o *server.Options) { o.API.Etcd.EncryptionProviderConfigFilepath = "" }, "cannot be read", "name their --encryption-provider-config")
+			fails(t, env, "no key", func(o *config.Options) { o.API.Etcd.EncryptionProviderConfigFilepath = "" }, "cannot be read", "name their --encryption-provider-config")
 
 			env.Restart(with(otherKey + oneKey))
 			if got := stored(t, env, "widgets.example.com"); got != "map[secretbox:one:1]" {

@@ -17,10 +17,11 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/apiserver/bootstrap"
+	"github.com/everynode/everynode/internal/server/config"
 )
 
 // recording lets a server record everything at a level.
-func recording(t testing.TB, level string) (change func(*Options), log string) {
+func recording(t testing.TB, level string) (change func(*config.Options), log string) {
 	t.Helper()
 	dir := t.TempDir()
 	policy, log := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
@@ -28,7 +29,7 @@ func recording(t testing.TB, level string) (change func(*Options), log string) {
 	if err := os.WriteFile(policy, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return func(o *Options) { o.API.Audit.PolicyFile, o.API.Audit.LogOptions.Path = policy, log }, log
+	return func(o *config.Options) { o.API.Audit.PolicyFile, o.API.Audit.LogOptions.Path = policy, log }, log
 }
 
 // recorded returns the last record of that kind of write.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/testenv"
 )
 
@@ -21,20 +22,20 @@ const (
 )
 
 // encrypted writes a configuration of encryption for Secrets.
-func encrypted(t *testing.T, providers string) (change func(*server.Options), file string) {
+func encrypted(t *testing.T, providers string) (change func(*config.Options), file string) {
 	t.Helper()
 	return encryptedAs(t, "secrets", providers)
 }
 
 // encryptedAs writes a configuration of encryption for resources.
-func encryptedAs(t *testing.T, resources, providers string) (change func(*server.Options), file string) {
+func encryptedAs(t *testing.T, resources, providers string) (change func(*config.Options), file string) {
 	t.Helper()
 	file = filepath.Join(t.TempDir(), "encryption.yaml")
 	content := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n  - resources: [\"" + resources + "\"]\n    providers:\n" + providers
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return func(o *server.Options) { o.API.Etcd.EncryptionProviderConfigFilepath = file }, file
+	return func(o *config.Options) { o.API.Etcd.EncryptionProviderConfigFilepath = file }, file
 }
 
 // onDisk says whether any file below a folder holds a text.
@@ -88,7 +89,7 @@ func TestEncryptedSecrets(t *testing.T) {
 		"another key":      {otherKey + "      - identity: {}\n", []string{"the stored secrets cannot be read", "--encryption-provider-config", "add the key"}},
 		"no configuration": {"", []string{"1 Secrets are encrypted with one", "name the --encryption-provider-config"}},
 	} {
-		o := server.Defaults()
+		o := config.Defaults()
 		o.DataDir, o.Listen, o.NoFsync = env.DataDir(), []string{"127.0.0.1:0"}, true
 		if c.providers != "" {
 			change, _ := encrypted(t, c.providers)
@@ -107,7 +108,7 @@ func TestEncryptedSecrets(t *testing.T) {
 	if err := os.Chmod(file, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	o := server.Defaults()
+	o := config.Defaults()
 	o.DataDir, o.Listen = t.TempDir(), []string{"127.0.0.1:0"}
 	change(&o)
 	if _, err := server.New(o); err == nil || !strings.Contains(err.Error(), "chmod 600 "+file) {
@@ -118,7 +119,7 @@ func TestEncryptedSecrets(t *testing.T) {
 // Plugins of admission can be switched off, and a name that is none is refused.
 func TestAdmissionPluginsCanBeSwitchedOff(t *testing.T) {
 	t.Parallel()
-	o := server.Defaults()
+	o := config.Defaults()
 	o.DataDir, o.Listen, o.NoFsync = t.TempDir(), []string{"127.0.0.1:0"}, true
 	o.API.DisablePlugins = []string{"Nope"}
 	s, err := server.New(o)
@@ -128,7 +129,7 @@ func TestAdmissionPluginsCanBeSwitchedOff(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `"Nope" is unknown`) || !strings.Contains(err.Error(), "DefaultTolerationSeconds") {
 		t.Errorf("got %v, want an error that lists the plugins", err)
 	}
-	env := testenv.Start(t, func(o *server.Options) { o.API.DisablePlugins = []string{"DefaultTolerationSeconds"} })
+	env := testenv.Start(t, func(o *config.Options) { o.API.DisablePlugins = []string{"DefaultTolerationSeconds"} })
 	p, err := env.Client.CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "demo:v1"}}},
 	}, metav1.CreateOptions{})

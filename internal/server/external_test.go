@@ -18,7 +18,7 @@ import (
 
 	"github.com/everynode/everynode/internal/encryption"
 	"github.com/everynode/everynode/internal/pki"
-	"github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/testenv"
 )
 
@@ -137,7 +137,7 @@ func turnIsTaken(t *testing.T, env *testenv.Env, raw *clientv3.Client) {
 func serversAgree(t *testing.T, c *members, env *testenv.Env) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
-	refused := func(what, want string, change ...func(*server.Options)) {
+	refused := func(what, want string, change ...func(*config.Options)) {
 		t.Helper()
 		if err := startup(t, dir, append(change, c.use, testenv.SimulatedNodes(20))...); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, want one line with %q", what, err, want)
@@ -161,10 +161,10 @@ func serversAgree(t *testing.T, c *members, env *testenv.Env) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused("another network of Services", "--service-cidr 10.96.0.0/16", func(o *server.Options) { o.ServiceCIDR = "10.97.0.0/16" })
-	refused("other networks of nodes", "--node-cidr-mask-size 24", func(o *server.Options) { o.NodeMaskSize = 25 })
-	refused("another network of pods", "--cluster-cidr 10.128.0.0/9", func(o *server.Options) { o.ClusterCIDR = "10.64.0.0/12" })
-	second := testenv.Start(t, c.use, testenv.SimulatedNodes(20), func(o *server.Options) { o.DataDir, o.Name = dir, "second" })
+	refused("another network of Services", "--service-cidr 10.96.0.0/16", func(o *config.Options) { o.ServiceCIDR = "10.97.0.0/16" })
+	refused("other networks of nodes", "--node-cidr-mask-size 24", func(o *config.Options) { o.NodeMaskSize = 25 })
+	refused("another network of pods", "--cluster-cidr 10.128.0.0/9", func(o *config.Options) { o.ClusterCIDR = "10.64.0.0/12" })
+	second := testenv.Start(t, c.use, testenv.SimulatedNodes(20), func(o *config.Options) { o.DataDir, o.Name = dir, "second" })
 	checkSecret(t, second.Client, "s", "a-password-that-nobody-may-see")
 	second.Stop()
 
@@ -199,7 +199,7 @@ func waitFor(t *testing.T, w watch.Interface, name string) {
 func TestMajorityOfEtcdIsLostAndComesBack(t *testing.T) {
 	t.Parallel()
 	c := startMembers(t, 3)
-	env := testenv.Start(t, c.use, testenv.SimulatedNodes(3), func(o *server.Options) {
+	env := testenv.Start(t, c.use, testenv.SimulatedNodes(3), func(o *config.Options) {
 		o.API.Run.RequestTimeout = 5 * time.Second
 		o.Metrics = prometheus.NewRegistry() // which takes nothing twice
 	})
@@ -239,24 +239,24 @@ func TestEtcdThatCannotBeUsed(t *testing.T) {
 	otherCert, otherKey := stranger.issue(t, dir, "stranger")
 	nobody := freeURL(t)
 	for name, change := range map[string]struct {
-		change func(*server.Options)
+		change func(*config.Options)
 		want   string
 	}{
-		"another CA": {func(o *server.Options) { o.API.Etcd.StorageConfig.Transport.TrustedCAFile = otherCA }, "its certificate is not of the CA in --etcd-cafile"},
-		"no certificate": {func(o *server.Options) {
+		"another CA": {func(o *config.Options) { o.API.Etcd.StorageConfig.Transport.TrustedCAFile = otherCA }, "its certificate is not of the CA in --etcd-cafile"},
+		"no certificate": {func(o *config.Options) {
 			o.API.Etcd.StorageConfig.Transport.CertFile, o.API.Etcd.StorageConfig.Transport.KeyFile = "", ""
 		}, "does not take the certificate of --etcd-certfile, or wants one"},
-		"a stranger's certificate": {func(o *server.Options) {
+		"a stranger's certificate": {func(o *config.Options) {
 			o.API.Etcd.StorageConfig.Transport.CertFile, o.API.Etcd.StorageConfig.Transport.KeyFile = otherCert, otherKey
 		}, "does not take the certificate of --etcd-certfile, or wants one"},
-		"a certificate without its key": {func(o *server.Options) { o.API.Etcd.StorageConfig.Transport.KeyFile = "" }, "belong together"},
-		"a key that is not there":       {func(o *server.Options) { o.API.Etcd.StorageConfig.Transport.KeyFile = filepath.Join(dir, "none") }, "--etcd-keyfile"},
-		"nobody there":                  {func(o *server.Options) { o.API.Etcd.StorageConfig.Transport.ServerList = []string{nobody} }, "connection refused"},
-		"without TLS": {func(o *server.Options) {
+		"a certificate without its key": {func(o *config.Options) { o.API.Etcd.StorageConfig.Transport.KeyFile = "" }, "belong together"},
+		"a key that is not there":       {func(o *config.Options) { o.API.Etcd.StorageConfig.Transport.KeyFile = filepath.Join(dir, "none") }, "--etcd-keyfile"},
+		"nobody there":                  {func(o *config.Options) { o.API.Etcd.StorageConfig.Transport.ServerList = []string{nobody} }, "connection refused"},
+		"without TLS": {func(o *config.Options) {
 			o.API.Etcd.StorageConfig.Transport.ServerList = []string{strings.Replace(c.all[0].Client, "https", "http", 1)}
 		}, "its URL is not https"},
-		"no URL":         {func(o *server.Options) { o.API.Etcd.StorageConfig.Transport.ServerList = []string{"etcd-1"} }, "it is no URL such as"},
-		"files, no etcd": {func(o *server.Options) { o.API.Etcd.StorageConfig.Transport.ServerList = nil }, "for an etcd that --etcd-servers names"},
+		"no URL":         {func(o *config.Options) { o.API.Etcd.StorageConfig.Transport.ServerList = []string{"etcd-1"} }, "it is no URL such as"},
+		"files, no etcd": {func(o *config.Options) { o.API.Etcd.StorageConfig.Transport.ServerList = nil }, "for an etcd that --etcd-servers names"},
 	} {
 		err := startup(t, filepath.Join(t.TempDir(), "data"), c.use, change.change)
 		if err == nil || !strings.Contains(err.Error(), change.want) || strings.Contains(err.Error(), "\n") {
@@ -264,7 +264,7 @@ func TestEtcdThatCannotBeUsed(t *testing.T) {
 		}
 	}
 	// One of several that is dead is no reason.
-	env := testenv.Start(t, c.use, func(o *server.Options) {
+	env := testenv.Start(t, c.use, func(o *config.Options) {
 		o.API.Etcd.StorageConfig.Transport.ServerList = []string{nobody, c.all[0].Client}
 	})
 	makeSecret(t, env.Client, "s", "x")

@@ -23,13 +23,15 @@ import (
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
+
+	"github.com/everynode/everynode/internal/server/config"
 )
 
 // TestFloodHoldsUpNobodyElse: an account that has all seats of its level, and many requests in its queues, holds up no
 // node; and another account of the same level gets its answer as soon as seats become free, though the flood goes on.
 func TestFloodHoldsUpNobodyElse(t *testing.T) {
 	t.Parallel()
-	_, config := started(t, func(o *Options) {
+	_, config := started(t, func(o *config.Options) {
 		o.API.Run.MaxRequestsInFlight, o.API.Run.MaxMutatingRequestsInFlight = 10, 10
 	})
 	client := kubernetes.NewForConfigOrDie(config)

@@ -23,6 +23,7 @@ import (
 	"github.com/everynode/everynode/internal/encryption"
 	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/server/folder"
 	"github.com/everynode/everynode/internal/wholefile"
 )
@@ -37,7 +38,7 @@ const maxWelcome = 8 << 20
 // token for servers, and writes it to the data directory; New and Run do the rest. A
 // server that has joined before is left as it is. Nothing is written, here or there,
 // before it is clear that this server may join and can reach the others.
-func Join(ctx context.Context, o Options, at, token string) error {
+func Join(ctx context.Context, o config.Options, at, token string) error {
 	known, err := readMembership(o.DataDir)
 	if err != nil {
 		return err
@@ -81,7 +82,7 @@ func (j *joiner) join(ctx context.Context) error {
 
 // joiner is a server that joins.
 type joiner struct {
-	options Options
+	options config.Options
 	base    *url.URL
 	token   authn.JoinToken
 	peer    string
@@ -90,7 +91,7 @@ type joiner struct {
 	data int
 }
 
-func newJoiner(o Options, at, token string) (*joiner, error) {
+func newJoiner(o config.Options, at, token string) (*joiner, error) {
 	base, err := url.Parse(at)
 	if err != nil || base.Scheme != "https" || base.Hostname() == "" {
 		return nil, fmt.Errorf("--join %q: expected https://HOST:PORT of a server", at)
@@ -106,7 +107,7 @@ func newJoiner(o Options, at, token string) (*joiner, error) {
 	if err := (members.Joining{Name: j.options.Name}).Validate(); err != nil {
 		return nil, err
 	}
-	if j.peer, err = peerURL(o.PeerAddress, o.advertised().String()); err != nil {
+	if j.peer, err = peerURL(o.PeerAddress, o.Advertised().String()); err != nil {
 		return nil, err
 	}
 	j.client = &http.Client{Timeout: joinPatience, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{
@@ -170,7 +171,7 @@ func (j *joiner) check(ctx context.Context) error {
 
 // ask asks until the servers are ready to answer.
 func (j *joiner) ask(ctx context.Context, check bool, welcome *members.Welcome) error {
-	body, err := json.Marshal(members.Joining{Name: j.options.Name, Peer: j.peer, Port: j.options.port(), Version: j.options.version(), Data: j.data, Check: check})
+	body, err := json.Marshal(members.Joining{Name: j.options.Name, Peer: j.peer, Port: j.options.Port(), Version: j.options.Version(), Data: j.data, Check: check})
 	if err != nil {
 		return fmt.Errorf("encode who wants to join: %w", err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/authn"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/testenv/freeport"
 )
 
@@ -37,7 +38,7 @@ func runOneOf(text string) error {
 	if err := json.Unmarshal([]byte(text), &one); err != nil {
 		return err
 	}
-	o := server.Defaults()
+	o := config.Defaults()
 	o.Name, o.DataDir, o.Listen, o.PeerAddress, o.NoFsync = one.Name, one.Dir, []string{one.Listen}, one.Peer, true
 	if one.Join != "" {
 		if err := server.Join(context.Background(), o, one.Join, one.Token); err != nil {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/server/config"
 )
 
 // serveVariable has this program be a server of the folder that it names, and no test:
@@ -44,7 +45,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(m.Run())
 	}
-	o := server.Defaults()
+	o := config.Defaults()
 	o.DataDir, o.Listen = dir, []string{"127.0.0.1:0"}
 	s, err := server.New(o)
 	if err == nil {

@@ -25,7 +25,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 
-	"github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/testenv/freeport"
 )
 
@@ -197,7 +197,7 @@ func (c *members) leader() *member {
 }
 
 // use is an option of a server that keeps its objects there.
-func (c *members) use(o *server.Options) {
+func (c *members) use(o *config.Options) {
 	transport := &o.API.Etcd.StorageConfig.Transport
 	transport.ServerList, transport.TrustedCAFile, transport.CertFile, transport.KeyFile = c.urls(), c.caFile, c.certFile, c.keyFile
 }

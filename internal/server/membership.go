@@ -22,6 +22,7 @@ import (
 	"github.com/everynode/everynode/internal/etcd/roster"
 	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/server/folder"
 	"github.com/everynode/everynode/internal/server/sharedkeys"
 	"github.com/everynode/everynode/internal/version"
@@ -177,7 +178,7 @@ func (m *membership) peers(dataDir string) (*etcd.Peers, error) {
 }
 
 // apply gives the options what all servers are told alike, and refuses what contradicts it.
-func (m *membership) apply(o *Options) error {
+func (m *membership) apply(o *config.Options) error {
 	if m == nil {
 		return nil
 	}
@@ -195,9 +196,9 @@ func (m *membership) apply(o *Options) error {
 		value        *string
 		usual, wants string
 	}{
-		{"service-cidr", &o.ServiceCIDR, Defaults().ServiceCIDR, m.ServiceCIDR},
+		{"service-cidr", &o.ServiceCIDR, config.Defaults().ServiceCIDR, m.ServiceCIDR},
 		{"server-name", &o.Name, "", m.Name},
-		{"etcd-prefix", &o.API.Etcd.StorageConfig.Prefix, Defaults().API.Etcd.StorageConfig.Prefix, m.Prefix},
+		{"etcd-prefix", &o.API.Etcd.StorageConfig.Prefix, config.Defaults().API.Etcd.StorageConfig.Prefix, m.Prefix},
 	} {
 		if *s.value != s.usual && *s.value != s.wants && s.wants != "" {
 			return fmt.Errorf("--%s %s differs from %s, which this cluster's servers have; leave it out", s.flag, *s.value, s.wants)

@@ -11,6 +11,7 @@ import (
 	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/server/folder"
 )
 
@@ -29,7 +30,7 @@ func TestPeerAddressIsKeptUnderTheLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer release()
-	o := Defaults()
+	o := config.Defaults()
 	o.DataDir, o.Listen, o.PeerAddress = dir, []string{"127.0.0.1:0"}, "127.0.0.1:2381"
 	if s, err := New(o); err == nil || !strings.Contains(err.Error(), "is in use by another") {
 		if err == nil {
@@ -101,11 +102,11 @@ func TestSharedKeysAreNotMadeAnew(t *testing.T) {
 func TestServersHaveOnePrefix(t *testing.T) {
 	m := &membership{Name: "a", URL: "https://127.0.0.1:2380"}
 	m.Prefix = "/mine"
-	o := Defaults()
+	o := config.Defaults()
 	if err := m.apply(&o); err != nil || o.API.Etcd.StorageConfig.Prefix != "/mine" {
 		t.Errorf("it reads below %q, %v", o.API.Etcd.StorageConfig.Prefix, err)
 	}
-	o = Defaults()
+	o = config.Defaults()
 	o.API.Etcd.StorageConfig.Prefix = "/other"
 	if err := m.apply(&o); err == nil || !strings.Contains(err.Error(), "--etcd-prefix /other differs from /mine") {
 		t.Errorf("another prefix: %v", err)

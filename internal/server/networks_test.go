@@ -22,7 +22,7 @@ import (
 
 	"github.com/everynode/everynode/internal/agent/network"
 	"github.com/everynode/everynode/internal/node/peer"
-	"github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/testenv"
 )
 
@@ -224,7 +224,7 @@ func asAccount(config *rest.Config) *rest.Config {
 // While agents of old are updated, the operator may let them read what they did.
 func TestNodesReadAllNodesWhenToldSo(t *testing.T) {
 	t.Parallel()
-	env := testenv.Start(t, func(o *server.Options) { o.API.NodesReadAllNodes = true })
+	env := testenv.Start(t, func(o *config.Options) { o.API.NodesReadAllNodes = true })
 	client := kubernetes.NewForConfigOrDie(asNode(env.Config, "n1"))
 	if _, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Errorf("listing all Nodes: %v", err)

@@ -11,7 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/testenv"
 )
 
@@ -19,7 +19,7 @@ import (
 // where to go on as of now, of kinds that are kept in memory our way and of others.
 func TestAListInPartsExpires(t *testing.T) {
 	t.Parallel()
-	env := testenv.Start(t, func(o *server.Options) { o.KeepHistory = time.Second })
+	env := testenv.Start(t, func(o *config.Options) { o.KeepHistory = time.Second })
 	core := env.Client.CoreV1()
 	for i := range 9 {
 		template := &corev1.PodTemplate{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("t", i)}}

@@ -197,7 +197,7 @@ func TestAuthorityOfDatabasesIsReplaced(t *testing.T) {
 	}
 	standing("both have the new authority", true, first, second)
 	written(t, "replacing", second, first, second)
-	fourth := newMachine(t, 4, first.options.port())
+	fourth := newMachine(t, 4, first.options.Port())
 	fourth.join(second, second.token(true))
 	standing("so has one that joins", true, first, second, fourth)
 	if got := stolen.ask(first, string(etcd.PeerKeys)); got != http.StatusForbidden {

@@ -154,7 +154,7 @@ func TestTooOldToJoin(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, joiner := newMachine(t, 1, port), newMachine(t, 2, port)
-	first.options.kubernetes = "v1.37.2"
+	first.options.Kubernetes = "v1.37.2"
 	first.start()
 	token := first.token(true)
 	for _, test := range []struct {
@@ -166,7 +166,7 @@ func TestTooOldToJoin(t *testing.T) {
 		{"a newer API", "v1.39.0", datadir.Version, "its version v1.39.0 is too new for this cluster, which has v1.37.2; upgrade the servers that are there first"},
 		{"newer data", "v1.38.0", datadir.Version + 1, fmt.Sprintf("its program is too new: it writes data of version %d, and this cluster's has version %d; upgrade", datadir.Version+1, datadir.Version)},
 	} {
-		joiner.options.kubernetes = test.kubernetes
+		joiner.options.Kubernetes = test.kubernetes
 		j, err := newJoiner(joiner.options, first.url(), token)
 		if err != nil {
 			t.Fatal(err)

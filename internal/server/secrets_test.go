@@ -18,6 +18,7 @@ import (
 	"github.com/everynode/everynode/internal/encryption"
 	"github.com/everynode/everynode/internal/encryption/plan"
 	"github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/testenv"
 )
 
@@ -72,9 +73,9 @@ func TestSecretsAreEncryptedFromTheStart(t *testing.T) {
 }
 
 // startup returns why a server does not start on a folder.
-func startup(t *testing.T, dir string, change ...func(*server.Options)) error {
+func startup(t *testing.T, dir string, change ...func(*config.Options)) error {
 	t.Helper()
-	o := server.Defaults()
+	o := config.Defaults()
 	o.DataDir, o.Listen, o.NoFsync = dir, []string{"127.0.0.1:0"}, true
 	for _, c := range change {
 		c(&o)
@@ -148,14 +149,14 @@ func TestStartWithoutTheRightKeys(t *testing.T) {
 	if err := os.WriteFile(own, right, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	env.Restart(func(o *server.Options) { o.API.Etcd.EncryptionProviderConfigFilepath = own })
+	env.Restart(func(o *config.Options) { o.API.Etcd.EncryptionProviderConfigFilepath = own })
 	checkSecret(t, env.Client, "s", "x")
-	env.Restart(func(o *server.Options) { o.API.Etcd.EncryptionProviderConfigFilepath = "" })
+	env.Restart(func(o *config.Options) { o.API.Etcd.EncryptionProviderConfigFilepath = "" })
 	checkSecret(t, env.Client, "s", "x")
 }
 
 // quick has a server believe sooner that writes of before are done.
-func quick(o *server.Options) { o.API.Run.RequestTimeout = 2 * time.Second }
+func quick(o *config.Options) { o.API.Run.RequestTimeout = 2 * time.Second }
 
 func changeOf(env *testenv.Env, rotate bool, out *bytes.Buffer) *encryption.Change {
 	return &encryption.Change{DataDir: env.DataDir(), Servers: encryption.AskServers(env.Client, time.Now), Out: out, Rotate: rotate, Patience: time.Minute}
@@ -225,7 +226,7 @@ func TestOldDataIsEncryptedWhenItIsTold(t *testing.T) {
 	if err := changeOf(env, false, &out).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "--encryption-provider-config and yours to change") {
 		t.Errorf("with a configuration of one's own: %v", err)
 	}
-	env.Restart(func(o *server.Options) { o.API.Etcd.EncryptionProviderConfigFilepath = "" })
+	env.Restart(func(o *config.Options) { o.API.Etcd.EncryptionProviderConfigFilepath = "" })
 	makeSecret(t, env.Client, "t", "another-password-of-old")
 	if !onDisk(t, env.DataDir(), "another-password-of-old") {
 		t.Error("data of old was encrypted by nobody's will")

@@ -33,12 +33,13 @@ import (
 	"github.com/everynode/everynode/internal/etcd/external"
 	"github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/server/folder"
 )
 
 // Server is a control plane.
 type Server struct {
-	options  Options
+	options  config.Options
 	settings options.Completed
 	unlock   func()
 	listener net.Listener
@@ -71,7 +72,7 @@ type Server struct {
 
 // New checks the options, locks the data directory and opens the listeners. On
 // an error nothing is left open.
-func New(o Options) (*Server, error) {
+func New(o config.Options) (*Server, error) {
 	s := &Server{options: o, ready: make(chan struct{}), beginAnew: make(chan struct{}),
 		copying: make(chan struct{}, 1)}
 	if err := s.open(); err != nil {
@@ -82,10 +83,17 @@ func New(o Options) (*Server, error) {
 }
 
 func (s *Server) open() (err error) {
-	if err = s.complete(); err != nil {
+	if s.membership, err = readMembership(s.options.DataDir); err == nil {
+		err = s.membership.apply(&s.options)
+	}
+	if err != nil {
 		return err
 	}
-	o := s.options
+	o, err := s.options.Complete()
+	if err != nil {
+		return err
+	}
+	s.options, s.settings, s.service, s.pods = o.Options, o.Settings, o.Service, o.Pods
 	forgetDir, err := datadir.Make(o.DataDir, 0o700)
 	if err != nil {
 		return err
@@ -109,7 +117,7 @@ func (s *Server) open() (err error) {
 		forgetLock()
 		return err
 	}
-	names, ips := s.addresses()
+	names, ips := o.CertificateFor()
 	if s.pki, err = pki.LoadOrCreate(filepath.Join(o.DataDir, "pki"),
 		pki.Options{ServerIPs: ips, ServerNames: names}); err != nil {
 		return fmt.Errorf("open the cluster's certificates: %w", err)
@@ -121,7 +129,7 @@ func (s *Server) open() (err error) {
 func (s *Server) advertise() (net.IP, int) {
 	_, portText, _ := net.SplitHostPort(s.listener.Addr().String())
 	port, _ := strconv.Atoi(portText)
-	return s.options.advertised(), port
+	return s.options.Advertised(), port
 }
 
 // URL is the API's address as it is written to the kubeconfig.

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/testenv"
 )
 
@@ -74,7 +75,7 @@ func TestReadyMeansBootstrapped(t *testing.T) {
 func TestSecondServerIsRefused(t *testing.T) {
 	t.Parallel()
 	env := testenv.Start(t)
-	o := server.Defaults()
+	o := config.Defaults()
 	o.DataDir, o.Listen = env.DataDir(), []string{"127.0.0.1:0"}
 	_, err := server.New(o)
 	if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("process %d", os.Getpid())) || !strings.Contains(err.Error(), "--data-dir") {
@@ -93,18 +94,18 @@ func TestBadOptionsAreOneClearLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
-		change func(*server.Options)
+		change func(*config.Options)
 		want   []string
 	}{
-		"port in use":         {func(o *server.Options) { o.Listen = []string{taken.Addr().String()} }, []string{taken.Addr().String(), "in use", "--listen"}},
-		"foreign address":     {func(o *server.Options) { o.Listen = []string{"203.0.113.1:6443"} }, []string{"203.0.113.1:6443", "--listen"}},
-		"data dir is a file":  {func(o *server.Options) { o.DataDir = file }, []string{file, "--data-dir"}},
-		"data dir below file": {func(o *server.Options) { o.DataDir = filepath.Join(file, "x") }, []string{file, "--data-dir"}},
-		"bad service CIDR":    {func(o *server.Options) { o.ServiceCIDR = "10.96.0.0" }, []string{`"10.96.0.0"`, "10.96.0.0/16"}},
-		"bad cluster CIDR":    {func(o *server.Options) { o.ClusterCIDR = "pods" }, []string{`"pods"`}},
+		"port in use":         {func(o *config.Options) { o.Listen = []string{taken.Addr().String()} }, []string{taken.Addr().String(), "in use", "--listen"}},
+		"foreign address":     {func(o *config.Options) { o.Listen = []string{"203.0.113.1:6443"} }, []string{"203.0.113.1:6443", "--listen"}},
+		"data dir is a file":  {func(o *config.Options) { o.DataDir = file }, []string{file, "--data-dir"}},
+		"data dir below file": {func(o *config.Options) { o.DataDir = filepath.Join(file, "x") }, []string{file, "--data-dir"}},
+		"bad service CIDR":    {func(o *config.Options) { o.ServiceCIDR = "10.96.0.0" }, []string{`"10.96.0.0"`, "10.96.0.0/16"}},
+		"bad cluster CIDR":    {func(o *config.Options) { o.ClusterCIDR = "pods" }, []string{`"pods"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := server.Defaults()
+			o := config.Defaults()
 			o.DataDir, o.Listen = filepath.Join(t.TempDir(), "d"), []string{"127.0.0.1:0"}
 			c.change(&o)
 			_, err := server.New(o)

@@ -24,19 +24,20 @@ import (
 
 	"github.com/everynode/everynode/internal/apiserver"
 	"github.com/everynode/everynode/internal/etcd/apistorage"
+	"github.com/everynode/everynode/internal/server/config"
 )
 
 // first starts a server whose Services have so many addresses, and returns a client of it.
 func first(t *testing.T, serviceCIDR string) (*Server, kubernetes.Interface) {
 	t.Helper()
-	s, config := started(t, func(o *Options) { o.ServiceCIDR = serviceCIDR })
+	s, config := started(t, func(o *config.Options) { o.ServiceCIDR = serviceCIDR })
 	return s, kubernetes.NewForConfigOrDie(config)
 }
 
 // started starts a server in a folder of its own, and returns what its administrator reaches it by, without a limit.
-func started(t *testing.T, change func(*Options)) (*Server, *restclient.Config) {
+func started(t *testing.T, change func(*config.Options)) (*Server, *restclient.Config) {
 	t.Helper()
-	o := Defaults()
+	o := config.Defaults()
 	o.DataDir, o.Listen, o.NoFsync = filepath.Join(t.TempDir(), "data"), []string{"127.0.0.1:0"}, true
 	change(&o)
 	s, err := New(o)

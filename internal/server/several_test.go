@@ -27,6 +27,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/authn"
 	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/server/folder"
 	"github.com/everynode/everynode/internal/testenv/freeport"
 	"github.com/everynode/everynode/internal/version"
@@ -38,7 +39,7 @@ const severalPatience = 2 * time.Minute
 // own, so that all can have one port, as servers must.
 type machine struct {
 	t       *testing.T
-	options Options
+	options config.Options
 	ip      string
 
 	mu      sync.Mutex
@@ -54,7 +55,7 @@ func newMachine(t *testing.T, number, port int) *machine {
 		t.Fatal(err)
 	}
 	ip := fmt.Sprintf("127.0.0.%d", number)
-	o := Defaults()
+	o := config.Defaults()
 	o.DataDir, o.NoFsync, o.Name = filepath.Join(t.TempDir(), "data"), true, fmt.Sprint("server-", number)
 	o.Listen, o.PeerAddress = []string{fmt.Sprintf("%s:%d", ip, port)}, fmt.Sprintf("127.0.0.1:%d", peer)
 	// Endpoints cannot be loopback addresses; nobody connects to this one.
@@ -513,7 +514,7 @@ func refusedByHandler(t *testing.T, first *machine, token string) {
 		return response.StatusCode, string(text)
 	}
 	for _, test := range []struct{ body, want string }{
-		{`{"Name":"x","Peer":"https://127.0.0.1:1","Version":"v1.0.0","Port":` + strconv.Itoa(first.options.port()) + `}`, "is too new for this cluster, which has " + version.Kubernetes() + "; upgrade"},
+		{`{"Name":"x","Peer":"https://127.0.0.1:1","Version":"v1.0.0","Port":` + strconv.Itoa(first.options.Port()) + `}`, "is too new for this cluster, which has " + version.Kubernetes() + "; upgrade"},
 		{`{"Name":"a/b","Peer":"https://127.0.0.1:1","Version":"v1.99.0"}`, "cannot be the name"},
 		{`{"Name":"x","Peer":"http://127.0.0.1:1","Version":"` + version.Kubernetes() + `"}`, "not of the form"},
 		{`{"Name":"x","Peer":"https://127.0.0.1:2380","Port":1,"Version":"` + version.Kubernetes() + `"}`, "serves the API at port 1"},

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	restclient "k8s.io/client-go/rest"
 
-	"github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/server/standalone"
 	"github.com/everynode/everynode/internal/testenv"
 )
@@ -39,7 +39,7 @@ func TestControllerAloneTakesOver(t *testing.T) {
 	env.Eventually("the built-in controller makes the pods", updated(env, 1, 3))
 	before := podUIDs(t, env)
 
-	env.Restart(func(o *server.Options) { o.NoDaemonSetController = true })
+	env.Restart(func(o *config.Options) { o.NoDaemonSetController = true })
 	config := limited(t, env)
 	runCtx, stop := context.WithCancel(ctx)
 	done := make(chan error, 1)

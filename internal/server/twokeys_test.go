@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/internal/encryption"
-	"github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/testenv"
 )
 
@@ -51,7 +51,7 @@ func TestKeyOfTwoServersIsReplaced(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "second")
 	copyFolder(t, filepath.Join(first.DataDir(), "pki"), filepath.Join(folder, "pki"))
 	copyFile(t, encryption.File(first.DataDir()), encryption.File(folder))
-	second := testenv.Start(t, c.use, quick, func(o *server.Options) { o.DataDir = folder })
+	second := testenv.Start(t, c.use, quick, func(o *config.Options) { o.DataDir = folder })
 	envs := []*testenv.Env{first, second}
 	stage := 0
 	both := func() {

@@ -23,6 +23,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/insidedoor"
 	"github.com/everynode/everynode/internal/controller/daemonset"
 	"github.com/everynode/everynode/internal/scheduler"
+	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/server/writers"
 	"github.com/everynode/everynode/internal/simulator"
 )
@@ -57,9 +58,9 @@ func (w way) collect(ctx context.Context, name string, uid types.UID, policy met
 }
 
 // ways starts a control plane and returns both ways to write to it.
-func ways(t testing.TB, change ...func(*Options)) (client kubernetes.Interface, http, door way) {
+func ways(t testing.TB, change ...func(*config.Options)) (client kubernetes.Interface, http, door way) {
 	t.Helper()
-	o := Defaults()
+	o := config.Defaults()
 	o.DataDir, o.Listen, o.NoFsync = filepath.Join(t.TempDir(), "data"), []string{"127.0.0.1:0"}, true
 	for _, c := range change {
 		c(&o)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/testenv/eventually"
 )
 
@@ -26,7 +27,7 @@ const patience = 2 * time.Minute
 // Env is a running control plane.
 type Env struct {
 	t       testing.TB
-	options server.Options
+	options config.Options
 	stop    func()
 
 	// Client reaches the API over TLS as the administrator.
@@ -36,12 +37,12 @@ type Env struct {
 }
 
 // Start runs a control plane until the test ends. change may adjust its options. With -short the test is skipped.
-func Start(t testing.TB, change ...func(*server.Options)) *Env {
+func Start(t testing.TB, change ...func(*config.Options)) *Env {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("it runs a control plane")
 	}
-	o := server.Defaults()
+	o := config.Defaults()
 	o.DataDir, o.Listen, o.NoFsync = filepath.Join(t.TempDir(), "data"), []string{"127.0.0.1:0"}, true
 	for _, c := range change {
 		c(&o)
@@ -53,8 +54,8 @@ func Start(t testing.TB, change ...func(*server.Options)) *Env {
 }
 
 // SimulatedNodes is an option of Start, which then waits until so many nodes are there.
-func SimulatedNodes(n int) func(*server.Options) {
-	return func(o *server.Options) { o.SimulatedNodes = n }
+func SimulatedNodes(n int) func(*config.Options) {
+	return func(o *config.Options) { o.SimulatedNodes = n }
 }
 
 func (e *Env) run() {
@@ -120,7 +121,7 @@ func (e *Env) Stop() { e.stop() }
 // Restart stops the control plane and starts it again on the same data, with
 // its options changed if wanted. The address of the API changes; Client and
 // Config are renewed.
-func (e *Env) Restart(change ...func(*server.Options)) {
+func (e *Env) Restart(change ...func(*config.Options)) {
 	e.t.Helper()
 	e.stop()
 	for _, c := range change {

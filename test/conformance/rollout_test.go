@@ -22,7 +22,7 @@ import (
 
 	"github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/api/v1alpha1"
-	controlplane "github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/server/config"
 )
 
 const (
@@ -37,7 +37,7 @@ func ownKind(kind, name, spec string) string {
 }
 
 func TestOwnKinds(t *testing.T) {
-	s := startWith(t, func(o *controlplane.Options) { o.NoDaemonSetController = true }) // It writes both kinds, too.
+	s := startWith(t, func(o *config.Options) { o.NoDaemonSetController = true }) // It writes both kinds, too.
 	t.Run("names and subresources", func(t *testing.T) {
 		var got metav1.APIResourceList
 		if err := json.Unmarshal(s.send(t, "GET", ownKinds, asJSON, "").want(t, 200).raw, &got); err != nil {
@@ -193,7 +193,7 @@ func printsRollouts(t *testing.T, s *server) {
 // TestOwnKindsAreLikeAllOthers: clients that ask for protobuf, watches, owners and
 // namespaces work with kinds that have no binary form.
 func TestOwnKindsAreLikeAllOthers(t *testing.T) {
-	s := startWith(t, func(o *controlplane.Options) { o.NoDaemonSetController = true }) // It writes both kinds, too.
+	s := startWith(t, func(o *config.Options) { o.NoDaemonSetController = true }) // It writes both kinds, too.
 	ctx := t.Context()
 	own, err := client.NewForConfig(s.Config)
 	if err != nil {
@@ -268,7 +268,7 @@ func gone(get func(context.Context) error) func(context.Context) error {
 func TestWhoMayApprove(t *testing.T) {
 	t.Run("by the built-in rule", func(t *testing.T) { whoMayApprove(t, start(t)) })
 	t.Run("by the example", func(t *testing.T) {
-		s := startWith(t, func(o *controlplane.Options) { o.API.DisablePlugins = []string{"RolloutApproval"} })
+		s := startWith(t, func(o *config.Options) { o.API.DisablePlugins = []string{"RolloutApproval"} })
 		text, err := os.ReadFile("../../examples/rollout-approval.yaml")
 		if err != nil {
 			t.Fatal(err)

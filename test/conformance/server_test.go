@@ -14,7 +14,7 @@ import (
 
 	restclient "k8s.io/client-go/rest"
 
-	controlplane "github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/testenv"
 )
 
@@ -29,7 +29,7 @@ func start(t *testing.T) *server {
 	return startWith(t)
 }
 
-func startWith(t *testing.T, change ...func(*controlplane.Options)) *server {
+func startWith(t *testing.T, change ...func(*config.Options)) *server {
 	t.Helper()
 	env := testenv.Start(t, change...)
 	client, err := restclient.HTTPClientFor(env.Config)

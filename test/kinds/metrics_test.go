@@ -18,7 +18,7 @@ import (
 	"github.com/everynode/everynode/internal/beside/webhook"
 	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/pki"
-	"github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/testenv"
 	"github.com/everynode/everynode/internal/testenv/promtool"
 	"github.com/everynode/everynode/internal/version"
@@ -142,7 +142,7 @@ func elsewhere(t *testing.T, all *taken) {
 // TestMetricsPage: the page lists what the server really has, and nothing else.
 func TestMetricsPage(t *testing.T) {
 	all := &taken{Registry: prometheus.NewRegistry()}
-	testenv.Start(t, func(o *server.Options) { o.Metrics = all })
+	testenv.Start(t, func(o *config.Options) { o.Metrics = all })
 	elsewhere(t, all)
 	have := all.metrics(t)
 	if len(have) < 20 {

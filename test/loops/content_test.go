@@ -19,7 +19,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/content"
-	"github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/simulator/illness"
 	"github.com/everynode/everynode/internal/testenv"
 )
@@ -92,12 +92,12 @@ func (f *fleet) reads(want map[string]int) (uids map[types.UID]bool) {
 	return uids
 }
 
-func startContentFleet(t *testing.T, nodes int, change ...func(*server.Options)) *fleet {
+func startContentFleet(t *testing.T, nodes int, change ...func(*config.Options)) *fleet {
 	faults, err := illness.Parse([]byte(badContent))
 	if err != nil {
 		t.Fatal(err)
 	}
-	change = append(change, testenv.SimulatedNodes(nodes), func(o *server.Options) { o.Faults = faults })
+	change = append(change, testenv.SimulatedNodes(nodes), func(o *config.Options) { o.Faults = faults })
 	f := &fleet{testenv.Start(t, change...), t, int32(nodes)}
 	ctx, core := t.Context(), f.Client.CoreV1()
 	if _, err := core.ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, Data: map[string]string{"agent.conf": "good"}}, metav1.CreateOptions{}); err != nil {
@@ -182,7 +182,7 @@ func TestSecretOfARevisionIsToldNowhere(t *testing.T) {
 	if err := os.WriteFile(policy, []byte(allButSecrets), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f := startContentFleet(t, 3, func(o *server.Options) {
+	f := startContentFleet(t, 3, func(o *config.Options) {
 		o.API.Audit.PolicyFile, o.API.Audit.LogOptions.Path = policy, audit
 	})
 	f.allow("everynode:content")

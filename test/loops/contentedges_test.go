@@ -21,7 +21,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
-	"github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/simulator/illness"
 	"github.com/everynode/everynode/internal/testenv"
 )
@@ -56,7 +56,7 @@ func TestContentAtItsEdges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := testenv.Start(t, testenv.SimulatedNodes(edgeNodes), func(o *server.Options) { o.Faults = faults })
+	env := testenv.Start(t, testenv.SimulatedNodes(edgeNodes), func(o *config.Options) { o.Faults = faults })
 	own, err := everynode.NewForConfig(env.Config)
 	if err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"github.com/everynode/everynode/internal/backup"
 	"github.com/everynode/everynode/internal/cli/command"
 	"github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/wholefile"
 )
 
@@ -191,8 +192,8 @@ func startCommand(dataDir string, s backup.Start) string {
 	for _, o := range []struct{ flag, value, usual string }{
 		{"--advertise-address", s.AdvertiseAddress, ""}, {"--peer-address", s.PeerAddress, ""}, {"--server-name",
 			s.ServerName, ""},
-		{"--service-cidr", s.ServiceCIDR, server.Defaults().ServiceCIDR}, {"--cluster-cidr", s.ClusterCIDR, ""},
-		{"--etcd-prefix", s.EtcdPrefix, server.Defaults().API.Etcd.StorageConfig.Prefix},
+		{"--service-cidr", s.ServiceCIDR, config.Defaults().ServiceCIDR}, {"--cluster-cidr", s.ClusterCIDR, ""},
+		{"--etcd-prefix", s.EtcdPrefix, config.Defaults().API.Etcd.StorageConfig.Prefix},
 	} {
 		if o.value != "" && o.value != o.usual {
 			words = append(words, o.flag, o.value)

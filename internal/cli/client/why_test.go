@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/simulator/illness"
 	"github.com/everynode/everynode/internal/testenv"
 	"github.com/everynode/everynode/internal/why"
@@ -74,7 +74,7 @@ faults:
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := testenv.Start(t, testenv.SimulatedNodes(2), func(o *server.Options) { o.Faults = plan })
+	env := testenv.Start(t, testenv.SimulatedNodes(2), func(o *config.Options) { o.Faults = plan })
 	if _, err := env.Client.AppsV1().DaemonSets("default").Create(t.Context(), newAgent("agent:bad"),
 		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package server
+package config
 
 import (
 	"fmt"
@@ -32,7 +32,8 @@ func podNetworks(o *Options, services *net.IPNet) (node.PodNetworks, error) {
 		out.Cluster = network.Masked()
 	}
 	if other := prefixOf(services); out.Cluster.Overlaps(other) {
-		return out, fmt.Errorf("pods (%s) and Services (%s) must not share addresses; set --cluster-cidr or --service-cidr to another network", out.Cluster, other)
+		return out, fmt.Errorf("pods (%s) and Services (%s) must not share addresses; "+
+			"set --cluster-cidr or --service-cidr to another network", out.Cluster, other)
 	}
 	if out.NodeBits == 0 {
 		out.NodeBits = usualNodeBits
@@ -42,10 +43,12 @@ func podNetworks(o *Options, services *net.IPNet) (node.PodNetworks, error) {
 	}
 	// A part has its own address, the node's, that of broadcasts, and one pod's.
 	if out.NodeBits < out.Cluster.Bits() || out.NodeBits > 30 {
-		return out, fmt.Errorf("--node-cidr-mask-size %d: a node's part of the pod network %s is from /%d to /30", out.NodeBits, out.Cluster, out.Cluster.Bits())
+		return out, fmt.Errorf("--node-cidr-mask-size %d: a node's part of the pod network %s is from /%d to /30",
+			out.NodeBits, out.Cluster, out.Cluster.Bits())
 	}
 	if has := rooms(out); o.SimulatedNodes > has {
-		return out, fmt.Errorf("%d simulated nodes need as many pod networks, and %s has %d of /%d; set --cluster-cidr to a larger network, or --node-cidr-mask-size to a smaller part",
+		return out, fmt.Errorf("%d simulated nodes need as many pod networks, and %s has %d of /%d; "+
+			"set --cluster-cidr to a larger network, or --node-cidr-mask-size to a smaller part",
 			o.SimulatedNodes, out.Cluster, has, out.NodeBits)
 	}
 	return out, nil

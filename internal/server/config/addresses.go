@@ -1,4 +1,4 @@
-package server
+package config
 
 import (
 	"net"
@@ -31,10 +31,10 @@ func nextIP(ip net.IP) net.IP {
 	return out
 }
 
-// addresses are the names and addresses that the serving certificate must hold.
-func (s *Server) addresses() (names []string, ips []net.IP) {
-	ips = append(ips, nextIP(s.service.IP))
-	for _, address := range slices.Concat([]string{s.options.AdvertiseAddress}, s.options.Balancers, s.options.Listen) {
+// CertificateFor returns the names and addresses that the serving certificate must hold.
+func (c *Completed) CertificateFor() (names []string, ips []net.IP) {
+	ips = append(ips, nextIP(c.Service.IP))
+	for _, address := range slices.Concat([]string{c.AdvertiseAddress}, c.Balancers, c.Listen) {
 		host, _, err := net.SplitHostPort(address)
 		if err != nil {
 			host = address
@@ -49,7 +49,8 @@ func (s *Server) addresses() (names []string, ips []net.IP) {
 			names = append(names, host)
 		}
 	}
-	if host, err := os.Hostname(); err == nil {
+	host, err := os.Hostname()
+	if err == nil {
 		names = append(names, host)
 	}
 	return names, ips

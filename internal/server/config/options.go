@@ -1,4 +1,6 @@
-package server
+// Package config is what a server is told, and what follows from it: its networks, its addresses, and whom its
+// certificate is for.
+package config
 
 import (
 	"cmp"
@@ -69,8 +71,8 @@ type Options struct {
 	// KeepHistory is how long lists that are read in parts, and watches, can go on where they were; the embedded
 	// database's default if zero. Tests only.
 	KeepHistory time.Duration
-	// kubernetes is the version of the API that this server says it has; empty for this program's.
-	kubernetes string
+	// Kubernetes is the version of the API that this server says it has; empty for this program's. Tests only.
+	Kubernetes string
 }
 
 // Defaults returns the options of a server that nobody has told anything.
@@ -82,16 +84,17 @@ func Defaults() Options {
 func checkBalancers(addresses []string) error {
 	for _, address := range addresses {
 		host, port, err := net.SplitHostPort(address)
-		if ip := net.ParseIP(host); err != nil || host == "" || port == "" || port == "0" || ip != nil &&
-			ip.IsUnspecified() {
-			return fmt.Errorf("the address %q of a balancer is not of the form HOST:PORT; give one at which it is reached with --balancer", address)
+		ip := net.ParseIP(host)
+		if err != nil || host == "" || port == "" || port == "0" || ip != nil && ip.IsUnspecified() {
+			return fmt.Errorf("the address %q of a balancer is not of the form HOST:PORT; "+
+				"give one at which it is reached with --balancer", address)
 		}
 	}
 	return nil
 }
 
-// advertised is the address at which pods and nodes reach the API.
-func (o *Options) advertised() net.IP {
+// Advertised is the address at which pods and nodes reach the API.
+func (o *Options) Advertised() net.IP {
 	if ip := net.ParseIP(o.AdvertiseAddress); ip != nil {
 		return ip
 	}
@@ -116,16 +119,17 @@ func (o *Options) advertised() net.IP {
 // unless it is told otherwise.
 func (o *Options) useEncryption() {
 	path := filepath.Join(o.DataDir, folder.EncryptionFile)
-	if _, err := os.Stat(path); err == nil && o.API.Etcd.EncryptionProviderConfigFilepath == "" {
+	_, err := os.Stat(path)
+	if err == nil && o.API.Etcd.EncryptionProviderConfigFilepath == "" {
 		o.API.Etcd.EncryptionProviderConfigFilepath = path
 	}
 }
 
-// version is that of the API, as this server tells the others.
-func (o *Options) version() string { return cmp.Or(o.kubernetes, version.Kubernetes()) }
+// Version is that of the API, as this server tells the others.
+func (o *Options) Version() string { return cmp.Or(o.Kubernetes, version.Kubernetes()) }
 
-// port is where a server with these options serves the API.
-func (o *Options) port() int {
+// Port is where a server with these options serves the API.
+func (o *Options) Port() int {
 	if len(o.Listen) == 0 {
 		return 0
 	}
