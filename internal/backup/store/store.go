@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/klog/v2"
+
 	"github.com/everynode/everynode/internal/wholefile"
 )
 
@@ -67,12 +69,13 @@ func (f folder) Put(ctx context.Context, name string, fill func(io.Writer) error
 	if err := os.MkdirAll(string(f), 0o700); err != nil {
 		return 0, fmt.Errorf("make the folder for backups: %w", err)
 	}
-	if err := f.clear(time.Now().Add(-unfinishedFor)); err != nil {
-		return 0, err
+	err := f.clear(time.Now().Add(-unfinishedFor))
+	if err != nil { // On another machine's disk it may be somebody else's. It holds up no backup.
+		klog.FromContext(ctx).Error(err, "Half a backup stays in the folder for backups", "folder", string(f))
 	}
 	path := filepath.Join(string(f), name)
 	counted := &counter{ctx: ctx}
-	err := wholefile.Create(path, 0o600, func(w io.Writer) error {
+	err = wholefile.Create(path, 0o600, func(w io.Writer) error {
 		counted.Writer = w
 		return fill(counted)
 	})
@@ -91,16 +94,17 @@ func (f folder) clear(before time.Time) error {
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for _, half := range halves {
 		info, err := os.Lstat(half)
 		if err == nil && info.ModTime().Before(before) {
 			err = os.Remove(half)
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove half a backup: %w", err)
+			errs = append(errs, fmt.Errorf("remove half a backup: %w", err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // Remove implements Store.
