@@ -72,7 +72,7 @@ func (j *judge) look(g *guidance, d decision, name string, m int64) {
 		if !slices.Contains(g.policies, p) {
 			g.policies = append(g.policies, p)
 		}
-	case r == nil, r.Status.StableRevision == r.Status.TargetRevision, letGo(r):
+	case r == nil, r.Status.StableRevision == r.Status.TargetRevision, j.wasLetGo(set, r, m):
 		g.free = true
 	}
 }
@@ -81,6 +81,21 @@ func (j *judge) look(g *guidance, d decision, name string, m int64) {
 func letGo(r *v1alpha1.DaemonSetRollout) bool {
 	a := r.Spec.Approved
 	return a != nil && a.Revision == r.Status.TargetRevision && a.Step == v1alpha1.WithoutPolicy
+}
+
+// wasLetGo reports whether somebody lets the rollout's target go on without a policy, or did, and no policy counted
+// since: a DaemonSet that has left its policy changes as without one, and nobody takes that back.
+func (j *judge) wasLetGo(set *appsv1.DaemonSet, r *v1alpha1.DaemonSetRollout, m int64) bool {
+	for _, v := range slices.Backward(j.tracks[r.UID].versions) {
+		switch {
+		case v.from > m:
+		case j.policyAt(set, v.from) != nil:
+			return false
+		case letGo(v.object.(*v1alpha1.DaemonSetRollout)):
+			return true
+		}
+	}
+	return false
 }
 
 // approves reports whether somebody approved the step of the rollout's target, or all.

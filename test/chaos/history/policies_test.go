@@ -74,6 +74,13 @@ func (s *guidedStory) approves() {
 	})
 }
 
+// letsGo has somebody let the change go on without a policy.
+func (s *guidedStory) letsGo() {
+	s.says(func(r *v1alpha1.DaemonSetRollout) {
+		r.Spec.Approved = &v1alpha1.StepApproval{Revision: "hash-t2", Step: v1alpha1.WithoutPolicy}
+	})
+}
+
 // changes replaces the pod of a node by one of the newest template, as far as it comes up.
 func (s *guidedStory) changes(node int, up bool) {
 	s.takes(node)
@@ -277,6 +284,28 @@ func TestHistoriesWithAPolicy(t *testing.T) {
 			s.takes(1)
 			return s
 		}, Still + ": node n1 was changed though the rollout is halted"},
+		{"a pod taken when the policy is gone, and somebody has let it go on without", func() *guidedStory {
+			s := guidedFleet()
+			s.gone(s.policy)
+			s.letsGo()
+			s.approves()
+			s.takes(1)
+			return s
+		}, ""},
+		{"a pod taken when somebody has let it go on without, and a policy is there again and gone", func() *guidedStory {
+			s := guidedFleet()
+			s.gone(s.policy)
+			s.letsGo()
+			p := s.policy.DeepCopy()
+			p.UID = "again"
+			s.put(p)
+			s.approves()
+			s.gone(p)
+			s.rollout.Status.Message = "its policy was deleted"
+			s.put(s.rollout)
+			s.takes(1)
+			return s
+		}, Still + ": node n1 was changed though the policy was gone"},
 		{"a pod taken when the policy is gone", func() *guidedStory { s := guidedFleet(); s.gone(s.policy); s.takes(1); return s }, Still + ": node n1 was changed though the policy was gone"},
 		{"a pod taken when the policy cannot be followed", func() *guidedStory {
 			s := guidedFleet()
