@@ -26,6 +26,7 @@ import (
 	"github.com/everynode/everynode/internal/backup/plan"
 	"github.com/everynode/everynode/internal/datadir"
 	"github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/server/backups"
 	"github.com/everynode/everynode/internal/server/backups/schedule"
 	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/testenv"
@@ -57,11 +58,11 @@ func backUp(t *testing.T, config *rest.Config) (content []byte, status int) {
 
 func restoreTo(t *testing.T, content []byte, dir string) error {
 	t.Helper()
-	b, err := server.OpenBackup(bytes.NewReader(content), unlocked)
+	b, err := backups.Open(bytes.NewReader(content), unlocked)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = server.Restore(t.Context(), b, dir, time.Now())
+	_, err = backups.Restore(t.Context(), b, dir, time.Now())
 	return err
 }
 
@@ -230,12 +231,12 @@ func stopped(t *testing.T) (content []byte, dir string) {
 func TestRestoreRefusesAClockThatIsBehind(t *testing.T) {
 	t.Parallel()
 	content, _ := stopped(t)
-	b, err := server.OpenBackup(bytes.NewReader(content), unlocked)
+	b, err := backups.Open(bytes.NewReader(content), unlocked)
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "data")
-	_, err = server.Restore(t.Context(), b, dir, b.Manifest.Created.Add(-time.Hour))
+	_, err = backups.Restore(t.Context(), b, dir, b.Manifest.Created.Add(-time.Hour))
 	if err == nil || !strings.Contains(err.Error(), "clock") {
 		t.Errorf("it is restored by a clock that is an hour behind: %v", err)
 	}
@@ -277,7 +278,7 @@ func TestRestoreRefusals(t *testing.T) {
 	if err := restoreTo(t, content, e.DataDir()); err == nil {
 		t.Error("a folder whose server runs is taken")
 	}
-	if _, err := server.TakeStopped(t.Context(), e.DataDir()); !errors.Is(err, server.ErrRunning) {
+	if _, err := server.TakeStopped(t.Context(), e.DataDir()); !errors.Is(err, backups.ErrRunning) {
 		t.Errorf("a folder whose server runs is copied: %v", err)
 	}
 	if _, err := server.TakeStopped(t.Context(), path("none")); err == nil || !strings.Contains(err.Error(), "holds no data") {
@@ -301,9 +302,9 @@ func tree(t *testing.T, dir string) (out string) {
 const restoreVariable = "EVERYNODE_TEST_RESTORE"
 
 func restoreStdin(dir string) error {
-	b, err := server.OpenBackup(os.Stdin, unlocked)
+	b, err := backups.Open(os.Stdin, unlocked)
 	if err == nil {
-		_, err = server.Restore(context.Background(), b, dir, time.Now())
+		_, err = backups.Restore(context.Background(), b, dir, time.Now())
 	}
 	return err
 }

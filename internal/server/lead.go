@@ -61,7 +61,7 @@ func (s *Server) loops(metrics prometheus.Registerer) loops.Config {
 	if o.Backups.Every > 0 {
 		c.Backups = func(client kubernetes.Interface, events record.EventRecorder, metrics prometheus.Registerer,
 		) (func(context.Context) error, error) {
-			return schedule.New(o.Backups, backups{s}, client, events, metrics)
+			return schedule.New(o.Backups, backedUp{s}, client, events, metrics)
 		}
 	}
 	return c

@@ -33,6 +33,7 @@ import (
 	"github.com/everynode/everynode/internal/etcd/external"
 	"github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/server/backups"
 	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/server/folder"
 )
@@ -108,7 +109,7 @@ func (s *Server) open() (err error) {
 		return err
 	}
 	if err = errors.Join(folder.RefuseUnfinished(o.DataDir), datadir.CheckWritten(o.DataDir, datadir.ThisProgram())); err == nil {
-		err = errors.Join(s.membership.keep(o.DataDir), s.membership.checkKeys(o.DataDir), clearScratch(o.DataDir))
+		err = errors.Join(s.membership.keep(o.DataDir), s.membership.checkKeys(o.DataDir), backups.ClearScratch(o.DataDir))
 	}
 	if err == nil {
 		s.listener, err = listen(o.Listen)
@@ -291,7 +292,7 @@ func (s *Server) openDatabase(ctx context.Context, config *apiserver.Config) err
 		}
 	}
 	config.OpenStorage, config.OpenReserving, config.Stored = database.Open, database.OpenReserving, database.Stored()
-	config.Members, config.Backups = admission{s}, backups{s}
+	config.Members, config.Backups = admission{s}, backedUp{s}
 	config.OpenHot = apiserver.Hot(database.OpenHot)
 	if peers != nil {
 		config.Quorum = database.Quorum

@@ -18,6 +18,7 @@ import (
 	"github.com/everynode/everynode/internal/backup"
 	"github.com/everynode/everynode/internal/cli/command"
 	"github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/server/backups"
 	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/wholefile"
 )
@@ -81,7 +82,7 @@ func saveBackup(ctx context.Context, w io.Writer, lock backup.Lock, dataDir, kub
 			defer func() { _ = taken.Close() }() // it is gone in any case
 			return taken.Manifest(), taken.Write(w, lock)
 		}
-		if !errors.Is(err, server.ErrRunning) {
+		if !errors.Is(err, backups.ErrRunning) {
 			return m, err
 		}
 		kubeconfig = filepath.Join(dataDir, "kubeconfig")
@@ -91,7 +92,7 @@ func saveBackup(ctx context.Context, w io.Writer, lock backup.Lock, dataDir, kub
 		return m, err
 	}
 	defer func() { _ = sent.Close() }() // all of it was read
-	return server.ResealBackup(w, lock, sent)
+	return backups.Reseal(w, lock, sent)
 }
 
 func newBackupRestoreCommand() *cobra.Command {
@@ -116,7 +117,7 @@ Give the new one the addresses of the old one: nodes look for it there.`,
 				return err
 			}
 			defer done()
-			if _, err := server.Restore(cmd.Context(), b, dataDir, time.Now()); err != nil {
+			if _, err := backups.Restore(cmd.Context(), b, dataDir, time.Now()); err != nil {
 				return fmt.Errorf("restore %s: %w", args[0], err)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "Restored the control plane as it was at %s. Start it:\n\n  %s\n",
@@ -228,7 +229,7 @@ func openBackup(cmd *cobra.Command, path string, locks *lockFlags) (b *backup.Re
 		}
 		from, done = f, func() { _ = f.Close() } // it was only read
 	}
-	b, err = server.OpenBackup(from, lock)
+	b, err = backups.Open(from, lock)
 	if errors.Is(err, backup.ErrLocked) {
 		done()
 		return openWithTerminal(cmd, path, err)
@@ -257,7 +258,7 @@ func openWithTerminal(cmd *cobra.Command, path string, locked error) (*backup.Re
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the backup: %w", err)
 	}
-	b, err := server.OpenBackup(f, lock)
+	b, err := backups.Open(f, lock)
 	if err != nil {
 		_ = f.Close() // it was only read
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
