@@ -253,6 +253,13 @@ type Replacing struct {
 	Since *metav1.Time `json:"since,omitempty"`
 }
 
+// NoFetch is the message of a controller that asks no node for images.
+const NoFetch = "nodes fetch no images before their turn: " +
+	"that needs Everynode's own API server and DaemonSet controller"
+
+// Fetches reports whether the controller asks nodes for images where a policy wants that.
+func (s *DaemonSetRolloutStatus) Fetches() bool { return s.Fetch == nil || s.Fetch.Message != NoFetch }
+
 // FetchStatus says what hinders fetching.
 type FetchStatus struct {
 	// Message says what, for people.

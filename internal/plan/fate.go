@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -8,8 +9,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/fetch"
 	"github.com/everynode/everynode/internal/pod"
 	"github.com/everynode/everynode/internal/survey"
 )
@@ -103,6 +106,9 @@ func (p *planner) table() {
 		if s.from == byHand {
 			out.AtOnce = 0
 		}
+		if p.fetches(s.name) {
+			out.From += ", once its nodes have the images"
+		}
 		if soak := s.soak.Round(time.Second); soak > 0 {
 			out.From += ", then " + short(soak) + " soak"
 		}
@@ -110,6 +116,33 @@ func (p *planner) table() {
 			out.From += ", then approval"
 		}
 		p.out.Steps = append(p.out.Steps, out)
+	}
+}
+
+// fetches reports whether nodes of the step are to have the images before their daemon is taken away.
+func (p *planner) fetches(step string) bool {
+	if p.old == nil || p.core.Follows == nil || p.core.Follows.Policy == nil ||
+		content.TemplateOf(p.oldRevision) == content.TemplateOf(p.set.Revision) {
+		return false
+	}
+	at, known := p.core.Follows.Policy.StepNamed(step)
+	return known && p.core.Follows.Policy.Waves[at.Wave].Fetch
+}
+
+// warnOfFetch says which nodes cannot be asked for images that they are to have before.
+func (p *planner) warnOfFetch() {
+	if !slices.ContainsFunc(p.out.Steps, func(s Step) bool { return p.fetches(s.Name) }) {
+		return
+	}
+	unable, such := 0, ""
+	for _, n := range p.survey.Nodes {
+		if p.fates[n.Name] == changes && n.Labels[fetch.Name] != "true" {
+			unable, such = unable+1, cmp.Or(such, n.Name)
+		}
+	}
+	if unable > 0 {
+		p.add("the agents of %s, such as %s, do not say that they can fetch images: each is waited for until fetchDeadline",
+			survey.Count(unable, "node"), such)
 	}
 }
 

@@ -23,6 +23,7 @@ func (p *planner) warn() {
 	p.out.Warnings = append(p.out.Warnings, p.besides...)
 	p.out.Warnings = append(p.out.Warnings, p.warnings...)
 	p.warnOfEnd()
+	p.warnOfFetch()
 	n := p.out.Nodes
 	if n.Leave > 0 && !p.selects {
 		how := "at once"

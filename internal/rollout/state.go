@@ -23,6 +23,8 @@ type State struct {
 	Content *v1alpha1.ContentStatus `json:"content,omitempty"`
 	// Images are what tags are resolved to; nil where the policy does not pin them.
 	Images *v1alpha1.ImagesStatus `json:"images,omitempty"`
+	// Fetch is what hinders that nodes fetch images before their turn; nil for nothing.
+	Fetch *v1alpha1.FetchStatus `json:"fetch,omitempty"`
 	// Step is the furthest one that has begun.
 	Step        string       `json:"step,omitempty"`
 	StepStarted *metav1.Time `json:"stepStarted,omitempty"`
@@ -51,7 +53,7 @@ func StateOf(r *v1alpha1.DaemonSetRollout, daemonSet int64) State {
 		StableRevision: s.StableRevision, TargetRevision: s.TargetRevision, TargetDigest: s.TargetDigest, Step: s.Step, StepStarted: s.StepStarted,
 		Steps: append([]v1alpha1.StepStatus{}, s.Steps...), Verdicts: map[string]int32{},
 		FailedRevisions: append([]v1alpha1.FailedRevision{}, s.FailedRevisions...), Spec: r.Spec,
-		Content: s.Content, Images: s.Images,
+		Content: s.Content, Images: s.Images, Fetch: s.Fetch,
 	}
 	for verdict, n := range s.Counts {
 		out.Verdicts[verdict] = n

@@ -3,6 +3,7 @@ package rollout
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -32,7 +33,7 @@ func (v View) Show(out io.Writer, s State) error {
 		b.WriteString(line + "\n")
 	}
 	fmt.Fprintf(&b, "daemonset %s/%s   stable %s   target %s\n", s.Namespace, s.DaemonSet, orNone(s.StableRevision), orNone(s.TargetRevision))
-	for _, text := range append(s.Content.Lines(), s.Images.Lines()...) {
+	for _, text := range slices.Concat(s.Content.Lines(), s.Images.Lines(), s.Fetch.Lines()) {
 		for _, line := range v.wrap(text) {
 			b.WriteString(line + "\n")
 		}
@@ -113,11 +114,20 @@ func (v View) steps(b *strings.Builder, s State) {
 		if step.Name == s.Step {
 			mark = ">"
 		}
-		fmt.Fprintf(b, "%s %-34s %8d %8d %8d %11d\n", mark, shorten(step.Name, 34), step.Nodes, step.Done, step.Failed, step.Unavailable)
+		fmt.Fprintf(b, "%s %-34s %8d %8d %8d %11d%s\n", mark, shorten(step.Name, 34), step.Nodes, step.Done, step.Failed,
+			step.Unavailable, fetches(step))
 	}
 	if more := len(s.Steps) - last; more > 0 {
 		fmt.Fprintf(b, "  ... %d steps more\n", more)
 	}
+}
+
+// fetches says how many nodes of a step fetch images, and have them; "" if none.
+func fetches(s *v1alpha1.StepStatus) string {
+	if s.Fetching+s.Fetched == 0 {
+		return ""
+	}
+	return fmt.Sprintf("  %d fetching, %d fetched", s.Fetching, s.Fetched)
 }
 
 // next says what somebody can do where the rollout goes on by nobody else's doing.

@@ -15,6 +15,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
+	"github.com/everynode/everynode/internal/fetch"
 	"github.com/everynode/everynode/internal/history"
 )
 
@@ -119,6 +120,7 @@ func (s *Set) Live() (live *fact.Live, why string) {
 func (s *Set) Project(p *corev1.Pod) fact.Pod {
 	info := fact.OfPod(p, s.DaemonSet.UID)
 	info.Point(p)
+	info.Fetch = fetch.ReportOf(p)
 	if s.content == "" {
 		info.Revision = content.TemplateOf(info.Revision)
 	}
@@ -191,6 +193,8 @@ func (s *Set) Core(cfg row.Config) *Core {
 func (s *Set) surroundings(cfg row.Config) *Core {
 	all, ds := s.survey, s.DaemonSet
 	cfg.Foretells = true
+	// The survey itself asks no node: it knows only of a controller that does.
+	cfg.Fetches = cfg.Fetches && s.Rollout != nil && s.Rollout.Status.Fetches()
 	c := &Core{Matrix: matrix.New(cfg)}
 	c.Book = rollouts.New(c, all.Locate)
 	c.Step(fact.Now{Time: all.Now})

@@ -47,7 +47,8 @@ func (s *Survey) View(ds *appsv1.DaemonSet) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &View{Set: set, core: set.surroundings(row.Config{BurstReplicas: -1})} // nothing is begun by looking
+	looking := row.Config{BurstReplicas: -1, Fetches: true} // nothing is begun by it
+	v := &View{Set: set, core: set.surroundings(looking)}
 	row := set.info()
 	if v.core.Follows != nil {
 		v.Rules = v.core.Follows.Policy

@@ -73,8 +73,10 @@ type SetReport struct {
 	Content *v1alpha1.ContentStatus `json:"content,omitempty"`
 	// Images are what tags are resolved to.
 	Images *v1alpha1.ImagesStatus `json:"images,omitempty"`
-	Nodes  int                    `json:"nodes"`
-	Groups []Group                `json:"groups"`
+	// Fetch is what hinders that nodes fetch images before their turn.
+	Fetch  *v1alpha1.FetchStatus `json:"fetch,omitempty"`
+	Nodes  int                   `json:"nodes"`
+	Groups []Group               `json:"groups"`
 	// Unseen says what no controller has taken note of.
 	Unseen []string `json:"unseen,omitempty"`
 	// Missing says what could not be read, and why.
@@ -169,7 +171,7 @@ func Set(s *survey.Survey, ds *appsv1.DaemonSet, all standing.Verdict) (*SetRepo
 	}
 	if v.Rollout != nil {
 		status := &v.Rollout.Status
-		r.Content, r.Images = status.Content, status.Images
+		r.Content, r.Images, r.Fetch = status.Content, status.Images, status.Fetch
 		r.Phase, r.Message, r.Step = string(status.Phase), numbered(v, status.Message), status.Step
 		r.Stable, r.Target = revision(v, status.StableRevision), revision(v, status.TargetRevision)
 	}

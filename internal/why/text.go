@@ -3,6 +3,7 @@ package why
 import (
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
@@ -132,7 +133,7 @@ func (r *SetReport) Write(w io.Writer, s Style) {
 	switch {
 	case r.Phase != "":
 		fmt.Fprint(w, survey.Wrap(name+": "+r.Phase+": "+r.Message, ""))
-		for _, line := range append(r.Content.Lines(), r.Images.Lines()...) {
+		for _, line := range slices.Concat(r.Content.Lines(), r.Images.Lines(), r.Fetch.Lines()) {
 			fmt.Fprint(w, survey.Wrap(line, "  "))
 		}
 	default:

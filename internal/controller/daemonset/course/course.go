@@ -58,10 +58,12 @@ type Course struct {
 	timers    deadline.Timers[*node]
 	recent    recent
 	window    window
-	gate      fetching.Gate[rolloutpolicy.Step]
+	gate      gate
 	// absentees are nodes that were deleted while they were without a daemon by our doing.
 	absentees []absentee
 }
+
+type gate = fetching.Gate[rolloutpolicy.Step]
 
 // state is what the rollout's status stores.
 type state struct {
@@ -179,10 +181,10 @@ func (c *Course) SetPolicy(p *rolloutpolicy.Policy, f Following, why string) {
 
 // SetSpec tells what people wrote into the rollout.
 func (c *Course) SetSpec(spec v1alpha1.DaemonSetRolloutSpec) {
-	goesOn := c.spec.Paused && !spec.Paused && c.policy != nil && c.policy.Fetches()
+	turns := c.spec.Paused != spec.Paused && c.policy != nil && c.policy.Fetches()
 	c.spec = spec
-	if goesOn {
-		c.refreshAll() // nobody was asked for images meanwhile
+	if turns {
+		c.refreshAll() // nobody is asked for images meanwhile
 	}
 	c.settle()
 }
@@ -368,7 +370,7 @@ func (c *Course) reopen(b begun) {
 	if len(b.names) == 0 || c.policy.StepName(open) != b.names[0] {
 		c.state.openSince, c.state.left = c.now, time.Time{}
 	}
-	c.state.unread = nil
+	c.state.unread, c.gate = nil, gate{}
 }
 
 // inRamp is the step of a ramp that is under way. If its steps were made larger, it is the first in which all nodes
@@ -428,6 +430,7 @@ func (c *Course) beginAnew() {
 		n.change.late = false
 	}
 	c.state.open, c.state.openSince, c.state.left, c.state.unread = rolloutpolicy.Step{}, c.now, time.Time{}, nil
+	c.gate = gate{}
 	c.forgetFailures()
 }
 

@@ -22,8 +22,8 @@ type DaemonSet struct {
 	// Beside tells that another controller makes the pods: of the newest revision, where nobody says which one
 	// is the node's. A node that has the target before its step has begun goes back, before anything else begins.
 	Beside bool
-	// Fetches tells that nodes can be asked for images.
-	Fetches bool
+	// Fetches tells that nodes can be asked for images, Foretells that nobody is: the times of requests are believed.
+	Fetches, Foretells bool
 }
 
 // Node is what a course reads of a node.

@@ -43,6 +43,7 @@ type hostileMachine struct {
 	joined time.Time
 	// flaps: the pod becomes unready every few seconds.
 	flaps bool
+	fetchingMachine
 }
 
 // lingers: the node's pod was to end long ago, and may still run for all that is known.

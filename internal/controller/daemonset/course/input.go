@@ -40,26 +40,18 @@ func (c *Course) input(n *node) standing.Input {
 
 // fetching finds out whether the node has the images of the target.
 func (c *Course) fetching(n *node) standing.Fetching {
-	d, wave := &n.daemon, c.waveOf(n)
-	if !c.ds.Fetches || wave == nil || !wave.Fetch {
+	if !c.ds.Fetches || c.policy == nil || !c.policy.Waves[n.step.Wave].Fetch {
 		n.change.fetch = fetching.Node{}
 		return standing.Fetching{}
 	}
+	d := &n.daemon
 	wanted := c.started && c.changing && !c.back && !c.isNew && !c.targetFailed && n.chosen.target &&
 		d.Revision != "" && content.TemplateOf(d.Revision) != content.TemplateOf(c.state.target)
 	return n.change.fetch.Look(&fetching.Input{
 		Now: c.now, Wanted: wanted && (c.begun(n.step) || c.gate.MayFetch(n.step)), May: c.followed(),
-		Target: c.state.target, Since: c.state.since, Says: d.Fetch, Deadline: wave.FetchDeadline,
-		Free: !d.Available && c.recovers(n).IsZero(),
+		Target: c.state.target, Since: c.state.since, Says: d.Fetch, Deadline: c.policy.Waves[n.step.Wave].FetchDeadline,
+		Free: !d.Available && c.recovers(n).IsZero(), Foretells: c.ds.Foretells,
 	})
-}
-
-// waveOf is that of the node's step; nil while there are none.
-func (c *Course) waveOf(n *node) *rolloutpolicy.Wave {
-	if c.policy == nil {
-		return nil
-	}
-	return &c.policy.Waves[n.step.Wave]
 }
 
 // target is the revision that a pod made now on the node is to have; "" if none is

@@ -45,6 +45,7 @@ func (w *world) limits(t *rapid.T, p Permit) {
 		}
 		return
 	}
+	w.fetchedBefore(t, p, step)
 	w.limitOfStep(t, p, step)
 	w.limitOfOurs(t, p, step)
 	beside := w.ds.Surge && p.From != "" && p.To != "" // the old pod stays until the new one is available

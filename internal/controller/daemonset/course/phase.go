@@ -54,13 +54,13 @@ func (c *Course) lookAhead() bool {
 	}
 	next, _ := c.following()
 	c.gate.LookAhead(next)
-	return c.refreshStep(next)
+	return c.refreshSteps(next)
 }
 
-// refreshStep judges the nodes of a step again, and reports whether it has any.
-func (c *Course) refreshStep(of rolloutpolicy.Step) (any bool) {
+// refreshSteps judges the nodes of steps again, and reports whether there are any.
+func (c *Course) refreshSteps(of ...rolloutpolicy.Step) (any bool) {
 	for _, n := range c.nodes {
-		if n.step == of {
+		if slices.Contains(of, n.step) {
 			c.refresh(n)
 			any = true
 		}
@@ -170,8 +170,9 @@ func (c *Course) nextStep() bool {
 	if open, _ := c.open(); !ok || !open || c.faulty() {
 		return false
 	}
-	c.state.open, c.state.openSince, c.state.left = next, c.now, time.Time{}
-	c.refreshStep(next)
+	ahead := c.gate.Next()
+	c.state.open, c.state.openSince, c.state.left, c.gate = next, c.now, time.Time{}, gate{}
+	c.refreshSteps(next, ahead)
 	return true
 }
 

@@ -18,17 +18,17 @@ func drawPolicy(t *rapid.T) *rolloutpolicy.Policy {
 	var text strings.Builder
 	soak := func() int { return rapid.IntRange(0, 20).Draw(t, "soak") }
 	if rapid.Bool().Draw(t, "canary") {
-		fmt.Fprintf(&text, "- {name: canary, count: %d, soak: %ds, approval: %s}\n",
+		fmt.Fprintf(&text, "- {name: canary, count: %d, soak: %ds, approval: %s%s}\n",
 			rapid.IntRange(1, 4).Draw(t, "count"),
-			soak(), rapid.SampledFrom([]string{"Automatic", "Manual"}).Draw(t, "approval"))
+			soak(), rapid.SampledFrom([]string{"Automatic", "Manual"}).Draw(t, "approval"), drawFetch(t))
 	}
 	if rapid.Bool().Draw(t, "ramp") {
-		fmt.Fprintf(&text, "- {name: grows, nodes: {matchLabels: {zone: z0}}, ramp: {from: %d}, soak: %ds}\n",
-			rapid.IntRange(1, 2).Draw(t, "from"), soak())
+		fmt.Fprintf(&text, "- {name: grows, nodes: {matchLabels: {zone: z0}}, ramp: {from: %d}, soak: %ds%s}\n",
+			rapid.IntRange(1, 2).Draw(t, "from"), soak(), drawFetch(t))
 	}
 	if rapid.Bool().Draw(t, "zones") {
-		fmt.Fprintf(&text, "- {name: zones, each: zone, maxUnavailable: %d, soak: %ds}\n",
-			rapid.IntRange(1, 4).Draw(t, "most"), soak())
+		fmt.Fprintf(&text, "- {name: zones, each: zone, maxUnavailable: %d, soak: %ds%s}\n",
+			rapid.IntRange(1, 4).Draw(t, "most"), soak(), drawFetch(t))
 	}
 	waves := "waves:\n" + text.String()
 	if text.Len() == 0 {
@@ -73,6 +73,7 @@ func TestRandomFleets(t *testing.T) {
 			w.nodes[name].skew = drawOff(t)
 		}
 		ds := daemonSet("v1")
+		ds.Fetches = rapid.Bool().Draw(t, "can fetch")
 		ds.Surge, ds.MaxUnavailable, ds.MinReadySeconds = rapid.Bool().Draw(t, "surge"), drawMost(t), drawMinReady(t)
 		w.start(p, ds)
 		w.check = func(p Permit) {
@@ -185,7 +186,9 @@ func (w *world) drawBad(t *rapid.T, revision string) {
 // hostileEvent is one that has nothing to do with the change.
 func hostileEvent(t *rapid.T, w *world, name string) {
 	m := w.nodes[name]
-	switch rapid.IntRange(0, 10).Draw(t, "hostileEvent") {
+	switch rapid.IntRange(0, 11).Draw(t, "hostileEvent") {
+	case 11:
+		m.fetches = drawFetches(t, true)
 	case 0:
 		w.shifted(t)
 		w.crash()
@@ -252,7 +255,7 @@ func (w *world) settles(t *rapid.T, revision int) {
 		dead[rapid.SampledFrom(names).Draw(t, "which")] = true
 	}
 	for _, name := range w.names() {
-		w.nodes[name].out, w.nodes[name].flaps = false, false
+		w.nodes[name].out, w.nodes[name].flaps, w.nodes[name].fetches = false, false, drawFetches(t, false)
 		if dead[name] {
 			w.fault(name, "the node does not answer", true)
 			continue

@@ -19,6 +19,7 @@ func recount(t *rapid.T, c *Course) {
 		t.Fatalf("the course takes aim at %+v, want %+v", aimed, c.aim)
 	}
 	for _, n := range c.nodes {
+		refetch(t, c, n)
 		now := c.judge(n)
 		was := n.view
 		now.reason, was.reason = "", ""

@@ -47,8 +47,7 @@ func (c *Course) fetchStatus() *v1alpha1.FetchStatus {
 	switch {
 	case !c.changing || c.isNew || c.back || !c.policy.Fetches():
 	case !c.ds.Fetches:
-		return &v1alpha1.FetchStatus{Message: "nodes fetch no images before their turn: that needs Everynode's own API " +
-			"server and DaemonSet controller"}
+		return &v1alpha1.FetchStatus{Message: v1alpha1.NoFetch}
 	case unasked > 0:
 		return &v1alpha1.FetchStatus{Message: "the agents of " + words.Nodes(unasked) +
 			" do not say that they can fetch images; each is waited for until its deadline"}

@@ -264,6 +264,9 @@ func (w *world) act(most int) {
 		case w.hostile != nil:
 			w.moment(name)
 		}
+		if w.hostile != nil {
+			w.fetch(name)
+		}
 	}
 	w.noteTaken(nil)
 }

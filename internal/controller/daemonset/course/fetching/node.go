@@ -35,8 +35,10 @@ type Input struct {
 	// Says is what the node does.
 	Says fetch.Report
 	// Free tells that nobody waits for the node's answer, since it has no daemon to lose.
-	Free     bool
-	Deadline time.Duration
+	Free bool
+	// Foretells tells that the time of a request is believed.
+	Foretells bool
+	Deadline  time.Duration
 }
 
 // Look finds out where the node is.
@@ -79,12 +81,12 @@ func (n *Node) Look(in *Input) (out standing.Fetching) {
 // asked reports whether the node was asked for the images of the target, since the evidence about it begins.
 func (in *Input) asked() bool { return in.Says.Revision == in.Target && !in.Says.At.Before(in.Since) }
 
-// remember keeps since when the node is asked, and fails. What another process wrote down counts, unless its clock was
-// ahead.
+// remember keeps since when the node is asked, and fails. Who starts again waits for it again: the time of a request
+// is by another process' clock, which may have been behind.
 func (n *Node) remember(in *Input, says *fetch.Report, asked bool) {
 	switch {
-	case !asked && !in.May || !n.asked.IsZero():
-	case asked && says.At.Before(in.Now):
+	case !n.asked.IsZero() || !asked && !in.May:
+	case asked && in.Foretells && says.At.Before(in.Now):
 		n.asked = says.At
 	default:
 		n.asked = in.Now
@@ -160,6 +162,9 @@ func (g *Gate[Step]) LookAhead(next Step) { g.ahead, g.next = true, next }
 
 // IsAhead reports whether nodes of the next step may be asked.
 func (g *Gate[Step]) IsAhead() bool { return g.ahead }
+
+// Next is the step whose nodes may be asked.
+func (g *Gate[Step]) Next() Step { return g.next }
 
 // MayFetch reports whether nodes of the step, which has not begun, may be asked.
 func (g *Gate[Step]) MayFetch(step Step) bool { return g.ahead && g.next == step }

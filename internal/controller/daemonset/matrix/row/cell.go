@@ -206,17 +206,10 @@ func (c *cell) expire(now time.Time, keepName time.Duration) {
 		c.creating = creation{}
 	}
 	for _, p := range c.pods {
-		if !p.doomedUntil.After(now) {
-			p.doomedUntil = time.Time{}
-		}
-		if !p.unsureUntil.After(now) {
-			p.unsureUntil = time.Time{}
-		}
-		if !p.pointedUntil.After(now) {
-			p.pointedUntil = time.Time{}
-		}
-		if !p.fetchUntil.After(now) {
-			p.fetchUntil = time.Time{}
+		for _, until := range []*time.Time{&p.doomedUntil, &p.unsureUntil, &p.pointedUntil, &p.fetchUntil} {
+			if !until.After(now) {
+				*until = time.Time{}
+			}
 		}
 	}
 }

@@ -127,9 +127,7 @@ func (r *Row) fetched(a *action.FetchImages, o action.Outcome) {
 		c.own().fetches.failed(r.now, r.cfg)
 	default:
 		p.fetchUntil = r.now.Add(r.cfg.SeenTimeout)
-		if c.fetches != (setback{}) {
-			c.fetches = setback{}
-		}
+		c.own().fetches = setback{}
 	}
 	r.refresh(c)
 }

@@ -98,7 +98,7 @@ func (r *Row) forCourse() course.DaemonSet {
 	return course.DaemonSet{
 		Set: r.rules, MaxUnavailable: rolloutpolicy.LimitOf(limit), Surge: r.surge,
 		MinReadySeconds: r.info.MinReadySeconds,
-		Beside:          r.cfg.Guest, Fetches: r.cfg.Fetches && !r.cfg.Guest,
+		Beside:          r.cfg.Guest, Fetches: r.cfg.Fetches && !r.cfg.Guest, Foretells: r.cfg.Foretells,
 	}
 }
 

@@ -161,12 +161,11 @@ func (j *judgement) fetches() {
 	if !j.row.cfg.Fetches || j.verdict.work != workNone || j.live != 1 {
 		return
 	}
-	p := firstOf(j.oldestOld, j.oldestNew)
-	wish, said := j.order.Fetch, p.info.Fetch.Revision
+	p, wish := firstOf(j.oldestOld, j.oldestNew), j.order.Fetch
 	switch {
 	case !p.info.Bound || !p.fetchUntil.IsZero():
 	case wish == standing.Ask && j.cell.column != nil && j.cell.column.Node.Labels[fetch.Name] == "true",
-		wish == standing.NoWish && said != "":
+		wish == standing.NoWish && p.info.Fetch.Revision != "":
 		j.verdict.work, j.removals = workFetch, []removal{{p, action.ReasonFetch}}
 	}
 }
