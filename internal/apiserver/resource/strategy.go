@@ -33,6 +33,9 @@ func PathSegmentName(name string, prefix bool) []string {
 // one, at a cost of the square of their number.
 const maxErrors = 100
 
+// EnoughErrors is after how many errors a validation of a long list need not go on: a client is told fewer of them.
+const EnoughErrors = 10 * maxErrors
+
 // few cuts a list of errors that is too long to be told.
 func few(errs field.ErrorList) field.ErrorList {
 	if len(errs) <= maxErrors {

@@ -80,6 +80,9 @@ func warnings(e *corev1.Endpoints) []string {
 func validate(e *corev1.Endpoints, strict bool) field.ErrorList {
 	var errs field.ErrorList
 	for i, s := range e.Subsets {
+		if len(errs) > resource.EnoughErrors {
+			return errs
+		}
 		at := field.NewPath("subsets").Index(i)
 		if len(s.Addresses) == 0 && len(s.NotReadyAddresses) == 0 {
 			errs = append(errs, field.Required(at, "must specify `addresses` or `notReadyAddresses`"))

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	apiresource "github.com/everynode/everynode/internal/apiserver/resource"
 )
 
 func amounts(pairs ...string) corev1.ResourceList {
@@ -67,5 +69,14 @@ func TestValidate(t *testing.T) {
 	twice := &corev1.LimitRange{Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{Type: "Pod"}, {Type: "Pod"}}}}
 	if errs := Validate(twice); len(errs) != 1 || errs[0].Error() != `spec.limits[1].type: Duplicate value: "Pod"` {
 		t.Errorf("twice: %v", errs)
+	}
+}
+
+// TestManyBadItems: after more errors than anybody is told the rest of a long list is not looked at.
+func TestManyBadItems(t *testing.T) {
+	l := &corev1.LimitRange{Spec: corev1.LimitRangeSpec{Limits: make([]corev1.LimitRangeItem, 5000)}}
+	errs := Validate(l)
+	if len(errs) < apiresource.EnoughErrors || len(errs) > 2*apiresource.EnoughErrors {
+		t.Errorf("there are %d errors", len(errs))
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
+	apiresource "github.com/everynode/everynode/internal/apiserver/resource"
 )
 
 var types = []corev1.LimitType{corev1.LimitTypePod, corev1.LimitTypeContainer, corev1.LimitTypePersistentVolumeClaim}
@@ -23,6 +24,9 @@ func Validate(l *corev1.LimitRange) field.ErrorList {
 	seen := map[corev1.LimitType]bool{}
 	path := field.NewPath("spec", "limits")
 	for i := range l.Spec.Limits {
+		if len(errs) > apiresource.EnoughErrors {
+			return errs
+		}
 		item, at := &l.Spec.Limits[i], path.Index(i)
 		errs = append(errs, validateType(item.Type, at.Child("type"))...)
 		if seen[item.Type] {
