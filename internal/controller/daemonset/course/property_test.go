@@ -266,6 +266,7 @@ func (w *world) settles(t *rapid.T, revision int) {
 	w.setMinReady(min(w.ds.MinReadySeconds, 10))
 	final := fmt.Sprint("v", revision+1)
 	c.SetPolicy(w.policy, Followed, "")
+	w.noteTaken(nil) // the change before may be over with that, and leave nodes out
 	c.SetSpec(v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: final, Step: v1alpha1.AllSteps}})
 	w.rules[final] = drawRule(t)
 	w.update(final)
