@@ -40,30 +40,77 @@ func startRegistry(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	gateway, err := gatewayOf(ts.Getenv("DATA"))
 	ts.Check(err)
-	listener, err := net.Listen("tcp", net.JoinHostPort(gateway, "0"))
-	ts.Check(err)
 	handler, auth := stuck(registry.New(registry.Logger(log.New(io.Discard, "", 0)))), login{}
 	if len(args) == 3 {
 		auth = login{user: args[1], password: args[2]}
 		handler = auth.demand(handler)
 	}
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
+	served := &servedRegistry{handler: handler}
+	ts.Check(served.listen(net.JoinHostPort(gateway, "0")))
 	ts.Defer(func() {
-		if err := server.Close(); err != nil {
+		if err := served.close(); err != nil {
 			ts.Logf("end the registry: %v", err)
 		}
-		if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
-			ts.Logf("the registry ended: %v", err)
-		}
 	})
-	host := listener.Addr().String()
+	host := served.host
+	ts.Value(registriesKey{}).(registries)[host] = served
 	ts.Check(writeHosts(ts.Getenv("DATA"), host))
 	for _, version := range []string{"v1", "v2"} {
 		ts.Check(auth.pushDemo(host+"/demo:"+version, version))
 	}
 	ts.Setenv(args[0], host)
+}
+
+// registriesKey is where a script keeps its registries, by HOST:PORT.
+type registriesKey struct{}
+
+type registries map[string]*servedRegistry
+
+// servedRegistry is a registry that can go away, and come back with what it had.
+type servedRegistry struct {
+	handler http.Handler
+	host    string
+	server  *http.Server // nil while it is away
+	ended   chan error
+}
+
+func (r *servedRegistry) listen(address string) error {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	r.host, r.ended = listener.Addr().String(), make(chan error, 1)
+	r.server = &http.Server{Handler: r.handler, ReadHeaderTimeout: time.Minute}
+	go func() { r.ended <- r.server.Serve(listener) }()
+	return nil
+}
+
+func (r *servedRegistry) close() error {
+	if r.server == nil {
+		return nil
+	}
+	err := r.server.Close()
+	if ended := <-r.ended; !errors.Is(ended, http.ErrServerClosed) {
+		err = errors.Join(err, ended)
+	}
+	r.server = nil
+	return err
+}
+
+// registryserver stop|start HOST:PORT has a registry of the script refuse connections, and come back.
+func registryServer(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 || args[0] != "stop" && args[0] != "start" {
+		ts.Fatalf("usage: registryserver stop|start HOST:PORT")
+	}
+	r := ts.Value(registriesKey{}).(registries)[args[1]]
+	switch {
+	case r == nil || (r.server == nil) != (args[0] == "start"):
+		ts.Fatalf("registryserver %s: there is no such registry to %s", args[1], args[0])
+	case args[0] == "stop":
+		ts.Check(r.close())
+	default:
+		ts.Check(r.listen(r.host))
+	}
 }
 
 // push NAME v1|v2|incluster|plugin|packaged|garbage puts the demo image, the image of the program

@@ -80,10 +80,13 @@ func runStories(t *testing.T, runtime string, files []string) {
 	testscript.RunT(parallel{t}, testscript.Params{
 		Files:    files,
 		TestWork: *keep, // clusters live in the folders of their scripts
-		Setup:    func(e *testscript.Env) error { return startCluster(e, binary, runtime) },
+		Setup: func(e *testscript.Env) error {
+			e.Values[registriesKey{}] = registries{}
+			return startCluster(e, binary, runtime)
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"kubectl": kubectl, "eventually": eventually, "killserver": killServer, "nodefile": nodeFile, "capture": capture, "replace": replace,
-			"registry": startRegistry, "push": push, "signalserver": signalServer, "killagent": killAgent, "killruntime": killRuntime, "killnode": killNode,
+			"registry": startRegistry, "registryserver": registryServer, "push": push, "signalserver": signalServer, "killagent": killAgent, "killruntime": killRuntime, "killnode": killNode,
 			"watch": watch, "inorder": inOrder, "atmost": atMost, "agent": agent, "later": later,
 			"matrix": matrix, "outsidenames": outsideNames, "asknode": askNode,
 			"losemachine": loseMachine, "startprinted": startPrinted, "packimage": packImage,
