@@ -9,8 +9,8 @@ import (
 	"github.com/google/btree"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/failedrevision"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/fetching"
-	"github.com/everynode/everynode/internal/controller/daemonset/course/past"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
 	"github.com/everynode/everynode/internal/deadline"
@@ -82,7 +82,7 @@ type state struct {
 	left time.Time
 	// unread is where the steps were when the policy was read last, until it is again.
 	unread *v1alpha1.DaemonSetRolloutStatus
-	past.Memory
+	failedrevision.Memory
 	failures map[string]failure // nodes on which the target fails, and why
 	// since is when the target was last tried again, or became it while nodes still had it from before;
 	// zero if neither. What is older is no evidence.
@@ -104,11 +104,11 @@ type aim struct {
 
 // takeAim is called after each change of what it reads.
 func (c *Course) takeAim() {
-	target, f := c.state.target, c.state.Of(c.state.target)
+	target, f := c.state.target, c.state.Failure(c.state.target)
 	changing := target != c.state.stable
 	c.aim = aim{
 		changing: changing, isNew: c.state.stable == "" && !c.state.steps, back: !changing || f != nil && rollsBack(f),
-		failed: f, targetFailed: c.state.Has(target),
+		failed: f, targetFailed: c.state.HasFailed(target),
 	}
 }
 
@@ -239,7 +239,7 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 func (c *Course) restore(status *v1alpha1.DaemonSetRolloutStatus) {
 	c.state.stable, c.state.target = status.StableRevision, status.TargetRevision
 	c.state.steps = !c.ds.Beside && status.StableRevision == "" && status.Step != ""
-	c.state.Memory = past.Recall(status)
+	c.state.Memory = failedrevision.Recall(status)
 	if f := status.Failures; f != nil && f.Revision == status.TargetRevision {
 		for _, n := range f.Nodes {
 			c.state.failures[n] = failure{}
@@ -283,7 +283,7 @@ func (c *Course) findStandIn() {
 func (c *Course) mostRun() string {
 	have, work := map[string]int{}, map[string]int{}
 	for _, n := range c.nodes {
-		if r := n.daemon.Revision; r != "" && r != c.state.target && !c.state.Has(r) {
+		if r := n.daemon.Revision; r != "" && r != c.state.target && !c.state.HasFailed(r) {
 			have[r]++
 			work[r] += one(n.daemon.Available)
 		}

@@ -52,7 +52,7 @@ func (c *Course) refuse() {
 // retell writes down otherwise what the target's failure leads to.
 func (c *Course) retell(action v1alpha1.FailureAction, why string) {
 	c.state.Failed = slices.Clone(c.state.Failed)
-	f := c.state.Of(c.state.target)
+	f := c.state.Failure(c.state.target)
 	f.Action, f.Why = action, f.Why+why
 	c.takeAim()
 }

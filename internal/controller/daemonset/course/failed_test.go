@@ -137,7 +137,7 @@ func TestWhatFailedLongAgoIsNotTriedUnasked(t *testing.T) {
 		revision := fmt.Sprint("bad", i)
 		w.update(revision)
 		w.pass(10 * time.Second)
-		if w.course.state.Of(revision) == nil {
+		if w.course.state.Failure(revision) == nil {
 			t.Fatalf("%s has not failed: %+v", revision, w.course.Status())
 		}
 	}

@@ -133,7 +133,7 @@ func (c *Course) lingersFrom(n *node) time.Time {
 // keeps it until its step begins.
 func (c *Course) superseded(n *node, want string) bool {
 	r := n.daemon.Revision
-	return c.changing && want == c.state.stable && r != c.state.target && !c.state.Has(r) && !c.targetFailed
+	return c.changing && want == c.state.stable && r != c.state.target && !c.state.HasFailed(r) && !c.targetFailed
 }
 
 // leaves reports whether the node is to have no daemon, by the revision that it is to have.

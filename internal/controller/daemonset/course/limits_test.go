@@ -20,7 +20,7 @@ func (w *world) limits(t *rapid.T, p Permit) {
 	if m.fault != "" {
 		t.Fatalf("%s begins, and is out of order: %s", p.Node, m.fault)
 	}
-	if p.To == p.From || c.state.Has(p.To) {
+	if p.To == p.From || c.state.HasFailed(p.To) {
 		t.Fatalf("%s goes from %s to %s", p.Node, p.From, p.To)
 	}
 	step, _ := c.fleet.Step(p.Node)
@@ -28,7 +28,7 @@ func (w *world) limits(t *rapid.T, p Permit) {
 		t.Fatalf("%+v begins outside of windows", p)
 	}
 	returns := p.Free && w.target(p.Node) == c.state.stable // nothing is taken away by it
-	if !back && (c.state.stable != "" || c.state.steps) && step.Compare(c.state.open) > 0 && !c.state.Has(p.From) &&
+	if !back && (c.state.stable != "" || c.state.steps) && step.Compare(c.state.open) > 0 && !c.state.HasFailed(p.From) &&
 		!returns {
 		t.Fatalf("%+v begins in step %v, only %v has begun", p, step, c.state.open)
 	}

@@ -145,7 +145,7 @@ func (c *Course) UnderWay() (n int) {
 }
 
 // Fails reports whether the target counts as failed.
-func (c *Course) Fails() bool { return c.state.Has(c.state.target) }
+func (c *Course) Fails() bool { return c.state.HasFailed(c.state.target) }
 
 // absentee is a node that was deleted while it was without an available daemon by our doing. Who repairs a node may
 // delete its object and make it again: until a daemon is available there, that still uses up the limit.

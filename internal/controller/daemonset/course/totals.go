@@ -315,7 +315,7 @@ func (v *view) has(e standing.Effect) bool { return v.counts.Has(e) }
 // the nodes: a node that never had it must not keep a DaemonSet new for ever, whose
 // changes ask for no steps.
 func (c *Course) mostHave(revision string) bool {
-	return revision != "" && !c.state.Has(revision) && c.onMost(func(d *standing.Daemon) bool {
+	return revision != "" && !c.state.HasFailed(revision) && c.onMost(func(d *standing.Daemon) bool {
 		return d.Revision == revision && !d.Since.IsZero()
 	})
 }

@@ -1,5 +1,5 @@
-// Package past is what a rollout remembers of revisions that failed.
-package past
+// Package failedrevision is what a rollout remembers of revisions that failed.
+package failedrevision
 
 import (
 	"slices"
@@ -55,8 +55,8 @@ func (m *Memory) Refusal(revision string) string {
 	return ""
 }
 
-// Of is what is known of a revision that failed; nil if it did not, or that is all.
-func (m *Memory) Of(revision string) *v1alpha1.FailedRevision {
+// Failure is what is known of a revision that failed; nil if it did not, or that is all.
+func (m *Memory) Failure(revision string) *v1alpha1.FailedRevision {
 	for i := range m.Failed {
 		if m.Failed[i].Revision == revision {
 			return &m.Failed[i]
@@ -65,7 +65,7 @@ func (m *Memory) Of(revision string) *v1alpha1.FailedRevision {
 	return nil
 }
 
-// Has reports whether the revision has failed.
-func (m *Memory) Has(revision string) bool {
-	return m.Of(revision) != nil || slices.Contains(m.Earlier, revision)
+// HasFailed reports whether the revision has failed.
+func (m *Memory) HasFailed(revision string) bool {
+	return m.Failure(revision) != nil || slices.Contains(m.Earlier, revision)
 }
