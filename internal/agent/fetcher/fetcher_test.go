@@ -55,6 +55,13 @@ func (r *registry) has() string {
 	return strings.Join(r.pulled, ", ")
 }
 
+// told is how many answers there were.
+func (r *registry) told() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.answers
+}
+
 func start(t *testing.T, r *registry, full func() string) *Fetcher {
 	t.Helper()
 	f := New(t.Context(), Config{Pull: r.pull, Full: full, Clock: clock.RealClock{}, Answered: func(types.UID) {
@@ -113,8 +120,8 @@ func TestFetching(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if got := answer(f, pod); got != "Fetched" || r.answers != 1 {
-			t.Errorf("%q, %d answers", got, r.answers)
+		if got := answer(f, pod); got != "Fetched" || r.told() != 1 {
+			t.Errorf("%q, %d answers", got, r.told())
 		}
 		if got := r.has(); got != "old agent:2 , old init:2 Always" {
 			t.Errorf("pulled %q", got)
@@ -183,13 +190,13 @@ func TestTryingAgain(t *testing.T) {
 		pod := asks(t, "b", "", fetch.Image{Image: "agent:2"}, fetch.Image{Image: "init:2"})
 		f.PodChanged(pod)
 		time.Sleep(10 * time.Minute)
-		if got := answer(f, pod); !strings.HasPrefix(got, "Unreachable") || r.answers != 1 {
-			t.Errorf("%q, %d answers", got, r.answers)
+		if got := answer(f, pod); !strings.HasPrefix(got, "Unreachable") || r.told() != 1 {
+			t.Errorf("%q, %d answers", got, r.told())
 		}
 		r.fail("", "")
 		time.Sleep(retryLast + time.Second)
-		if got := answer(f, pod); got != "Fetched" || r.answers != 2 {
-			t.Errorf("%q, %d answers", got, r.answers)
+		if got := answer(f, pod); got != "Fetched" || r.told() != 2 {
+			t.Errorf("%q, %d answers", got, r.told())
 		}
 		if got := r.has(); got != "old init:2 , old agent:2 " {
 			t.Errorf("pulled %q: what is there is not pulled again", got)
