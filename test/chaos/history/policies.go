@@ -44,7 +44,7 @@ func (j *judge) mayHave(d decision, g *guidance, mark string) bool {
 		switch {
 		case s.TargetRevision == "", s.StableRevision != "" && j.markOfHash[s.StableRevision] == mark:
 			return true
-		case !target && (s.StableRevision != "" || s.Step == "" || j.failedAs(s, mark)):
+		case !target && (s.StableRevision != "" || withoutSteps(s) || j.failedAs(s, mark)):
 		case s.StableRevision == "": // where steps are asked for, what works on most nodes stands in for it
 			return true
 		case j.opened(d, g, s) || j.earned(d, g, mark):
@@ -52,6 +52,11 @@ func (j *judge) mayHave(d decision, g *guidance, mark string) bool {
 		}
 	}
 	return false
+}
+
+// withoutSteps reports whether the rollout asks for none. Without a policy, when it is paused, it names none.
+func withoutSteps(s *v1alpha1.DaemonSetRolloutStatus) bool {
+	return s.Step == "" && s.Phase != v1alpha1.PhasePaused
 }
 
 // failedAs reports whether the status says that the template has failed.

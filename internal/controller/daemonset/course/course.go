@@ -238,7 +238,8 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 // is ahead: nothing waits for that.
 func (c *Course) restore(status *v1alpha1.DaemonSetRolloutStatus) {
 	c.state.stable, c.state.target = status.StableRevision, status.TargetRevision
-	c.state.steps = !c.ds.Beside && status.StableRevision == "" && status.Step != ""
+	named := status.Step != "" || status.TargetRevision != "" && c.mostWork() // without a policy it names no step
+	c.state.steps = !c.ds.Beside && status.StableRevision == "" && named
 	c.state.Memory = failedrevision.Recall(status)
 	if f := status.Failures; f != nil && f.Revision == status.TargetRevision {
 		for _, n := range f.Nodes {

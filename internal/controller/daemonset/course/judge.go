@@ -25,10 +25,7 @@ func (c *Course) reason(n *node, in *standing.Input, s standing.State) string {
 	case standing.LeftOut:
 		return "revision " + in.Want + " leaves it out"
 	case standing.Broken:
-		if in.Lost && d.Revision == "" {
-			return "it has no daemon, and none can be made: revision " + in.Want + " is gone or cannot be read"
-		}
-		return "its daemon was not available before: " + cmp.Or(d.Trouble, "its pod is not ready")
+		return in.WhyBroken()
 	case standing.Taken:
 		return "its pod of revision " + d.Revision + " is being replaced"
 	case standing.Absent:
