@@ -4,6 +4,7 @@
 package fetch
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -11,6 +12,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/internal/plaintext"
 )
 
 // Name is the annotation of a daemon whose node is to fetch images; a Request is its value. The API takes it from the
@@ -123,12 +126,7 @@ func Lacks(next, present *corev1.PodSpec) string {
 			return "pull secret " + s.Name
 		}
 	}
-	account := func(spec *corev1.PodSpec) string {
-		if spec.ServiceAccountName == "" {
-			return "default"
-		}
-		return spec.ServiceAccountName
-	}
+	account := func(spec *corev1.PodSpec) string { return cmp.Or(spec.ServiceAccountName, "default") }
 	if is := account(next); len(next.ImagePullSecrets) == 0 && is != account(present) {
 		return "the pull secrets of service account " + is
 	}
@@ -178,18 +176,10 @@ func (r *Request) Answer(reason Reason, why string) corev1.PodCondition {
 		c.Status = corev1.ConditionUnknown
 	}
 	if why != "" {
-		c.Message += ": " + Cut(why)
+		c.Message += ": " + plaintext.Cut(why, longest, "…")
 	}
 	return c
 }
 
 // longest is how many bytes are kept of what a registry or a runtime says.
 const longest = 512
-
-// Cut shortens words from elsewhere, at a letter.
-func Cut(s string) string {
-	if len(s) <= longest {
-		return s
-	}
-	return strings.ToValidUTF8(s[:longest], "") + "…"
-}

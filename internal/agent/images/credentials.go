@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -43,6 +44,14 @@ type credentials struct {
 	// alone does not stop the pod.
 	missing []string
 	failed  error
+}
+
+// explain says why a pull failed for which these were tried.
+func (c *credentials) explain(err error) error {
+	if c.failed != nil {
+		return fmt.Errorf("%s; besides, %w", text(err), c.failed)
+	}
+	return errors.New(text(err))
 }
 
 // credentials returns what to try for the image: what the pod brings, before what the node's file has, before what its programs say.

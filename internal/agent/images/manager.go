@@ -146,9 +146,7 @@ func (m *Manager) pullAndTell(ctx context.Context, pod *corev1.Pod, container *c
 		return Image{}, ctx.Err()
 	}
 	if err != nil {
-		if creds.failed != nil {
-			err = fmt.Errorf("%s; besides, %w", text(err), creds.failed)
-		}
+		err = creds.explain(err)
 		m.cfg.Record(pod, container.Name, corev1.EventTypeWarning, "Failed",
 			fmt.Sprintf("Failed to pull image %q: %s", container.Image, text(err)))
 		m.cfg.Record(pod, container.Name, corev1.EventTypeWarning, "Failed", "Error: "+reasonPull)

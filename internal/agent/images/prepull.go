@@ -63,10 +63,10 @@ func (m *Manager) pullFor(ctx context.Context, pod *corev1.Pod, name string) (re
 	switch {
 	case err == nil:
 		return p.ref, nil
-	case creds.failed != nil && ctx.Err() == nil:
-		return "", fmt.Errorf("%s; besides, %w", text(err), creds.failed)
+	case ctx.Err() != nil:
+		return "", errors.New(text(err))
 	}
-	return "", errors.New(text(err))
+	return "", creds.explain(err)
 }
 
 // size returns an image with its size; nil if it is not there.

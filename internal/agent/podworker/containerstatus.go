@@ -3,10 +3,10 @@ package podworker
 import (
 	"path"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/everynode/everynode/internal/plaintext"
 	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
@@ -236,8 +236,8 @@ func boundMessages(lists ...[]corev1.ContainerStatus) {
 	for _, list := range lists {
 		for i := range list {
 			for _, t := range []*corev1.ContainerStateTerminated{list[i].State.Terminated, list[i].LastTerminationState.Terminated} {
-				if share := maxMessages / count; t != nil && len(t.Message) > share {
-					t.Message = strings.ToValidUTF8(t.Message[:share], "")
+				if t != nil {
+					t.Message = plaintext.Cut(t.Message, maxMessages/count, "")
 				}
 			}
 		}

@@ -3,13 +3,14 @@ package backends
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
+
+	"github.com/everynode/everynode/internal/plaintext"
 )
 
 // DocumentsRead is the condition of an APIService whose server answers, but with
@@ -77,12 +78,7 @@ func documented(s *apiregistrationv1.APIService, now apiregistrationv1.APIServic
 // longestMessage bounds what is written into a status of what a server has said.
 const longestMessage = 1024
 
-func cut(message string) string {
-	if len(message) > longestMessage {
-		message = strings.ToValidUTF8(message[:longestMessage], "") + "..."
-	}
-	return message
-}
+func cut(message string) string { return plaintext.Cut(message, longestMessage, "...") }
 
 // same says whether two APIServices are asked in the same way.
 func same(a, b *apiregistrationv1.APIService) bool {

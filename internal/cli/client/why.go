@@ -15,6 +15,7 @@ import (
 
 	"github.com/everynode/everynode/internal/cli/command"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
+	"github.com/everynode/everynode/internal/plaintext"
 	"github.com/everynode/everynode/internal/survey"
 	"github.com/everynode/everynode/internal/why"
 )
@@ -188,17 +189,9 @@ func (l *lists) addMore(ctx context.Context, p *why.Place) {
 	}
 	if trimmed := strings.TrimRight(string(text), "\n"); trimmed != "" {
 		for line := range strings.SplitSeq(trimmed, "\n") {
-			p.Log = append(p.Log, shortened(line))
+			p.Log = append(p.Log, plaintext.Cut(line, lineBytes, " ..."))
 		}
 	}
-}
-
-// shortened cuts a line that nobody would read to its end.
-func shortened(line string) string {
-	if len(line) <= lineBytes {
-		return line
-	}
-	return strings.ToValidUTF8(line[:lineBytes], "") + " ..."
 }
 
 func show(w io.Writer, r report, output string) error {

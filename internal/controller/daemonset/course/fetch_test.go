@@ -24,7 +24,7 @@ func drawFetch(t *rapid.T) string {
 	return rapid.SampledFrom([]string{"", "", ", fetch: true, fetchDeadline: 5s", ", fetch: true, fetchDeadline: 40s"}).Draw(t, "fetch")
 }
 
-// drawFetches makes up how a node answers; ill tells whether it may have nothing to give.
+// drawFetches makes up how a node answers. One that may be ill may also be unable to get the images.
 func drawFetches(t *rapid.T, ill bool) string {
 	ways := []string{"", "slow", "never", "old"}
 	if ill {

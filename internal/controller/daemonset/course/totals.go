@@ -324,8 +324,7 @@ func (c *Course) mostHave(revision string) bool {
 // Beside another controller that makes pods of the newest everywhere.
 func (c *Course) mostWork() bool {
 	return !c.ds.Beside && c.onMost(func(d *standing.Daemon) bool {
-		return d.Available &&
-			d.Revision != c.state.target
+		return d.Available && d.Revision != c.state.target
 	})
 }
 

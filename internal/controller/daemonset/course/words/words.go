@@ -3,8 +3,9 @@ package words
 
 import (
 	"fmt"
-	"strings"
 	"time"
+
+	"github.com/everynode/everynode/internal/plaintext"
 )
 
 // longest is how many bytes are kept of words that come from elsewhere, such as what a webhook says: a
@@ -12,12 +13,7 @@ import (
 const longest = 1024
 
 // Cut shortens words from elsewhere, at a letter.
-func Cut(s string) string {
-	if len(s) <= longest {
-		return s
-	}
-	return strings.ToValidUTF8(s[:longest], "") + "…"
-}
+func Cut(s string) string { return plaintext.Cut(s, longest, "…") }
 
 // Colon puts a colon before words, if there are any.
 func Colon(s string) string {
