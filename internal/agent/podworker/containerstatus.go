@@ -227,7 +227,8 @@ func terminated(c *Container) *corev1.ContainerStateTerminated {
 // maxMessages is how long the last words of all containers of a pod may be together, in bytes: they are kept in its status.
 const maxMessages = 12 * 1024
 
-// boundMessages cuts each container's last words to its share.
+// boundMessages cuts each container's last words to its share. What it cuts it copies first: a state may be that of the
+// status before, which others read.
 func boundMessages(lists ...[]corev1.ContainerStatus) {
 	count := 0
 	for _, list := range lists {
@@ -235,10 +236,14 @@ func boundMessages(lists ...[]corev1.ContainerStatus) {
 	}
 	for _, list := range lists {
 		for i := range list {
-			for _, t := range []*corev1.ContainerStateTerminated{list[i].State.Terminated, list[i].LastTerminationState.Terminated} {
-				if t != nil {
-					t.Message = plaintext.Cut(t.Message, maxMessages/count, "")
+			for _, state := range []*corev1.ContainerState{&list[i].State, &list[i].LastTerminationState} {
+				t := state.Terminated
+				if t == nil || len(t.Message) <= maxMessages/count {
+					continue
 				}
+				bounded := *t
+				bounded.Message = plaintext.Cut(t.Message, maxMessages/count, "")
+				state.Terminated = &bounded
 			}
 		}
 	}
