@@ -80,6 +80,11 @@ func (u *user) reach(ctx context.Context) error {
 		for _, r := range state.Rollouts {
 			open = append(open, fmt.Sprintf("rollout %s is %s: %s", r.Name, r.Status.Phase, r.Status.Message))
 		}
+		for _, d := range state.Sets {
+			st := d.Status
+			open = append(open, fmt.Sprintf("%s wants %d daemons, and has %d updated and %d available",
+				d.Name, st.DesiredNumberScheduled, st.UpdatedNumberScheduled, st.NumberAvailable))
+		}
 		text := strings.Join(open, "; ")
 		if text != last {
 			u.journal.note("stranded: %s", text)

@@ -14,7 +14,8 @@ const mostDead = 40
 
 // Stranded says which nodes that are well do not have what their DaemonSets want there, though only others
 // are dead. A node may have to wait for a dead one in its domain, and without a policy for any: there the
-// dead use up what may be unavailable, as they do in Kubernetes.
+// dead use up what may be unavailable, as they do in Kubernetes. A share of that is one of the desired
+// nodes, to which those that are unreachable do not belong.
 func Stranded(s State, now time.Time) (out []string) {
 	dead := 0
 	for _, n := range s.Nodes {
@@ -30,7 +31,13 @@ func Stranded(s State, now time.Time) (out []string) {
 			continue
 		}
 		current, _ := s.revisions(d)
-		b := budgetOf(d, len(s.Nodes))
+		desired := 0
+		for _, n := range s.Nodes {
+			if judgeFit(d, n) == shouldRun {
+				desired++
+			}
+		}
+		b := budgetOf(d, desired)
 		stands := s.policyOf(d) == nil && dead >= max(b.unavailable, b.surge)
 		for _, n := range s.Nodes {
 			if stands && s.runsOn(d, n.Name, "", now) {

@@ -29,6 +29,13 @@ func TestStranded(t *testing.T) {
 			die(l, 0)
 			l.Pods[2].Labels["controller-revision-hash"] = "hash-t0"
 		}, ""},
+		{"another node's is old, and the dead, who are not desired, use up a share of the others", func(l *State) {
+			die(l, 0)
+			l.Nodes[0].Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule}}
+			l.Pods[2].Labels["controller-revision-hash"] = "hash-t0"
+			share := intstr.FromString("26%")
+			l.Sets[0].Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = &share
+		}, ""},
 		{"another node's is old, and a policy does not count the dead", func(l *State) {
 			die(l, 0)
 			l.Pods[2].Labels["controller-revision-hash"] = "hash-t0"
