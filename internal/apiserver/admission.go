@@ -27,6 +27,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/admission/ingressclass"
 	"github.com/everynode/everynode/internal/apiserver/admission/limitrange"
 	"github.com/everynode/everynode/internal/apiserver/admission/livecontent"
+	"github.com/everynode/everynode/internal/apiserver/admission/metered"
 	"github.com/everynode/everynode/internal/apiserver/admission/podsecurity"
 	"github.com/everynode/everynode/internal/apiserver/admission/podtopologylabels"
 	"github.com/everynode/everynode/internal/apiserver/admission/priority"
@@ -45,6 +46,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/podaccess"
 	"github.com/everynode/everynode/internal/apiserver/rbac"
 	"github.com/everynode/everynode/internal/apiserver/stored"
+	"github.com/everynode/everynode/internal/apiserver/webhookcalls"
 )
 
 // plugin is one of our own admission plugins.
@@ -55,7 +57,8 @@ type plugin struct {
 
 // admit sets up admission: ours first, then policies and webhooks, so that
 // those see objects as they will be stored.
-func admit(cfg Config, c *genericapiserver.Config, client kubernetes.Interface, loopback *restclient.Config, factory informers.SharedInformerFactory, s *security, pods *podaccess.Access) error {
+func admit(cfg Config, c *genericapiserver.Config, client kubernetes.Interface, loopback *restclient.Config,
+	factory informers.SharedInformerFactory, s *security, pods *podaccess.Access) error {
 	chain := c.BuildHandlerChainFunc
 	c.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
 		return chain(nodeauth.WithClient(api), c)
@@ -76,7 +79,7 @@ func admit(cfg Config, c *genericapiserver.Config, client kubernetes.Interface, 
 	if err := charge(generic, factory); err != nil {
 		return err
 	}
-	generic.Decorators = admission.Decorators{metering(configured(factory))}
+	generic.Decorators = admission.Decorators{metered.Decorator(configured(factory))}
 	generic.EnablePlugins, generic.DisablePlugins = cfg.Options.EnablePlugins, cfg.Options.DisablePlugins
 	if err := utilerrors.NewAggregate(generic.Validate()); err != nil {
 		return fmt.Errorf("%w; the plugins are %s", err, strings.Join(generic.RecommendedPluginOrder, ", "))
@@ -85,8 +88,9 @@ func admit(cfg Config, c *genericapiserver.Config, client kubernetes.Interface, 
 	if err != nil {
 		return fmt.Errorf("make the client for admission: %w", err)
 	}
-	webhooks := webhookinit.NewPluginInitializer(webhookCalls(c, pods), podaccess.NewServices(client))
-	if err := generic.ApplyTo(c, factory, client, dynamicClient, utilfeature.DefaultFeatureGate, c.EffectiveVersion, webhooks); err != nil {
+	webhooks := webhookinit.NewPluginInitializer(webhookcalls.New(c, pods, ownGroups()), podaccess.NewServices(client))
+	if err := generic.ApplyTo(c, factory, client, dynamicClient, utilfeature.DefaultFeatureGate, c.EffectiveVersion,
+		webhooks); err != nil {
 		return fmt.Errorf("set up admission: %w", err)
 	}
 	return nil
@@ -122,7 +126,8 @@ func configured(factory informers.SharedInformerFactory) func() bool {
 	}
 }
 
-func plugins(client kubernetes.Interface, factory informers.SharedInformerFactory, s *security, o *options.Options) ([]plugin, error) {
+func plugins(client kubernetes.Interface, factory informers.SharedInformerFactory, s *security,
+	o *options.Options) ([]plugin, error) {
 	classes, runtimes := factory.Scheduling().V1().PriorityClasses(), factory.Node().V1().RuntimeClasses()
 	ingresses := factory.Networking().V1().IngressClasses()
 	storage, limits := factory.Storage().V1().StorageClasses(), factory.Core().V1().LimitRanges()
@@ -145,7 +150,8 @@ func plugins(client kubernetes.Interface, factory informers.SharedInformerFactor
 		})},
 		{"Priority", priority.New(classes.Lister(), classes.Informer().HasSynced)},
 		{"DefaultTolerationSeconds", defaulttolerationseconds.New(o.Objects.NotReadySeconds, o.Objects.UnreachableSeconds)},
-		{"RuntimeClass", runtimeclass.New(runtimes.Lister(), client.NodeV1().RuntimeClasses(), runtimes.Informer().HasSynced)},
+		{"RuntimeClass", runtimeclass.New(runtimes.Lister(), client.NodeV1().RuntimeClasses(),
+			runtimes.Informer().HasSynced)},
 		{"DefaultIngressClass", ingressclass.New(ingresses.Lister(), ingresses.Informer().HasSynced)},
 		{"DefaultStorageClass", storageclass.New(storage.Lister(), storage.Informer().HasSynced)},
 		{"StorageObjectInUseProtection", storageinuse.New()},

@@ -10,16 +10,16 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"reflect"
 	goruntime "runtime"
 	"strconv"
+	"strings"
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/authentication/request/union"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -31,9 +31,13 @@ import (
 
 	"github.com/everynode/everynode/internal/apiserver/atrest"
 	"github.com/everynode/everynode/internal/apiserver/authn"
+	"github.com/everynode/everynode/internal/apiserver/bootstrap/services"
+	"github.com/everynode/everynode/internal/apiserver/clusterapi"
 	"github.com/everynode/everynode/internal/apiserver/extensions"
-	"github.com/everynode/everynode/internal/apiserver/hotstore"
+	"github.com/everynode/everynode/internal/apiserver/fulllists"
+	"github.com/everynode/everynode/internal/apiserver/inprocess"
 	"github.com/everynode/everynode/internal/apiserver/insidedoor"
+	"github.com/everynode/everynode/internal/apiserver/malformed"
 	"github.com/everynode/everynode/internal/apiserver/metricsapi"
 	"github.com/everynode/everynode/internal/apiserver/networkapi"
 	"github.com/everynode/everynode/internal/apiserver/nodecall"
@@ -42,9 +46,9 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/podaccess"
 	"github.com/everynode/everynode/internal/apiserver/quorum"
 	"github.com/everynode/everynode/internal/apiserver/registry"
-	"github.com/everynode/everynode/internal/apiserver/registry/service"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/scheme"
+	"github.com/everynode/everynode/internal/apiserver/storages"
 	"github.com/everynode/everynode/internal/backup"
 	"github.com/everynode/everynode/internal/node/trust"
 	"github.com/everynode/everynode/internal/pki"
@@ -66,11 +70,11 @@ type Config struct {
 	AdvertisePort    int
 	// OpenStorage opens the embedded database. When nil, the etcd servers of the
 	// options are used.
-	OpenStorage StorageOpener
+	OpenStorage storages.Opener
 	// OpenHot opens it for kinds that are kept in memory in our own way; nil for none.
-	OpenHot HotOpener
+	OpenHot storages.HotOpener
 	// OpenReserving opens, in either, the storage of kinds that give out addresses.
-	OpenReserving ReservingOpener
+	OpenReserving storages.ReservingOpener
 	// Stored reads and writes what is stored, in either, as it is. KeyFile holds the
 	// keys of stored Secrets. Without Stored nothing is encrypted that the options do
 	// not name a configuration for.
@@ -81,9 +85,9 @@ type Config struct {
 	// ServiceCIDR is where the addresses of Services come from.
 	ServiceCIDR *net.IPNet
 	// Members knows which servers belong to the cluster; nil where that is not ours to know.
-	Members Members
+	Members clusterapi.Members
 	// Backups makes backups; nil where the database is not ours.
-	Backups Backups
+	Backups clusterapi.Backups
 	// Presence, if it is set, keeps the endpoints of the API, among which are those of
 	// other servers. Otherwise this server is the only one.
 	Presence bool
@@ -103,12 +107,12 @@ type Server struct {
 	generic   *genericapiserver.GenericAPIServer
 	front     *extensions.Aggregator
 	loopback  *restclient.Config
-	transport *inProcess
+	transport *inprocess.Transport
 	informers informers.SharedInformerFactory
 	kinds     []resource.Definition
 	inside    *insidedoor.Door
-	storages  *storageOptions
-	accounts  accounts
+	storages  *storages.Getter
+	accounts  inprocess.Accounts
 }
 
 // New builds the server. Nothing listens or runs yet.
@@ -119,7 +123,7 @@ func New(cfg Config) (*Server, error) {
 	kinds := ownKinds(cfg.Options.Objects)
 	types := scheme.New(kinds)
 	s := &Server{kinds: kinds}
-	s.transport = newInProcess(s.ofOthers)
+	s.transport = inprocess.NewTransport(s.ofOthers)
 	generic, keeper, err := s.genericConfig(cfg, types, kinds)
 	if err != nil {
 		return nil, err
@@ -145,16 +149,17 @@ func New(cfg Config) (*Server, error) {
 	if err := admit(cfg, generic, client, s.loopback, s.informers, security, pods); err != nil {
 		return nil, err
 	}
-	storages := &storageOptions{
-		types: types, tracker: generic.StorageObjectCountTracker, etcd: cfg.Options.Etcd, transformers: generic.ResourceTransformers, open: cfg.OpenStorage, openHot: cfg.OpenHot, hot: map[reflect.Type]*hotstore.Cache{},
-		shared: cfg.Presence, openReserving: cfg.OpenReserving, reservations: map[schema.GroupResource]service.Reservations{},
-	}
-	s.storages = storages
-	if err := storages.serve(generic, kinds); err != nil {
+	s.storages, err = storages.Open(storages.Config{
+		Types: types, Tracker: generic.StorageObjectCountTracker, Etcd: cfg.Options.Etcd,
+		Transformers: generic.ResourceTransformers,
+		Open:         cfg.OpenStorage, OpenHot: cfg.OpenHot, OpenReserving: cfg.OpenReserving, Shared: cfg.Presence,
+	}, kinds)
+	if err != nil {
 		return nil, err
 	}
+	generic.RESTOptionsGetter = s.storages
 
-	chain := s.chain(generic, types, storages, client, pods)
+	chain := s.chain(generic, types, client, pods)
 	custom, err := extensions.NewCustomResources(chain)
 	if err != nil {
 		return nil, err
@@ -168,7 +173,7 @@ func New(cfg Config) (*Server, error) {
 		Agents: agents, Pods: pods, ServiceCIDR: cfg.ServiceCIDR,
 		Tokens: security.Token, Audiences: security.audiences, Authorizer: generic.Authorization.Authorizer,
 		Rules: security.rules, ServiceAccountTokens: authn.NewTokenREST(security.issuer),
-		Client: client, Reservations: func(r schema.GroupResource) service.Reservations { return storages.reservations[r] }, Encoder: storages.encoder,
+		Client: client, Reservations: s.storages.ReservationsOf, Encoder: s.storages.Encoder,
 	}
 	served, err := registry.Install(s.generic, kinds, installation)
 	if err != nil {
@@ -177,11 +182,7 @@ func New(cfg Config) (*Server, error) {
 	if err := security.use(served); err != nil {
 		return nil, err
 	}
-	s.inside = insidedoor.New(insidedoor.Config{
-		Scheme: types.Scheme, Admission: generic.AdmissionControl, Equivalents: s.generic.EquivalentResourceRegistry, Storages: served,
-		Configured: configured(s.informers),
-		Authorizer: security.authorizer, Audit: insidedoor.Audit{Policy: generic.AuditPolicyRuleEvaluator, Sink: generic.AuditBackend, Codecs: types.Codecs},
-	})
+	s.inside = s.newInsideDoor(generic, types, served, security)
 	networks, err := s.serveBesides(cfg, security, keeper, client, agents)
 	if err != nil {
 		return nil, err
@@ -193,15 +194,28 @@ func New(cfg Config) (*Server, error) {
 	return s, err
 }
 
+// newInsideDoor makes the way below HTTP to the storages that are served.
+func (s *Server) newInsideDoor(generic *genericapiserver.Config, types *scheme.Set, served registry.Served,
+	security *security) *insidedoor.Door {
+	return insidedoor.New(insidedoor.Config{
+		Scheme: types.Scheme, Admission: generic.AdmissionControl, Equivalents: s.generic.EquivalentResourceRegistry,
+		Storages:   served,
+		Configured: configured(s.informers),
+		Authorizer: security.authorizer, Audit: insidedoor.Audit{Policy: generic.AuditPolicyRuleEvaluator,
+			Sink: generic.AuditBackend, Codecs: types.Codecs},
+	})
+}
+
 // serveBesides serves what has no storage.
-func (s *Server) serveBesides(cfg Config, security *security, keeper *atrest.Keeper, client kubernetes.Interface, agents *nodecall.Caller) (*networkapi.API, error) {
+func (s *Server) serveBesides(cfg Config, security *security, keeper *atrest.Keeper, client kubernetes.Interface,
+	agents *nodecall.Caller) (*networkapi.API, error) {
 	if err := s.discoverIssuer(cfg, security); err != nil {
 		return nil, err
 	}
 	metricsapi.Install(s.generic, client, agents)
-	s.generic.Handler.NonGoRestfulMux.Handle(trust.Path, tellTrust(cfg.PKI, cfg.Servers, cfg.Restored))
-	serveMembers(s.generic.Handler.NonGoRestfulMux, cfg.Members)
-	serveBackups(s.generic.Handler.NonGoRestfulMux, cfg.Backups)
+	s.generic.Handler.NonGoRestfulMux.Handle(trust.Path, clusterapi.TellTrust(cfg.PKI, cfg.Servers, cfg.Restored))
+	clusterapi.ServeMembers(s.generic.Handler.NonGoRestfulMux, cfg.Members)
+	clusterapi.ServeBackups(s.generic.Handler.NonGoRestfulMux, cfg.Backups)
 	return networkapi.Install(s.generic), s.tellKeys(keeper, cfg, client)
 }
 
@@ -215,7 +229,7 @@ func (c *Config) complete() (err error) {
 			return err
 		}
 	}
-	return checkRuntimeConfig(c.Options.RuntimeConfig, ownVersions())
+	return options.CheckRuntimeConfig(c.Options.RuntimeConfig, ownVersions())
 }
 
 func (s *Server) genericConfig(cfg Config, types *scheme.Set, kinds []resource.Definition,
@@ -235,8 +249,8 @@ func (s *Server) genericConfig(cfg Config, types *scheme.Set, kinds []resource.D
 	c.AggregatedDiscoveryGroupManager = aggregated.NewResourceManager("apis")
 	c.LongRunningFunc = longRunning
 	s.endWatches(c, types, cfg.Quorum)
-	refuseNonsense(c, types)
-	takeTurns(c, types, goruntime.GOMAXPROCS(0))
+	malformed.Refuse(c, types)
+	fulllists.TakeTurns(c, types, goruntime.GOMAXPROCS(0))
 	namer := extensions.Namer(types.Public)
 	c.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
 	c.OpenAPIConfig.Info.Title = "Everynode"
@@ -321,7 +335,7 @@ func (s *Server) endWatches(c *genericapiserver.Config, types *scheme.Set, led f
 	build := c.BuildHandlerChainFunc
 	c.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
 		return build(quorum.Guard(api, types.Codecs, led, func(r *http.Request) bool {
-			return InProcess(r.Context()) || s.ofOthers(r.URL.Path)
+			return inprocess.Is(r.Context()) || s.ofOthers(r.URL.Path)
 		}), c)
 	}
 }
@@ -336,10 +350,25 @@ func (s *Server) InsideDoor() *insidedoor.Door { return s.inside }
 // ListWatch returns by what an informer in this process gets the very objects of this type
 // that the server holds in memory, or nil if it holds none that way. They are never changed.
 func (s *Server) ListWatch(of runtime.Object) cache.ListerWatcher {
-	if hot := s.storages.hot[reflect.TypeOf(of)]; hot != nil {
-		return hot.ListWatch()
-	}
-	return nil
+	return s.storages.ListWatch(of)
+}
+
+// ConfigFor returns a client configuration that reaches the server in process
+// under an account, with that account's rights. It works once Run has been called.
+func (s *Server) ConfigFor(account user.Info) *restclient.Config {
+	config := restclient.CopyConfig(s.loopback)
+	config.BearerToken = s.accounts.TokenFor(account)
+	return config
+}
+
+// InsideDoorFor returns the way for an account to write below HTTP. It works once
+// Run has been called.
+func (s *Server) InsideDoorFor(account user.Info) *insidedoor.Door { return s.inside.As(account) }
+
+// ofOthers says whether a path leads to a server of others.
+func (s *Server) ofOthers(path string) bool {
+	parts := strings.SplitN(strings.TrimPrefix(path, "/"), "/", 4)
+	return len(parts) >= 3 && parts[0] == "apis" && s.front != nil && s.front.LeadsToOthers(parts[1], parts[2])
 }
 
 // LoopbackConfig returns a client configuration that reaches the server in
@@ -352,9 +381,18 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.transport.serve(handler)
+	s.transport.Serve(handler)
 	if err := run(ctx); err != nil {
 		return fmt.Errorf("run the API server: %w", err)
 	}
 	return nil
+}
+
+// network is where the Services of the cluster have their addresses.
+func (c *Config) network() services.Network {
+	n := services.Network{ServiceCIDR: c.ServiceCIDR, Port: c.AdvertisePort}
+	if address, ok := netip.AddrFromSlice(c.AdvertiseAddress); ok && !c.Presence {
+		n.Alone = netip.AddrPortFrom(address.Unmap(), uint16(c.AdvertisePort)) //nolint:gosec // A port.
+	}
+	return n
 }

@@ -8,7 +8,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apimachinery/pkg/util/sets"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/kubernetes"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -20,18 +20,18 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/registry"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/scheme"
+	"github.com/everynode/everynode/internal/apiserver/webhookcalls"
 	"github.com/everynode/everynode/internal/node/peer"
 	"github.com/everynode/everynode/internal/pki"
 )
 
 // chain is what the servers of added kinds share with ours.
-func (s *Server) chain(c *genericapiserver.Config, types *scheme.Set, storages *storageOptions, client kubernetes.Interface, pods *podaccess.Access) extensions.Config {
+func (s *Server) chain(c *genericapiserver.Config, types *scheme.Set, client kubernetes.Interface,
+	pods *podaccess.Access) extensions.Config {
 	return extensions.Config{
 		Generic: c, Informers: s.informers, Schemes: []*runtime.Scheme{types.Public},
-		Storage: func(codec runtime.Codec, version runtime.GroupVersioner) generic.RESTOptionsGetter {
-			return foreign{storages, codec, version}
-		},
-		Services: podaccess.NewServices(client), Webhooks: webhookCalls(c, pods),
+		Storage:  s.storages.Foreign,
+		Services: podaccess.NewServices(client), Webhooks: webhookcalls.New(c, pods, ownGroups()),
 	}
 }
 
@@ -51,7 +51,8 @@ func ownKinds(o *options.Objects) []resource.Definition {
 func ownVersions() []schema.GroupVersion {
 	own := []schema.GroupVersion{
 		apiextensionsv1.SchemeGroupVersion, apiregistrationv1.SchemeGroupVersion, offered,
-		authenticationv1.SchemeGroupVersion, authorizationv1.SchemeGroupVersion, eventsv1.SchemeGroupVersion, peer.GroupVersion,
+		authenticationv1.SchemeGroupVersion, authorizationv1.SchemeGroupVersion, eventsv1.SchemeGroupVersion,
+		peer.GroupVersion,
 	}
 	for _, k := range registry.Kinds() {
 		own = append(append(own, k.GroupVersion), k.OtherVersions...)
@@ -68,4 +69,14 @@ func front(keys *pki.Bundle, pods *podaccess.Access) extensions.Front {
 	f := extensions.Front{Dial: pods.DialService, Offered: []schema.GroupVersion{offered}}
 	f.CertFile, f.KeyFile = keys.FrontProxyFiles()
 	return f
+}
+
+// ownGroups are the groups that nobody but this server answers for.
+func ownGroups() sets.Set[string] {
+	groups := sets.New[string]()
+	for _, v := range ownVersions() {
+		groups.Insert(v.Group)
+	}
+	groups.Delete(offered.Group)
+	return groups
 }

@@ -10,9 +10,6 @@ import (
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	genericapiserver "k8s.io/apiserver/pkg/server"
@@ -20,8 +17,6 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/apiserver/pkg/server/options/encryptionconfig"
 	reload "k8s.io/apiserver/pkg/server/options/encryptionconfig/controller"
-	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -29,18 +24,21 @@ import (
 
 	"github.com/everynode/everynode/internal/apiserver/atrest"
 	"github.com/everynode/everynode/internal/apiserver/resource"
+	"github.com/everynode/everynode/internal/apiserver/storages"
 )
 
 // encrypt sets up how objects are encrypted before they are stored, if the
 // options name a configuration. It tells for which resources that has a provider.
-func encrypt(c *genericapiserver.Config, etcd *genericoptions.EtcdOptions) (providers map[schema.GroupResource]bool, err error) {
+func encrypt(c *genericapiserver.Config, etcd *genericoptions.EtcdOptions) (providers map[schema.GroupResource]bool,
+	err error) {
 	file := etcd.EncryptionProviderConfigFilepath
 	if file == "" {
 		return nil, nil
 	}
 	served := wait.ContextForChannel(c.DrainedNotify())
 	ctx, forget := context.WithCancel(served)
-	loaded, err := encryptionconfig.LoadEncryptionConfig(ctx, file, etcd.EncryptionProviderConfigAutomaticReload, c.APIServerID)
+	loaded, err := encryptionconfig.LoadEncryptionConfig(ctx, file, etcd.EncryptionProviderConfigAutomaticReload,
+		c.APIServerID)
 	if err != nil {
 		forget()
 		return nil, fmt.Errorf("--encryption-provider-config %s: %w", file, err)
@@ -55,7 +53,8 @@ func encrypt(c *genericapiserver.Config, etcd *genericoptions.EtcdOptions) (prov
 		// Whoever replaces the configuration forgets the old one.
 		dynamic := encryptionconfig.NewDynamicTransformers(loaded.Transformers, checks[0], forget, loaded.KMSCloseGracePeriod)
 		c.ResourceTransformers, checks = dynamic, []healthz.HealthChecker{dynamic}
-		follow := reload.NewDynamicEncryptionConfiguration("encryption-provider-config", file, dynamic, loaded.EncryptionFileContentHash, c.APIServerID)
+		follow := reload.NewDynamicEncryptionConfiguration("encryption-provider-config", file, dynamic,
+			loaded.EncryptionFileContentHash, c.APIServerID)
 		err = c.AddPostStartHook("everynode/encryption", func(genericapiserver.PostStartHookContext) error {
 			go follow.Run(served)
 			return nil
@@ -78,7 +77,8 @@ func covers(providers map[schema.GroupResource]bool, r schema.GroupResource) boo
 // definitionsOfKinds are resources that the server serves besides its own kinds, and stores
 // as it does those.
 var definitionsOfKinds = []schema.GroupResource{
-	{Group: apiextensionsv1.GroupName, Resource: "customresourcedefinitions"}, {Group: apiregistrationv1.GroupName, Resource: "apiservices"},
+	{Group: apiextensionsv1.GroupName, Resource: "customresourcedefinitions"}, {Group: apiregistrationv1.GroupName,
+		Resource: "apiservices"},
 }
 
 // covered lists the resources that are always there for which a configuration has a provider.
@@ -98,20 +98,23 @@ func covered(kinds []resource.Definition, providers map[schema.GroupResource]boo
 // keepKeys sets up the encryption of Secrets by the keys beside the data, and what
 // can be told and done about what is stored. It is nil for a server without a place
 // for keys.
-func keepKeys(cfg Config, c *genericapiserver.Config, kinds []resource.Definition, providers map[schema.GroupResource]bool) (*atrest.Keeper, error) {
+func keepKeys(cfg Config, c *genericapiserver.Config, kinds []resource.Definition,
+	providers map[schema.GroupResource]bool) (*atrest.Keeper, error) {
 	if cfg.Stored == nil {
 		return nil, nil
 	}
 	etcd := cfg.Options.Etcd
 	keep := atrest.Config{
-		File: cfg.KeyFile, Database: cfg.Stored, Prefix: etcd.StorageConfig.Prefix, Settle: cfg.Options.Run.RequestTimeout, Clock: clock.RealClock{},
-		Definitions: definitionsOfKinds, CustomPrefix: customPrefix,
+		File: cfg.KeyFile, Database: cfg.Stored, Prefix: etcd.StorageConfig.Prefix, Settle: cfg.Options.Run.RequestTimeout,
+		Clock:       clock.RealClock{},
+		Definitions: definitionsOfKinds, CustomPrefix: storages.CustomPrefix,
 	}
 	if etcd.EncryptionProviderConfigFilepath != "" {
-		keep.File, keep.Own, keep.OwnResources = etcd.EncryptionProviderConfigFilepath, c.ResourceTransformers, covered(kinds, providers)
+		keep.File, keep.Own, keep.OwnResources = etcd.EncryptionProviderConfigFilepath, c.ResourceTransformers, covered(kinds,
+			providers)
 		keep.OwnCovers = func(r schema.GroupResource) bool { return covers(providers, r) }
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), triedPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), openPatience)
 	defer cancel()
 	keeper, err := atrest.Open(ctx, keep)
 	if err != nil {
@@ -131,7 +134,8 @@ func (s *Server) tellKeys(keeper *atrest.Keeper, cfg Config, client kubernetes.I
 	if err != nil {
 		return fmt.Errorf("learn this machine's name: %w", err)
 	}
-	announcer := &atrest.Announcer{Keeper: keeper, Client: client, Name: keysLease(host, cfg.KeyFile, cfg.Name), Host: host}
+	announcer := &atrest.Announcer{Keeper: keeper, Client: client, Name: keysLease(host, cfg.KeyFile, cfg.Name),
+		Host: host}
 	err = s.generic.AddPostStartHook("everynode/keys", func(c genericapiserver.PostStartHookContext) error {
 		go keeper.Run(c)
 		go announcer.Run(c)
@@ -159,63 +163,8 @@ func keysLease(host, file, server string) string {
 	return "everynode-apiserver-" + hex.EncodeToString(sum[:8])
 }
 
+// openPatience is how long the database may take until it is known which keys are in use.
+const openPatience = time.Minute
+
 // withdrawPatience is how long a server that stops tries to say so.
 const withdrawPatience = 2 * time.Second
-
-// How many stored objects of a kind are read at the start to find out whether they
-// can be, and how long the database may take for it.
-const (
-	triedObjects  = 500
-	triedPatience = time.Minute
-)
-
-// tryStored reads some of what is stored: Secrets, and with a configuration of
-// encryption every kind. A server that cannot read them would neither become ready
-// nor say why, and what it wrote the others could not read.
-func (o *storageOptions) tryStored(kinds []resource.Definition) error {
-	ctx, cancel := context.WithTimeout(context.Background(), triedPatience)
-	defer cancel()
-	for _, kind := range kinds {
-		own := o.etcd.EncryptionProviderConfigFilepath != ""
-		if !own && kind.Plural != "secrets" {
-			continue
-		}
-		if err := o.tryKind(ctx, kind); err != nil {
-			if !own {
-				return fmt.Errorf("the stored %s cannot be read: %w; if they are encrypted, name their --encryption-provider-config", kind.Plural, err)
-			}
-			return fmt.Errorf("the stored %s cannot be read with --encryption-provider-config %s: %w; add the key that they were written with, or the provider identity if they are not encrypted",
-				kind.Plural, o.etcd.EncryptionProviderConfigFilepath, err)
-		}
-	}
-	return nil
-}
-
-// serve makes these the storages of the server, if what they hold can be read.
-func (o *storageOptions) serve(c *genericapiserver.Config, kinds []resource.Definition) error {
-	c.RESTOptionsGetter = o
-	return o.tryStored(kinds)
-}
-
-func (o *storageOptions) tryKind(ctx context.Context, kind resource.Definition) error {
-	options, err := o.GetRESTOptions(kind.GroupVersionResource().GroupResource(), nil)
-	if err != nil {
-		return err
-	}
-	prefix, newObject := "/"+options.ResourcePrefix, func() runtime.Object { return kind.New() }
-	newList := func() runtime.Object { return kind.NewList() }
-	var stored storage.Interface
-	if o.open != nil {
-		stored, err = o.open(options.StorageConfig, newObject, newList, prefix)
-	} else {
-		var destroy factory.DestroyFunc
-		if stored, destroy, err = factory.Create(*options.StorageConfig, newObject, newList, prefix); err == nil {
-			defer destroy()
-		}
-	}
-	if err != nil {
-		return err
-	}
-	some := storage.SelectionPredicate{Label: labels.Everything(), Field: fields.Everything(), Limit: triedObjects, GetAttrs: storage.DefaultClusterScopedAttr}
-	return stored.GetList(ctx, prefix, storage.ListOptions{Predicate: some, Recursive: true}, newList())
-}

@@ -67,7 +67,8 @@ func writeTrusted(ctx context.Context, bundle *pki.Bundle, client kubernetes.Int
 	present, err := api.Get(ctx, trustMap, metav1.GetOptions{})
 	switch want := trusted(bundle); {
 	case apierrors.IsNotFound(err):
-		_, err = api.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: trustMap}, Data: want}, metav1.CreateOptions{})
+		_, err = api.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: trustMap}, Data: want},
+			metav1.CreateOptions{})
 	case err == nil && !maps.Equal(present.Data, want):
 		present.Data = want
 		_, err = api.Update(ctx, present, metav1.UpdateOptions{})

@@ -7,6 +7,8 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/everynode/everynode/internal/apiserver/bootstrap"
+	"github.com/everynode/everynode/internal/apiserver/bootstrap/services"
 	"github.com/everynode/everynode/internal/apiserver/fairness"
 	"github.com/everynode/everynode/internal/apiserver/networkapi"
 	"github.com/everynode/everynode/internal/apiserver/starthook"
@@ -29,7 +31,10 @@ func (s *Server) addHooks(cfg Config, client kubernetes.Interface, security *sec
 		{"everynode/networks", func(ctx context.Context) error { return networks.Run(ctx, security.nodes) }},
 		{"everynode/fairness", starthook.Insist(func(ctx context.Context) error { return fairness.Start(ctx, client) })},
 		{"everynode/bootstrap", starthook.Insist(func(ctx context.Context) error {
-			if err := bootstrapCluster(ctx, cfg, client); err != nil {
+			if err := bootstrap.Ensure(ctx, client); err != nil {
+				return err
+			}
+			if err := services.Ensure(ctx, cfg.network(), client); err != nil {
 				return err
 			}
 			if err := tellTrusted(ctx, cfg.PKI, client); err != nil {

@@ -51,11 +51,13 @@ type security struct {
 	nodes *resource.REST
 }
 
-func newSecurity(served context.Context, cfg Config, client kubernetes.Interface, factory informers.SharedInformerFactory) (*security, error) {
+func newSecurity(served context.Context, cfg Config, client kubernetes.Interface,
+	factory informers.SharedInformerFactory) (*security, error) {
 	getters := &authn.Stored{}
 	accounts := cfg.Options.ServiceAccounts
 	issuer, err := authn.NewTokens(authn.TokensConfig{
-		Keys: cfg.PKI, Getters: getters, Issuers: accounts.Issuers, Audiences: accounts.Audiences, Longest: accounts.MaxExpiration,
+		Keys: cfg.PKI, Getters: getters, Issuers: accounts.Issuers, Audiences: accounts.Audiences,
+		Longest: accounts.MaxExpiration,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up service account tokens: %w", err)
@@ -67,20 +69,24 @@ func newSecurity(served context.Context, cfg Config, client kubernetes.Interface
 		return nil, err
 	}
 	authenticators, err := authn.New(authn.Config{
-		ClientCAs: clientCA{cfg.PKI}.VerifyOptions, Refuse: revoked.Check, Tokens: issuer, BootstrapSecrets: getters.JoinTokens(), ExtraTokens: others, Anonymous: &known.Anonymous,
+		ClientCAs: clientCA{cfg.PKI}.VerifyOptions, Refuse: revoked.Check, Tokens: issuer,
+		BootstrapSecrets: getters.JoinTokens(), ExtraTokens: others, Anonymous: &known.Anonymous,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up authentication: %w", err)
 	}
-	s := &security{Authenticators: authenticators, revoked: revoked, issuer: issuer, getters: getters, stored: &nodeauth.Stored{}, rollouts: &rolloutapproval.Stored{}, contents: &livecontent.Stored{}, audiences: issuer.Audiences()}
+	s := &security{Authenticators: authenticators, revoked: revoked, issuer: issuer, getters: getters,
+		stored: &nodeauth.Stored{}, rollouts: &rolloutapproval.Stored{}, contents: &livecontent.Stored{}, audiences: issuer.Audiences()}
 	if s.resolver, err = rbac.NewResolver(factory); err != nil {
 		return nil, fmt.Errorf("set up RBAC: %w", err)
 	}
 	roles := rbac.NewAuthorizer(s.resolver)
 	s.rules = roles
 	s.authorizer, err = union.New(
-		union.NamedAuthorizer{AuthorizerName: "masters", Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)},
-		union.NamedAuthorizer{AuthorizerName: "node", Authorizer: nodeauth.NewAuthorizer(s.stored, cfg.Options.NodesReadAllNodes)},
+		union.NamedAuthorizer{AuthorizerName: "masters",
+			Authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)},
+		union.NamedAuthorizer{AuthorizerName: "node", Authorizer: nodeauth.NewAuthorizer(s.stored,
+			cfg.Options.NodesReadAllNodes)},
 		union.NamedAuthorizer{AuthorizerName: "rbac", Authorizer: roles},
 	)
 	if err != nil {
@@ -104,7 +110,8 @@ func (s *security) use(served registry.Served) error {
 	claimed, attachments := storage(core, "persistentvolumes"), storage(volumes, "volumeattachments")
 	slices := storage(served[resourcev1.SchemeGroupVersion], "resourceslices")
 	secrets, accounts, maps := storage(core, "secrets"), storage(core, "serviceaccounts"), storage(core, "configmaps")
-	sets, policies := storage(served[appsv1.SchemeGroupVersion], "daemonsets"), storage(served[v1alpha1.GroupVersion], "rolloutpolicies")
+	sets, policies := storage(served[appsv1.SchemeGroupVersion], "daemonsets"), storage(served[v1alpha1.GroupVersion],
+		"rolloutpolicies")
 	if len(missing) > 0 {
 		return fmt.Errorf("these are not served from storages: %s", strings.Join(missing, ", "))
 	}

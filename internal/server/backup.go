@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/everynode/everynode/internal/apiserver"
+	"github.com/everynode/everynode/internal/apiserver/clusterapi"
 	"github.com/everynode/everynode/internal/backup"
 	"github.com/everynode/everynode/internal/server/backups"
 	"github.com/everynode/everynode/internal/server/folder"
@@ -14,7 +14,7 @@ import (
 type backedUp struct{ *Server }
 
 // Take implements apiserver.Backups and schedule.Source.
-func (b backedUp) Take(ctx context.Context) (apiserver.Backup, error) { return b.take(ctx) }
+func (b backedUp) Take(ctx context.Context) (clusterapi.Backup, error) { return b.take(ctx) }
 
 // Disputed implements schedule.Source.
 func (b backedUp) Disputed() error { return b.etcd.Disputed() }
@@ -44,7 +44,7 @@ func (s *Server) take(ctx context.Context) (*backups.Snapshot, error) {
 
 // TakeStopped makes a backup of the data folder of a server that does not run, whose
 // database stays as it is. With backups.ErrRunning one does.
-func TakeStopped(ctx context.Context, dataDir string) (apiserver.Backup, error) {
+func TakeStopped(ctx context.Context, dataDir string) (clusterapi.Backup, error) {
 	m, err := readMembership(dataDir)
 	if err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
+	"github.com/everynode/everynode/internal/apiserver/bootstrap/services"
 	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/members/jointoken"
 )
@@ -133,7 +134,7 @@ func (s *Server) publish(ctx context.Context, client kubernetes.Interface, seen 
 		at = append(at, addresses[name])
 	}
 	s.servers.Store(&at)
-	if err := s.api.PointAt(ctx, client, at); err != nil {
+	if err := services.PointAt(ctx, client, at); err != nil {
 		return fmt.Errorf("write the API's endpoints: %w", err)
 	}
 	for _, name := range dead {

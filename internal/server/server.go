@@ -25,8 +25,10 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/apiserver"
+	"github.com/everynode/everynode/internal/apiserver/inprocess"
 	"github.com/everynode/everynode/internal/apiserver/insidedoor"
 	"github.com/everynode/everynode/internal/apiserver/options"
+	"github.com/everynode/everynode/internal/apiserver/storages"
 	"github.com/everynode/everynode/internal/datadir"
 	"github.com/everynode/everynode/internal/encryption"
 	"github.com/everynode/everynode/internal/etcd"
@@ -293,7 +295,7 @@ func (s *Server) openDatabase(ctx context.Context, config *apiserver.Config) err
 	}
 	config.OpenStorage, config.OpenReserving, config.Stored = database.Open, database.OpenReserving, database.Stored()
 	config.Members, config.Backups = admission{s}, backedUp{s}
-	config.OpenHot = apiserver.Hot(database.OpenHot)
+	config.OpenHot = storages.Hot(database.OpenHot)
 	if peers != nil {
 		config.Quorum = database.Quorum
 	}
@@ -370,7 +372,7 @@ func unversioned(c *restclient.Config) *restclient.Config {
 // as there is to do.
 func writerOf(ctx context.Context) string {
 	writer, ok := request.UserFrom(ctx)
-	if !ok || apiserver.InProcess(ctx) || insidedoor.Inside(ctx) {
+	if !ok || inprocess.Is(ctx) || insidedoor.Inside(ctx) {
 		return ""
 	}
 	return writer.GetName()

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/everynode/everynode/internal/apiserver"
+	"github.com/everynode/everynode/internal/apiserver/storages"
 	"github.com/everynode/everynode/internal/etcd/apistorage"
 	"github.com/everynode/everynode/internal/server/config"
 )
@@ -72,13 +73,13 @@ func running(t *testing.T, run func(context.Context) error) {
 }
 
 // another is one more API server on the same database.
-func another(t *testing.T, s *Server, open apiserver.ReservingOpener) kubernetes.Interface {
+func another(t *testing.T, s *Server, open storages.ReservingOpener) kubernetes.Interface {
 	t.Helper()
 	return anotherOf(t, s, open, s.service)
 }
 
 // anotherOf is another that was started with a network of its own for Services.
-func anotherOf(t *testing.T, s *Server, open apiserver.ReservingOpener, network *net.IPNet) kubernetes.Interface {
+func anotherOf(t *testing.T, s *Server, open storages.ReservingOpener, network *net.IPNet) kubernetes.Interface {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

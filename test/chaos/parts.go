@@ -23,6 +23,7 @@ import (
 	everynode "github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/internal/apiserver"
 	"github.com/everynode/everynode/internal/apiserver/resource"
+	"github.com/everynode/everynode/internal/apiserver/storages"
 	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/simulator/illness"
@@ -99,7 +100,7 @@ func (p *parts) serve(dir string) error {
 		return err
 	}
 	api, err := apiserver.New(apiserver.Config{
-		PKI: bundle, Listener: listener, OpenStorage: p.db.Open, OpenHot: apiserver.Hot(p.db.OpenHot), OpenReserving: p.db.OpenReserving, ServiceCIDR: services,
+		PKI: bundle, Listener: listener, OpenStorage: p.db.Open, OpenHot: storages.Hot(p.db.OpenHot), OpenReserving: p.db.OpenReserving, ServiceCIDR: services,
 		AdvertiseAddress: net.IPv4(127, 0, 0, 1), AdvertisePort: listener.Addr().(*net.TCPAddr).Port,
 	})
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/everynode/everynode/internal/apiserver"
 	serveroptions "github.com/everynode/everynode/internal/apiserver/options"
+	"github.com/everynode/everynode/internal/apiserver/storages"
 	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/pki"
 )
@@ -98,7 +99,7 @@ func startAPI(dir string) (a *api, stop func(), err error) {
 	}
 	server, err := apiserver.New(apiserver.Config{
 		Options: quiet, PKI: bundle, Listener: listener, AdvertiseAddress: net.IPv4(127, 0, 0, 1), AdvertisePort: 6443,
-		OpenStorage: database.Open, OpenHot: apiserver.Hot(database.OpenHot), OpenReserving: database.OpenReserving, ServiceCIDR: services,
+		OpenStorage: database.Open, OpenHot: storages.Hot(database.OpenHot), OpenReserving: database.OpenReserving, ServiceCIDR: services,
 	})
 	if err != nil {
 		database.Close()

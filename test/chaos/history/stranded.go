@@ -31,13 +31,7 @@ func Stranded(s State, now time.Time) (out []string) {
 			continue
 		}
 		current, _ := s.revisions(d)
-		desired := 0
-		for _, n := range s.Nodes {
-			if judgeFit(d, n) == shouldRun {
-				desired++
-			}
-		}
-		b := budgetOf(d, desired)
+		b := budgetOf(d, s.desired(d))
 		stands := s.policyOf(d) == nil && dead >= max(b.unavailable, b.surge)
 		for _, n := range s.Nodes {
 			if stands && s.runsOn(d, n.Name, "", now) {
@@ -50,6 +44,16 @@ func Stranded(s State, now time.Time) (out []string) {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// desired counts the nodes that are to have the DaemonSet.
+func (s State) desired(d *appsv1.DaemonSet) (count int) {
+	for _, n := range s.Nodes {
+		if judgeFit(d, n) == shouldRun {
+			count++
+		}
+	}
+	return count
 }
 
 // podsOn names the pods of the DaemonSet that the node has.

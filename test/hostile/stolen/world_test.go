@@ -18,6 +18,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 
 	"github.com/everynode/everynode/internal/apiserver"
+	"github.com/everynode/everynode/internal/apiserver/storages"
 	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/pki"
 )
@@ -63,7 +64,7 @@ func newYard(t *testing.T) *yard {
 	_, services, _ := net.ParseCIDR("10.96.0.0/16")
 	server, err := apiserver.New(apiserver.Config{
 		PKI: bundle, Listener: listener, AdvertiseAddress: net.IPv4(127, 0, 0, 1), AdvertisePort: 6443,
-		OpenStorage: database.Open, OpenHot: apiserver.Hot(database.OpenHot), OpenReserving: database.OpenReserving, ServiceCIDR: services,
+		OpenStorage: database.Open, OpenHot: storages.Hot(database.OpenHot), OpenReserving: database.OpenReserving, ServiceCIDR: services,
 		Stored: database.Stored(), KeyFile: filepath.Join(dir, "encryption.yaml"),
 	})
 	if err != nil {

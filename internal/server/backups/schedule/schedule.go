@@ -15,7 +15,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/everynode/everynode/internal/apiserver"
+	"github.com/everynode/everynode/internal/apiserver/clusterapi"
 	"github.com/everynode/everynode/internal/backup/plan"
 	"github.com/everynode/everynode/internal/backup/store"
 )
@@ -30,7 +30,7 @@ const (
 // Source is a server that runs.
 type Source interface {
 	// Take makes one backup, which the caller closes.
-	Take(ctx context.Context) (apiserver.Backup, error)
+	Take(ctx context.Context) (clusterapi.Backup, error)
 	// Disputed returns an error while what is backed up may be wrong. Then no older backup is removed for it.
 	Disputed() error
 }

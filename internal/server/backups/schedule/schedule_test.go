@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
-	"github.com/everynode/everynode/internal/apiserver"
+	"github.com/everynode/everynode/internal/apiserver/clusterapi"
 	"github.com/everynode/everynode/internal/backup"
 	"github.com/everynode/everynode/internal/backup/plan"
 )
@@ -98,7 +98,7 @@ type source struct {
 	differ   atomic.Bool
 }
 
-func (s *source) Take(context.Context) (apiserver.Backup, error) {
+func (s *source) Take(context.Context) (clusterapi.Backup, error) {
 	return &source{manifest: backup.Manifest{
 		Format: 1, Data: 1, Revision: 5, Created: time.Now().UTC(), Files: []backup.File{backup.Part(backup.Database, nil)},
 	}}, nil

@@ -1,4 +1,6 @@
-package apiserver
+// Package inprocess is the way of the parts of this process to the API: without a socket, under accounts of their
+// own, and through the same filters as everybody else's requests.
+package inprocess
 
 import (
 	"bufio"
@@ -13,40 +15,42 @@ import (
 	"github.com/everynode/everynode/internal/members"
 )
 
-type inProcessKey struct{}
+type key struct{}
 
-// InProcess reports whether a request is one that the server's own parts make.
-func InProcess(ctx context.Context) bool { return ctx.Value(inProcessKey{}) != nil }
+// Is reports whether a request is one that the server's own parts make.
+func Is(ctx context.Context) bool { return ctx.Value(key{}) != nil }
 
-// inProcess is a transport that calls the server's own handler, so that the
+// Transport is a transport that calls the server's own handler, so that the
 // parts of the control plane need no socket and no TLS to reach it. The whole
 // chain of filters (authentication, authorization, admission) still applies.
-type inProcess struct {
+type Transport struct {
 	handler http.Handler
 	serving chan struct{}
 	// others says which paths lead to servers of others, whose answers may be endless.
 	others func(path string) bool
 }
 
-func newInProcess(others func(path string) bool) *inProcess {
-	return &inProcess{serving: make(chan struct{}), others: others}
+// NewTransport returns a transport whose requests wait until Serve is called. Of the paths that lead to servers of
+// others it bounds the answers.
+func NewTransport(others func(path string) bool) *Transport {
+	return &Transport{serving: make(chan struct{}), others: others}
 }
 
-// serve sets the handler, once; requests before that wait for it.
-func (t *inProcess) serve(h http.Handler) {
+// Serve sets the handler, once; requests before that wait for it.
+func (t *Transport) Serve(h http.Handler) {
 	t.handler = h
 	close(t.serving)
 }
 
 // RoundTrip implements http.RoundTripper. It returns when the handler has sent
 // its header; the body streams.
-func (t *inProcess) RoundTrip(req *http.Request) (*http.Response, error) {
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	select {
 	case <-t.serving:
 	case <-req.Context().Done():
 		return nil, req.Context().Err()
 	}
-	ctx := context.WithValue(detached{req.Context()}, inProcessKey{}, true)
+	ctx := context.WithValue(detached{req.Context()}, key{}, true)
 	in := req.Clone(members.InTurn(ctx, members.TurnOf(req.Context())))
 	in.RequestURI = req.URL.RequestURI()
 	in.Host = req.URL.Host
@@ -90,7 +94,7 @@ func (t *inProcess) RoundTrip(req *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// aborted says whether a handler panicked to end its request.
+// aborted reports whether a handler panicked to end its request.
 func aborted(p any) bool {
 	err, ok := p.(error)
 	return ok && errors.Is(err, http.ErrAbortHandler)

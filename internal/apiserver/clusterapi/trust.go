@@ -1,4 +1,4 @@
-package apiserver
+package clusterapi
 
 import (
 	"encoding/json"
@@ -9,15 +9,16 @@ import (
 	"github.com/everynode/everynode/internal/pki"
 )
 
-// tellTrust answers agents which authorities count now, where the servers are, and of which restore
+// TellTrust answers agents which authorities count now, where the servers are, and of which restore
 // the control plane is.
-func tellTrust(keys *pki.Bundle, servers func() []netip.AddrPort, restored string) http.HandlerFunc {
+func TellTrust(keys *pki.Bundle, servers func() []netip.AddrPort, restored string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
 			http.Error(w, "only GET is allowed", http.StatusMethodNotAllowed)
 			return
 		}
-		told := trust.Bundle{Authorities: string(keys.CAPEM()), NodeAuthorities: string(keys.NodeCAPEM()), Restored: restored}
+		told := trust.Bundle{Authorities: string(keys.CAPEM()), NodeAuthorities: string(keys.NodeCAPEM()),
+			Restored: restored}
 		if servers != nil {
 			told.Servers = servers()
 		}

@@ -1,4 +1,6 @@
-package apiserver
+// Package storages decides where and how the objects of each kind are kept: in memory in our own way, or with the
+// library's watch cache on top of the embedded database or of servers of etcd.
+package storages
 
 import (
 	"context"
@@ -27,27 +29,33 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/hotstore"
 	"github.com/everynode/everynode/internal/apiserver/registry/lease"
 	"github.com/everynode/everynode/internal/apiserver/registry/service"
+	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/scheme"
 	"github.com/everynode/everynode/internal/apiserver/watchhistory"
 )
 
-// StorageOpener opens the database's storage of one resource.
-type StorageOpener func(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string) (storage.Interface, error)
+// Opener opens the database's storage of one resource.
+type Opener func(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object,
+	resourcePrefix string) (storage.Interface, error)
 
 // ReservingOpener opens the storage of a resource whose objects hold names that no other
 // object of the resource may hold. What it returns also knows who holds them.
-type ReservingOpener func(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string,
+type ReservingOpener func(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object,
+	resourcePrefix string,
 	holds func(runtime.Object) (holder string, names []string)) (storage.Interface, error)
 
 // HotOpener opens the storage of one resource that decodes with the decoder, and tells
 // what the database holds of it.
-type HotOpener func(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string,
+type HotOpener func(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object,
+	resourcePrefix string,
 	decoder etcd3.Decoder) (storage.Interface, hotstore.Database, error)
 
 // Hot makes an opener of one that tells by a type of its own.
-func Hot[D hotstore.Database](open func(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string,
+func Hot[D hotstore.Database](open func(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object,
+	resourcePrefix string,
 	decoder etcd3.Decoder) (storage.Interface, D, error)) HotOpener {
-	return func(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, prefix string, decoder etcd3.Decoder,
+	return func(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, prefix string,
+		decoder etcd3.Decoder,
 	) (storage.Interface, hotstore.Database, error) {
 		return open(c, newObject, newList, prefix, decoder)
 	}
@@ -60,35 +68,63 @@ var reserving = map[schema.GroupResource]func(runtime.Object) (holder string, na
 	{Group: networkingv1.GroupName, Resource: "servicecidrs"}: service.HoldsNothing,
 }
 
-// storageOptions answers, for each resource, how it is encoded and where it is kept.
-type storageOptions struct {
-	types   *scheme.Set
-	tracker flowcontrolrequest.StorageObjectCountTracker
-	etcd    *genericoptions.EtcdOptions
-	// transformers encrypt what is stored; nil for nothing.
-	transformers value.ResourceTransformers
-	// open is nil when the database is reached over the network.
-	open          StorageOpener
-	openReserving ReservingOpener
-	// openHot is nil when all kinds are kept the library's way.
-	openHot HotOpener
-	// shared says that other servers write to the database as well.
-	shared bool
+// Config is what storages need from their surroundings.
+type Config struct {
+	Types   *scheme.Set
+	Tracker flowcontrolrequest.StorageObjectCountTracker
+	Etcd    *genericoptions.EtcdOptions
+	// Transformers encrypt what is stored; nil for nothing.
+	Transformers value.ResourceTransformers
+	// Open is nil when the database is reached over the network.
+	Open          Opener
+	OpenReserving ReservingOpener
+	// OpenHot is nil when all kinds are kept the library's way.
+	OpenHot HotOpener
+	// Shared says that other servers write to the database as well.
+	Shared bool
+}
+
+// Getter answers, for each resource, how it is encoded and where it is kept.
+type Getter struct {
+	Config
 	// hot are the caches of kinds that are kept in our own way, by the type of the objects.
 	hot map[reflect.Type]*hotstore.Cache
 	// reservations are what the storages of such resources know, once they are open.
 	reservations map[schema.GroupResource]service.Reservations
 }
 
-var _ generic.RESTOptionsGetter = (*storageOptions)(nil)
+var _ generic.RESTOptionsGetter = (*Getter)(nil)
+
+// Open returns the storages of these kinds, if what they hold can be read.
+func Open(cfg Config, kinds []resource.Definition) (*Getter, error) {
+	o := &Getter{
+		Config: cfg, hot: map[reflect.Type]*hotstore.Cache{},
+		reservations: map[schema.GroupResource]service.Reservations{},
+	}
+	return o, o.tryStored(kinds)
+}
+
+// ReservationsOf returns what the storage of a resource knows of held names, once it is open; nil for others.
+func (o *Getter) ReservationsOf(r schema.GroupResource) service.Reservations {
+	return o.reservations[r]
+}
+
+// ListWatch returns by what an informer in this process gets the very objects of this type that are held in memory, or
+// nil if none are held that way. They are never changed.
+func (o *Getter) ListWatch(of runtime.Object) cache.ListerWatcher {
+	if hot := o.hot[reflect.TypeOf(of)]; hot != nil {
+		return hot.ListWatch()
+	}
+	return nil
+}
 
 // uncached resources are written often and read seldom: a watch cache would
 // keep every change of the last minutes in memory for nobody.
 var uncached = map[schema.GroupResource]bool{{Resource: "events"}: true}
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
-func (o *storageOptions) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
-	version, err := o.types.VersionFor(resource.Group)
+func (o *Getter) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	version, err := o.Types.VersionFor(resource.Group)
 	if err != nil {
 		return generic.RESTOptions{}, err
 	}
@@ -96,18 +132,19 @@ func (o *storageOptions) GetRESTOptions(resource schema.GroupResource, example r
 	if scheme.HasBinaryForm(example) {
 		format = runtime.ContentTypeProtobuf
 	}
-	info, _ := runtime.SerializerInfoForMediaType(o.types.Codecs.SupportedMediaTypes(), format)
+	info, _ := runtime.SerializerInfoForMediaType(o.Types.Codecs.SupportedMediaTypes(), format)
 	internal := schema.GroupVersion{Group: version.Group, Version: runtime.APIVersionInternal}
-	codec := o.types.Codecs.CodecForVersions(info.Serializer, o.types.Codecs.UniversalDeserializer(), version, internal)
+	codec := o.Types.Codecs.CodecForVersions(info.Serializer, o.Types.Codecs.UniversalDeserializer(), version, internal)
 	return o.encoded(resource, codec, version), nil
 }
 
 // encoded are the options of a resource whose objects the codec reads and writes.
-func (o *storageOptions) encoded(resource schema.GroupResource, codec runtime.Codec, version runtime.GroupVersioner) generic.RESTOptions {
-	cfg := o.etcd.StorageConfig.ForResource(resource)
+func (o *Getter) encoded(resource schema.GroupResource, codec runtime.Codec,
+	version runtime.GroupVersioner) generic.RESTOptions {
+	cfg := o.Etcd.StorageConfig.ForResource(resource)
 	cfg.Codec, cfg.EncodeVersioner = codec, version
-	if o.transformers != nil {
-		cfg.Transformer = o.transformers.TransformerForResource(resource)
+	if o.Transformers != nil {
+		cfg.Transformer = o.Transformers.TransformerForResource(resource)
 	}
 	prefix := resource.Resource
 	if resource.Group != "" {
@@ -115,13 +152,15 @@ func (o *storageOptions) encoded(resource schema.GroupResource, codec runtime.Co
 	}
 	return generic.RESTOptions{
 		StorageConfig: cfg, Decorator: o.decorator(resource, cfg.Transformer), ResourcePrefix: prefix,
-		EnableGarbageCollection: o.etcd.EnableGarbageCollection, DeleteCollectionWorkers: o.etcd.DeleteCollectionWorkers,
-		StorageObjectCountTracker: o.tracker, CountMetricPollPeriod: o.etcd.StorageConfig.CountMetricPollPeriod,
+		EnableGarbageCollection:   o.Etcd.EnableGarbageCollection,
+		DeleteCollectionWorkers:   o.Etcd.DeleteCollectionWorkers,
+		StorageObjectCountTracker: o.Tracker, CountMetricPollPeriod: o.Etcd.StorageConfig.CountMetricPollPeriod,
 	}
 }
 
-// encoder makes of objects of a resource what is stored of them, for who writes them together with others.
-func (o *storageOptions) encoder(resource schema.GroupResource, example runtime.Object) (func(key string, obj runtime.Object) ([]byte, error), error) {
+// Encoder makes of objects of a resource what is stored of them, for who writes them together with others.
+func (o *Getter) Encoder(resource schema.GroupResource,
+	example runtime.Object) (func(key string, obj runtime.Object) ([]byte, error), error) {
 	options, err := o.GetRESTOptions(resource, example)
 	if err != nil {
 		return nil, err
@@ -139,23 +178,28 @@ func (o *storageOptions) encoder(resource schema.GroupResource, example runtime.
 	}, nil
 }
 
+// Foreign are the storages of resources of another scheme than ours, which the codec reads and writes.
+func (o *Getter) Foreign(codec runtime.Codec, version runtime.GroupVersioner) generic.RESTOptionsGetter {
+	return foreign{o, codec, version}
+}
+
 // foreign is storage for resources of another scheme than ours.
 type foreign struct {
-	*storageOptions
+	*Getter
 	codec   runtime.Codec
 	version runtime.GroupVersioner
 }
 
-// customPrefix begins the keys of custom objects. A definition may name a resource that
+// CustomPrefix begins the keys of custom objects. A definition may name a resource that
 // is ours, and its end is the end of all of its objects.
-const customPrefix = "customresources/"
+const CustomPrefix = "customresources/"
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
 func (f foreign) GetRESTOptions(resource schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
 	options := f.encoded(resource, f.codec, f.version)
 	options.Decorator = f.ordinary(true)
 	if f.version == nil {
-		options.ResourcePrefix = customPrefix + options.ResourcePrefix
+		options.ResourcePrefix = CustomPrefix + options.ResourcePrefix
 		options.Decorator = awaited(options.Decorator)
 	}
 	return options, nil
@@ -189,16 +233,17 @@ var renewals = map[schema.GroupResource]*hotstore.Renewal{
 // decorator is where it is decided how a kind is kept. Hot kinds are kept in our own way if
 // the database is embedded and they neither are nor can become encrypted in it; all else
 // is kept the library's way.
-func (o *storageOptions) decorator(resource schema.GroupResource, transformer value.Transformer) generic.StorageDecorator {
+func (o *Getter) decorator(resource schema.GroupResource, transformer value.Transformer) generic.StorageDecorator {
 	cached := !uncached[resource]
 	holds := reserving[resource]
 	plain := transformer == nil || transformer == identity.NewEncryptCheckTransformer()
 	switch {
-	case o.openHot != nil && hot[resource] > 0 && plain:
+	case o.OpenHot != nil && hot[resource] > 0 && plain:
 		return o.openedHot(hot[resource])
 	case holds != nil:
-		return opened(cached, func(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, prefix string) (storage.Interface, error) {
-			opened, err := o.openReserving(c, newObject, newList, prefix, holds)
+		return opened(cached, func(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object,
+			prefix string) (storage.Interface, error) {
+			opened, err := o.OpenReserving(c, newObject, newList, prefix, holds)
 			if r, ok := opened.(service.Reservations); ok {
 				o.reservations[resource] = r
 			}
@@ -209,10 +254,10 @@ func (o *storageOptions) decorator(resource schema.GroupResource, transformer va
 }
 
 // ordinary keeps a kind the library's way.
-func (o *storageOptions) ordinary(cached bool) generic.StorageDecorator {
+func (o *Getter) ordinary(cached bool) generic.StorageDecorator {
 	switch {
-	case o.open != nil:
-		return opened(cached, o.open)
+	case o.Open != nil:
+		return opened(cached, o.Open)
 	case cached:
 		return genericregistry.StorageWithCacher()
 	default:
@@ -222,9 +267,10 @@ func (o *storageOptions) ordinary(cached bool) generic.StorageDecorator {
 
 // opened has a storage that is opened by a function of ours, with the library's watch
 // cache on top.
-func opened(cached bool, open StorageOpener) generic.StorageDecorator {
+func opened(cached bool, open Opener) generic.StorageDecorator {
 	return func(c *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error),
-		newObject, newList func() runtime.Object, attrs storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
+		newObject, newList func() runtime.Object, attrs storage.AttrFunc, triggers storage.IndexerFuncs,
+		indexers *cache.Indexers,
 	) (storage.Interface, factory.DestroyFunc, error) {
 		raw, err := open(c, newObject, newList, prefix)
 		if err != nil || !cached {
@@ -232,12 +278,14 @@ func opened(cached bool, open StorageOpener) generic.StorageDecorator {
 		}
 		watched := raw
 		if events := hot[c.GroupResource]; events > 0 {
-			watched = watchhistory.Bound(raw, events, max(c.EventsHistoryWindow, storagebackend.DefaultEventsHistoryWindow), clock.RealClock{})
+			watched = watchhistory.Bound(raw, events, max(c.EventsHistoryWindow,
+				storagebackend.DefaultEventsHistoryWindow), clock.RealClock{})
 		}
 		watchCache, err := cacher.NewCacherFromConfig(cacher.Config{
 			Storage: watched, Versioner: storage.APIObjectVersioner{}, GroupResource: c.GroupResource,
 			EventsHistoryWindow: c.EventsHistoryWindow, ResourcePrefix: prefix, KeyFunc: key,
-			NewFunc: newObject, NewListFunc: newList, GetAttrsFunc: attrs, IndexerFuncs: triggers, Indexers: indexers, Codec: c.Codec,
+			NewFunc: newObject, NewListFunc: newList, GetAttrsFunc: attrs, IndexerFuncs: triggers, Indexers: indexers,
+			Codec: c.Codec,
 		})
 		if err != nil {
 			return nil, nil, err
@@ -256,22 +304,24 @@ func closeOf(raw storage.Interface) factory.DestroyFunc {
 }
 
 // openedHot has a storage with a cache of our own on top.
-func (o *storageOptions) openedHot(history int) generic.StorageDecorator {
+func (o *Getter) openedHot(history int) generic.StorageDecorator {
 	return func(c *storagebackend.ConfigForResource, prefix string, _ func(runtime.Object) (string, error),
-		newObject, newList func() runtime.Object, attrs storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
+		newObject, newList func() runtime.Object, attrs storage.AttrFunc, triggers storage.IndexerFuncs,
+		indexers *cache.Indexers,
 	) (storage.Interface, factory.DestroyFunc, error) {
 		decoder := hotstore.NewDecoder(c.Codec, newObject)
-		raw, database, err := o.openHot(c, newObject, newList, prefix, decoder)
+		raw, database, err := o.OpenHot(c, newObject, newList, prefix, decoder)
 		if err != nil {
 			return nil, nil, err
 		}
 		renewal := renewals[c.GroupResource]
-		if o.shared {
+		if o.Shared {
 			renewal = nil // The other servers know of nothing but what is in the database.
 		}
 		opened, err := hotstore.New(hotstore.Config{
 			GroupResource: c.GroupResource, ResourcePrefix: prefix, Storage: raw, Decoder: decoder, Database: database,
-			New: newObject, NewList: newList, Attributes: attrs, Triggers: triggers, Indexers: indexers, History: history, Clock: clock.RealClock{},
+			New: newObject, NewList: newList, Attributes: attrs, Triggers: triggers, Indexers: indexers,
+			History: history, Clock: clock.RealClock{},
 			Renewal: renewal,
 		})
 		if err != nil {

@@ -1,4 +1,5 @@
-package apiserver
+// Package metered has the answers of admission plugins counted and timed, but for writes through the inside door.
+package metered
 
 import (
 	"context"
@@ -16,12 +17,13 @@ import (
 type metered struct {
 	admission.Interface
 	counting admission.Interface
-	// configured says whether anybody configured admission; nil where it does not matter.
+	// configured reports whether anybody configured admission; nil where it does not matter.
 	configured func() bool
 }
 
-// metering meters plugins. The one that calls webhooks copies each object, also where there are none to call.
-func metering(configured func() bool) admission.DecoratorFunc {
+// Decorator meters plugins. The function reports whether anybody configured admission. The one that calls webhooks
+// copies each object, also where there are none to call.
+func Decorator(configured func() bool) admission.DecoratorFunc {
 	return func(plugin admission.Interface, name string) admission.Interface {
 		m := metered{Interface: plugin, counting: admissionmetrics.WithControllerMetrics(plugin, name)}
 		if name == mutating.PluginName {

@@ -1,4 +1,4 @@
-package apiserver
+package inprocess
 
 import (
 	"errors"
@@ -17,12 +17,6 @@ const (
 	readLimit  = 64 << 20
 	eventLimit = 4 << 20
 )
-
-// ofOthers says whether a path leads to a server of others.
-func (s *Server) ofOthers(path string) bool {
-	parts := strings.SplitN(strings.TrimPrefix(path, "/"), "/", 4)
-	return len(parts) >= 3 && parts[0] == "apis" && s.front != nil && s.front.LeadsToOthers(parts[1], parts[2])
-}
 
 // boundedReads ends an answer with an error where it is too large. Events in protobuf
 // say how long they are, and the library takes none that is too long.

@@ -1,4 +1,4 @@
-package apiserver
+package malformed
 
 import (
 	"io"
@@ -21,13 +21,16 @@ func TestDeepPatchesAreRefused(t *testing.T) {
 		"deep lists":               {http.MethodPatch, merge, strings.Repeat("[", 65) + strings.Repeat("]", 65), true},
 		"braces in a string":       {http.MethodPatch, merge, `{"a":"\"` + strings.Repeat("{", 100) + `"}`, false},
 		"many siblings":            {http.MethodPatch, merge, `{"a":[` + strings.Repeat("{},", 1000) + `{}]}`, false},
-		"a deep value":             {http.MethodPatch, steps, `[{"op":"add","path":"/a","value":` + nested(64) + `}]`, true},
-		"a long path":              {http.MethodPatch, steps, `[{"op":"remove","path":"` + strings.Repeat("/a", 65) + `"}]`, true},
-		"a long source":            {http.MethodPatch, steps, `[{"op":"copy","path":"/a","from":"` + strings.Repeat("/a", 65) + `"}]`, true},
-		"no patch":                 {http.MethodPatch, steps, `{`, false},
-		"too large to look at":     {http.MethodPatch, merge, nested(65) + strings.Repeat(" ", maxBody), false},
-		"applied in one go":        {http.MethodPatch, strategic, nested(65), false},
-		"not a patch":              {http.MethodPut, merge, nested(65), false},
+		"a deep value": {http.MethodPatch, steps, `[{"op":"add","path":"/a","value":` + nested(64) + `}]`,
+			true},
+		"a long path": {http.MethodPatch, steps,
+			`[{"op":"remove","path":"` + strings.Repeat("/a", 65) + `"}]`, true},
+		"a long source": {http.MethodPatch, steps,
+			`[{"op":"copy","path":"/a","from":"` + strings.Repeat("/a", 65) + `"}]`, true},
+		"no patch":             {http.MethodPatch, steps, `{`, false},
+		"too large to look at": {http.MethodPatch, merge, nested(65) + strings.Repeat(" ", maxBody), false},
+		"applied in one go":    {http.MethodPatch, strategic, nested(65), false},
+		"not a patch":          {http.MethodPut, merge, nested(65), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := httptest.NewRequest(c.method, "/", strings.NewReader(c.body))

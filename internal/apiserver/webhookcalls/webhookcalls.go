@@ -1,4 +1,5 @@
-package apiserver
+// Package webhookcalls is how webhooks are called.
+package webhookcalls
 
 import (
 	"fmt"
@@ -21,12 +22,14 @@ const (
 	answerFactor = 8
 )
 
-// webhookCalls are how webhooks are called: through the agents of nodes if there is no
-// other way. An answer that never ends is cut.
-func webhookCalls(c *genericapiserver.Config, pods *podaccess.Access) webhook.AuthenticationInfoResolverWrapper {
+// New are how webhooks are called: through the agents of nodes if there is no
+// other way. An answer that never ends is cut. The own groups are those that nobody but this server answers for.
+func New(c *genericapiserver.Config, pods *podaccess.Access,
+	own sets.Set[string]) webhook.AuthenticationInfoResolverWrapper {
 	ourselves := restclient.CopyConfig(c.LoopbackClientConfig)
-	ourselves.Transport = addedOnly{c.LoopbackClientConfig.Transport, ownGroups()}
-	calls := webhook.NewDefaultAuthenticationInfoResolverWrapper(&http.Transport{DialContext: pods.DialService}, nil, ourselves, c.TracerProvider)
+	ourselves.Transport = addedOnly{c.LoopbackClientConfig.Transport, own}
+	calls := webhook.NewDefaultAuthenticationInfoResolverWrapper(&http.Transport{DialContext: pods.DialService}, nil,
+		ourselves, c.TracerProvider)
 	cut := func(config *restclient.Config, err error) (*restclient.Config, error) {
 		if err != nil {
 			return nil, err
@@ -38,22 +41,15 @@ func webhookCalls(c *genericapiserver.Config, pods *podaccess.Access) webhook.Au
 	return func(known webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
 		resolver := calls(known)
 		return &webhook.AuthenticationInfoResolverDelegator{
-			ClientConfigForFunc: func(host string) (*restclient.Config, error) { return cut(resolver.ClientConfigFor(host)) },
+			ClientConfigForFunc: func(host string) (*restclient.Config,
+				error) {
+				return cut(resolver.ClientConfigFor(host))
+			},
 			ClientConfigForServiceFunc: func(name, namespace string, port int) (*restclient.Config, error) {
 				return cut(resolver.ClientConfigForService(name, namespace, port))
 			},
 		}
 	}
-}
-
-// ownGroups are the groups that nobody but this server answers for.
-func ownGroups() sets.Set[string] {
-	groups := sets.New[string]()
-	for _, v := range ownVersions() {
-		groups.Insert(v.Group)
-	}
-	groups.Delete(offered.Group)
-	return groups
 }
 
 // addedOnly is the way to a webhook that is given as the API server itself, which calls

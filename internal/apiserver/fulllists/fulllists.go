@@ -1,4 +1,6 @@
-package apiserver
+// Package fulllists lets few lists of all objects of a kind be answered at a time, so that they do not hold up
+// the other requests.
+package fulllists
 
 import (
 	"context"
@@ -35,14 +37,15 @@ const maxRest = time.Second
 // has the deadline of its request.
 const maxTurn = time.Minute
 
-// takeTurns answers full lists, of all objects of a kind in all namespaces or of very many
+// TakeTurns answers full lists, of all objects of a kind in all namespaces or of very many
 // in one, a few at a time, and so the starts of watches that begin with such a list. Each
 // takes a core for as long as it lasts, and memory for all of its objects.
 // After each its turn rests for as long as it lasted: whoever asks without a pause is busy
 // with the answer as well, often on the same machine. However many are asked for, three
-// quarters of the cores are left for nodes, rollouts and all else. Fairness has decided before whose list comes here, and in which order.
+// quarters of the cores are left for nodes, rollouts and all else. Fairness has decided before whose list comes here,
+// and in which order.
 // Administrators, nodes and the parts of the cluster do not wait.
-func takeTurns(c *genericapiserver.Config, types *scheme.Set, cores int) {
+func TakeTurns(c *genericapiserver.Config, types *scheme.Set, cores int) {
 	turns := make(chan struct{}, max(1, cores/2))
 	chain := c.BuildHandlerChainFunc
 	c.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
@@ -173,7 +176,8 @@ func goesFirst(ctx context.Context) bool {
 	if !ok {
 		return false
 	}
-	if strings.HasPrefix(caller.GetName(), "system:") && !strings.HasPrefix(caller.GetName(), "system:serviceaccount:") && caller.GetName() != user.Anonymous {
+	if strings.HasPrefix(caller.GetName(), "system:") &&
+		!strings.HasPrefix(caller.GetName(), "system:serviceaccount:") && caller.GetName() != user.Anonymous {
 		return true
 	}
 	return slices.ContainsFunc(caller.GetGroups(), func(g string) bool {

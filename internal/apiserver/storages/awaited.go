@@ -1,4 +1,4 @@
-package apiserver
+package storages
 
 import (
 	"context"
@@ -19,12 +19,16 @@ const (
 	loadedCheck  = 20 * time.Millisecond
 )
 
-// awaited has lists wait until the watch cache of a storage is loaded. Each change of a definition opens a new storage for its
-// objects. Clients are told to come again in a second; but the library's own deletion of a definition lists its objects at
-// once, and when that fails it may not try again for five minutes: it takes no notice of a conflict with what it wrote itself.
+// awaited has lists wait until the watch cache of a storage is loaded. Each change of a definition opens a new storage
+// for its
+// objects. Clients are told to come again in a second; but the library's own deletion of a definition lists its
+// objects at
+// once, and when that fails it may not try again for five minutes: it takes no notice of a conflict with what it wrote
+// itself.
 func awaited(decorate generic.StorageDecorator) generic.StorageDecorator {
 	return func(c *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error),
-		newObject, newList func() runtime.Object, attrs storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
+		newObject, newList func() runtime.Object, attrs storage.AttrFunc, triggers storage.IndexerFuncs,
+		indexers *cache.Indexers,
 	) (storage.Interface, factory.DestroyFunc, error) {
 		opened, end, err := decorate(c, prefix, key, newObject, newList, attrs, triggers, indexers)
 		if err != nil {

@@ -1,4 +1,4 @@
-package apiserver
+package options
 
 import (
 	"fmt"
@@ -16,10 +16,10 @@ var groupsOfVersions = map[string]*regexp.Regexp{
 	"api/beta": regexp.MustCompile(`^v[0-9]+beta[0-9]+$`), "api/alpha": regexp.MustCompile(`^v[0-9]+alpha[0-9]+$`),
 }
 
-// checkRuntimeConfig refuses what is asked of versions of the API and is not so. Every
+// CheckRuntimeConfig refuses what is asked of versions of the API and is not so. Every
 // version that there is is served, and none can be switched off: the control loops of
 // this process work by them.
-func checkRuntimeConfig(asked map[string]string, served []schema.GroupVersion) error {
+func CheckRuntimeConfig(asked map[string]string, served []schema.GroupVersion) error {
 	for _, name := range slices.Sorted(maps.Keys(asked)) {
 		wanted := asked[name]
 		if wanted != "" && wanted != "true" && wanted != "false" {
@@ -37,7 +37,8 @@ func checkRuntimeConfig(asked map[string]string, served []schema.GroupVersion) e
 		case wanted == "false" && len(there) > 0:
 			return fmt.Errorf("--runtime-config %s=false: no version of the API can be switched off, since parts of the control plane work by it; take the right to use it away with roles, or refuse it by a ValidatingAdmissionPolicy", name)
 		case wanted != "false" && len(there) == 0 && groupsOfVersions[name] == nil:
-			return fmt.Errorf("--runtime-config %s=true: this server does not have it; the versions are %s", name, strings.Join(versionNames(served), ", "))
+			return fmt.Errorf("--runtime-config %s=true: this server does not have it; the versions are %s", name,
+				strings.Join(versionNames(served), ", "))
 		}
 	}
 	return nil

@@ -1,4 +1,6 @@
-package apiserver
+// Package clusterapi serves what is asked about the cluster itself rather than about its objects: which
+// servers belong to it, which authorities agents trust, and backups of all that it keeps.
+package clusterapi
 
 import (
 	"context"
@@ -30,9 +32,9 @@ type Members interface {
 // maxJoining bounds what a server that wants to join may say, in bytes.
 const maxJoining = 16 << 10
 
-// serveMembers answers about the servers. That the caller may ask was decided before;
+// ServeMembers answers about the servers. That the caller may ask was decided before;
 // the cluster's keys are given out on one more condition.
-func serveMembers(on *mux.PathRecorderMux, m Members) {
+func ServeMembers(on *mux.PathRecorderMux, m Members) {
 	if m == nil {
 		return
 	}
@@ -43,11 +45,15 @@ func serveMembers(on *mux.PathRecorderMux, m Members) {
 
 func membersHandler(m Members) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+members.Path, func(w http.ResponseWriter, r *http.Request) { answer(w, m.List(r.Context()), nil) })
+	mux.HandleFunc("GET "+members.Path, func(w http.ResponseWriter,
+		r *http.Request) {
+		answer(w, m.List(r.Context()), nil)
+	})
 	mux.HandleFunc("POST "+members.Path, func(w http.ResponseWriter, r *http.Request) {
 		token, ok := mayJoin(r.Context())
 		if !ok {
-			http.Error(w, "only a token that \"everynode token create --server\" makes lets a server join", http.StatusForbidden)
+			http.Error(w, "only a token that \"everynode token create --server\" makes lets a server join",
+				http.StatusForbidden)
 			return
 		}
 		var joining members.Joining

@@ -1,4 +1,4 @@
-package apiserver
+package services
 
 import (
 	"net"
@@ -10,13 +10,13 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-func withServices(t *testing.T, cidr string) Config {
+func withServices(t *testing.T, cidr string) Network {
 	t.Helper()
 	_, network, err := net.ParseCIDR(cidr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Config{ServiceCIDR: network}
+	return Network{ServiceCIDR: network}
 }
 
 func TestNameServiceLeadsToItself(t *testing.T) {
@@ -31,7 +31,8 @@ func TestNameServiceLeadsToItself(t *testing.T) {
 		t.Fatalf("the service is %v (%v)", svc, err)
 	}
 	slice, err := client.DiscoveryV1().EndpointSlices("kube-system").Get(t.Context(), "kube-dns", metav1.GetOptions{})
-	if err != nil || slice.Endpoints[0].Addresses[0] != "10.96.0.10" || *slice.Ports[0].Name != "dns" || *slice.Ports[1].Name != "dns-tcp" {
+	if err != nil || slice.Endpoints[0].Addresses[0] != "10.96.0.10" || *slice.Ports[0].Name != "dns" ||
+		*slice.Ports[1].Name != "dns-tcp" {
 		t.Fatalf("the endpoint slice is %v (%v)", slice, err)
 	}
 	// A name server in pods takes over: the Service gets a selector.
@@ -43,7 +44,8 @@ func TestNameServiceLeadsToItself(t *testing.T) {
 	if err := ensureNameService(t.Context(), cfg, client); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.DiscoveryV1().EndpointSlices("kube-system").Get(t.Context(), "kube-dns", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := client.DiscoveryV1().EndpointSlices("kube-system").Get(t.Context(), "kube-dns",
+		metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the nodes' own endpoint is still there beside a selector: %v", err)
 	}
 }

@@ -1,4 +1,6 @@
-package apiserver
+// Package malformed refuses requests that the library would hand on to the storage unseen, or take for an error of
+// its own.
+package malformed
 
 import (
 	"fmt"
@@ -18,16 +20,17 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/scheme"
 )
 
-// refuseNonsense puts a check in front of the API that refuses what its library
+// Refuse puts a check in front of the API that refuses what its library
 // hands on to the storage unseen, and then takes for an error of its own.
-func refuseNonsense(c *genericapiserver.Config, types *scheme.Set) {
+func Refuse(c *genericapiserver.Config, types *scheme.Set) {
 	chain := c.BuildHandlerChainFunc
 	c.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
 		return chain(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			info, ok := request.RequestInfoFrom(r.Context())
 			if ok && info.IsResourceRequest {
 				if err := nonsense(info, r); err != nil {
-					responsewriters.ErrorNegotiated(err, types.Codecs, schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, w, r)
+					responsewriters.ErrorNegotiated(err, types.Codecs,
+						schema.GroupVersion{Group: info.APIGroup, Version: info.APIVersion}, w, r)
 					return
 				}
 			}
@@ -40,7 +43,8 @@ func refuseNonsense(c *genericapiserver.Config, types *scheme.Set) {
 func nonsense(info *request.RequestInfo, r *http.Request) error {
 	for _, p := range []struct{ what, value string }{{"Namespace", info.Namespace}, {"Name", info.Name}} {
 		if problems := content.IsPathSegmentName(p.value); len(problems) > 0 {
-			return apierrors.NewBadRequest(fmt.Sprintf("%s parameter invalid: %q: %s", p.what, p.value, strings.Join(problems, ";")))
+			return apierrors.NewBadRequest(fmt.Sprintf("%s parameter invalid: %q: %s", p.what, p.value,
+				strings.Join(problems, ";")))
 		}
 	}
 	shortenManager(r)
@@ -52,7 +56,8 @@ func nonsense(info *request.RequestInfo, r *http.Request) error {
 	}
 	version := r.URL.Query().Get("resourceVersion")
 	if _, err := (storage.APIObjectVersioner{}).ParseResourceVersion(version); err != nil {
-		return apierrors.NewBadRequest(field.Invalid(field.NewPath("resourceVersion"), version, "is not a number").Error())
+		return apierrors.NewBadRequest(field.Invalid(field.NewPath("resourceVersion"), version,
+			"is not a number").Error())
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package apiserver
+package services
 
 import (
 	"context"
@@ -22,7 +22,7 @@ const namePort = 53
 
 // nameAddress is the cluster's DNS address: the tenth of the Services' network,
 // where agents answer unless told otherwise. Invalid if the network is too small.
-func nameAddress(cfg Config) netip.Addr {
+func nameAddress(cfg Network) netip.Addr {
 	prefix, err := netip.ParsePrefix(cfg.ServiceCIDR.String())
 	if err != nil {
 		return netip.Addr{}
@@ -40,7 +40,7 @@ func nameAddress(cfg Config) netip.Addr {
 // ensureNameService makes the Service of the name server, so that its address is
 // taken and people find it. Every node answers at it by itself, so its endpoint is
 // its own address: whoever carries traffic to Services leads it there.
-func ensureNameService(ctx context.Context, cfg Config, client kubernetes.Interface) error {
+func ensureNameService(ctx context.Context, cfg Network, client kubernetes.Interface) error {
 	address := nameAddress(cfg)
 	if !address.IsValid() {
 		return nil
@@ -62,7 +62,8 @@ func ensureNameService(ctx context.Context, cfg Config, client kubernetes.Interf
 	switch {
 	case apierrors.IsInvalid(err):
 		// Somebody else's Service has the address, such as a name server's own.
-		klog.FromContext(ctx).Info("The cluster's DNS address is not given to the Service of the nodes' name servers", "service", nameService, "reason", err.Error())
+		klog.FromContext(ctx).Info("The cluster's DNS address is not given to the Service of the nodes' name servers",
+			"service", nameService, "reason", err.Error())
 		return nil
 	case apierrors.IsAlreadyExists(err):
 		return nil // Another server makes it, and what follows.
@@ -83,9 +84,11 @@ func ensureNameService(ctx context.Context, cfg Config, client kubernetes.Interf
 func nameSlice(address netip.Addr, ports []corev1.ServicePort) *discoveryv1.EndpointSlice {
 	ready := true
 	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Name: nameService, Labels: map[string]string{discoveryv1.LabelServiceName: nameService}},
+		ObjectMeta: metav1.ObjectMeta{Name: nameService,
+			Labels: map[string]string{discoveryv1.LabelServiceName: nameService}},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{address.String()}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{address.String()},
+			Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
 	}
 	if address.Is6() {
 		slice.AddressType = discoveryv1.AddressTypeIPv6
@@ -97,13 +100,15 @@ func nameSlice(address netip.Addr, ports []corev1.ServicePort) *discoveryv1.Endp
 }
 
 // ensureSlice creates an EndpointSlice, or gives it the endpoints and ports wanted.
-func ensureSlice(ctx context.Context, client kubernetes.Interface, namespace string, wanted *discoveryv1.EndpointSlice) error {
+func ensureSlice(ctx context.Context, client kubernetes.Interface, namespace string,
+	wanted *discoveryv1.EndpointSlice) error {
 	slices := client.DiscoveryV1().EndpointSlices(namespace)
 	old, err := slices.Get(ctx, wanted.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		_, err = slices.Create(ctx, wanted, metav1.CreateOptions{})
-	case err == nil && (!apiequality.Semantic.DeepEqual(old.Endpoints, wanted.Endpoints) || !apiequality.Semantic.DeepEqual(old.Ports, wanted.Ports)):
+	case err == nil && (!apiequality.Semantic.DeepEqual(old.Endpoints, wanted.Endpoints) ||
+		!apiequality.Semantic.DeepEqual(old.Ports, wanted.Ports)):
 		wanted.ResourceVersion = old.ResourceVersion
 		_, err = slices.Update(ctx, wanted, metav1.UpdateOptions{})
 	}

@@ -1,4 +1,4 @@
-package apiserver
+package storages
 
 import (
 	"context"
@@ -35,10 +35,12 @@ func TestListsWaitForTheirCache(t *testing.T) {
 		want        func(error) bool
 		takes       time.Duration // at most
 	}{
-		"loaded":           {0, time.Hour, nil, func(err error) bool { return err == nil }, 0},
-		"loaded soon":      {time.Second, time.Hour, nil, func(err error) bool { return err == nil }, time.Second + loadedCheck},
-		"broken":           {0, time.Hour, broken, func(err error) bool { return errors.Is(err, broken) }, 0},
-		"soon broken":      {time.Second, time.Hour, broken, func(err error) bool { return errors.Is(err, broken) }, time.Second + loadedCheck},
+		"loaded": {0, time.Hour, nil, func(err error) bool { return err == nil }, 0},
+		"loaded soon": {time.Second, time.Hour, nil, func(err error) bool { return err == nil },
+			time.Second + loadedCheck},
+		"broken": {0, time.Hour, broken, func(err error) bool { return errors.Is(err, broken) }, 0},
+		"soon broken": {time.Second, time.Hour, broken, func(err error) bool { return errors.Is(err, broken) },
+			time.Second + loadedCheck},
 		"never":            {time.Hour, time.Hour, nil, apierrors.IsTooManyRequests, loadedWithin + loadedCheck},
 		"the asker leaves": {time.Hour, time.Second, nil, apierrors.IsTooManyRequests, time.Second + loadedCheck},
 	} {

@@ -1,4 +1,4 @@
-package apiserver
+package fulllists
 
 import (
 	"context"
@@ -19,7 +19,8 @@ import (
 
 // listing is a request for a list of pods as the API's library hands it on.
 func listing(ctx context.Context, namespace, query, name string, groups ...string) *http.Request {
-	ctx = request.WithRequestInfo(ctx, &request.RequestInfo{IsResourceRequest: true, Verb: "list", APIVersion: "v1", Resource: "pods", Namespace: namespace})
+	ctx = request.WithRequestInfo(ctx, &request.RequestInfo{IsResourceRequest: true, Verb: "list", APIVersion: "v1",
+		Resource: "pods", Namespace: namespace})
 	ctx = request.WithUser(ctx, &user.DefaultInfo{Name: name, Groups: groups})
 	return httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/v1/pods?"+query, nil)
 }
@@ -51,24 +52,26 @@ func TestFullListsTakeTurns(t *testing.T) {
 		groups                 []string
 		waits                  bool
 	}{
-		"all pods":                    {"", "", account, nil, true},
-		"all pods with a label":       {"", "labelSelector=a", account, nil, true},
-		"a page that is no page":      {"", "limit=50000", account, nil, true},
-		"a limit that is none":        {"", "limit=x", "jane", nil, true},
-		"nobody in particular":        {"", "", user.Anonymous, nil, true},
-		"a page that is all":          {"", "limit=500&resourceVersion=0", account, nil, true},
-		"all but one":                 {"", "fieldSelector=metadata.name%21%3Dx", account, nil, true},
-		"those of no node":            {"", "fieldSelector=spec.nodeName%3D", account, nil, true},
-		"those that run":              {"", "fieldSelector=status.phase%3DRunning", account, nil, true},
-		"a page":                      {"", "limit=500", account, nil, false},
-		"a page of a version":         {"", "limit=500&resourceVersion=7", account, nil, false},
-		"those of a name":             {"", "fieldSelector=status.phase%3DRunning,metadata.name%3Dx", account, nil, false},
-		"those of a namespace":        {"default", "", account, nil, false},
-		"those of a node":             {"", "fieldSelector=spec.nodeName%3Dn", account, nil, false},
-		"an administrator":            {"", "", "admin", []string{user.SystemPrivilegedGroup}, false},
-		"a node":                      {"", "", "system:node:n", []string{user.NodesGroup}, false},
-		"a part of the cluster":       {"", "", "system:kube-scheduler", nil, false},
-		"a controller in kube-system": {"", "", "system:serviceaccount:kube-system:x", []string{"system:serviceaccounts:kube-system"}, false},
+		"all pods":               {"", "", account, nil, true},
+		"all pods with a label":  {"", "labelSelector=a", account, nil, true},
+		"a page that is no page": {"", "limit=50000", account, nil, true},
+		"a limit that is none":   {"", "limit=x", "jane", nil, true},
+		"nobody in particular":   {"", "", user.Anonymous, nil, true},
+		"a page that is all":     {"", "limit=500&resourceVersion=0", account, nil, true},
+		"all but one":            {"", "fieldSelector=metadata.name%21%3Dx", account, nil, true},
+		"those of no node":       {"", "fieldSelector=spec.nodeName%3D", account, nil, true},
+		"those that run":         {"", "fieldSelector=status.phase%3DRunning", account, nil, true},
+		"a page":                 {"", "limit=500", account, nil, false},
+		"a page of a version":    {"", "limit=500&resourceVersion=7", account, nil, false},
+		"those of a name": {"", "fieldSelector=status.phase%3DRunning,metadata.name%3Dx", account, nil,
+			false},
+		"those of a namespace":  {"default", "", account, nil, false},
+		"those of a node":       {"", "fieldSelector=spec.nodeName%3Dn", account, nil, false},
+		"an administrator":      {"", "", "admin", []string{user.SystemPrivilegedGroup}, false},
+		"a node":                {"", "", "system:node:n", []string{user.NodesGroup}, false},
+		"a part of the cluster": {"", "", "system:kube-scheduler", nil, false},
+		"a controller in kube-system": {"", "", "system:serviceaccount:kube-system:x",
+			[]string{"system:serviceaccounts:kube-system"}, false},
 	} {
 		want := http.StatusOK
 		if c.waits {
@@ -119,7 +122,8 @@ func TestStartsOfWatchesTakeTurns(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		inTurn(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a watch begins out of turn") }), turns, clk).ServeHTTP(w, watching(t.Context(), ""))
+		inTurn(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a watch begins out of turn") }),
+			turns, clk).ServeHTTP(w, watching(t.Context(), ""))
 	}()
 	for !clk.HasWaiters() {
 		time.Sleep(time.Millisecond)
@@ -179,7 +183,8 @@ func waitTurns(t *testing.T, clk *clocktesting.FakeClock, turns chan struct{}, w
 
 // A turn that was used for long rests for as long, but not for ever.
 func TestTurnsRest(t *testing.T) {
-	for took, rest := range map[time.Duration]time.Duration{100 * time.Millisecond: 100 * time.Millisecond, time.Minute: maxRest} {
+	for took, rest := range map[time.Duration]time.Duration{100 * time.Millisecond: 100 * time.Millisecond,
+		time.Minute: maxRest} {
 		turns := make(chan struct{}, 1)
 		clk := clocktesting.NewFakeClock(time.Now())
 		handler := inTurn(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { clk.Step(took) }), turns, clk)
@@ -196,7 +201,8 @@ func TestTurnsRest(t *testing.T) {
 func TestTurnEndsWithAPanic(t *testing.T) {
 	turns := make(chan struct{}, 1)
 	clk := clocktesting.NewFakeClock(time.Now())
-	handler := inTurn(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }), turns, clk)
+	handler := inTurn(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }), turns,
+		clk)
 	func() {
 		defer func() { _ = recover() }()
 		handler.ServeHTTP(httptest.NewRecorder(), listing(t.Context(), "", "", strings.Repeat("a", 3)))

@@ -1,4 +1,4 @@
-package apiserver
+package clusterapi
 
 import (
 	"context"
@@ -36,9 +36,9 @@ const (
 	backupStall = time.Minute
 )
 
-// serveBackups sends backups. That the caller may ask was decided before; the cluster's
+// ServeBackups sends backups. That the caller may ask was decided before; the cluster's
 // keys are given on one more condition, as to servers that join.
-func serveBackups(on *mux.PathRecorderMux, b Backups) {
+func ServeBackups(on *mux.PathRecorderMux, b Backups) {
 	if b == nil {
 		return
 	}

@@ -1,4 +1,6 @@
-package apiserver
+// Package services makes the Services that every cluster has: the one of the API and the one of the name server, and
+// the network that their addresses come from.
+package services
 
 import (
 	"context"
@@ -16,19 +18,24 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
-	"github.com/everynode/everynode/internal/apiserver/bootstrap"
 	"github.com/everynode/everynode/internal/servicenetwork"
 )
+
+// Network is where the Services of a cluster have their addresses.
+type Network struct {
+	// ServiceCIDR is where the addresses of Services come from.
+	ServiceCIDR *net.IPNet
+	// Port is the one at which the servers answer.
+	Port int
+	// Alone is where the API answers, if this server is the only one; otherwise it is invalid.
+	Alone netip.AddrPort
+}
 
 // apiService is the Service through which pods reach the API.
 const apiService = "kubernetes"
 
-// bootstrapCluster makes the objects that every cluster has. It runs at every
-// start, adds what is missing and points the Service at this server.
-func bootstrapCluster(ctx context.Context, cfg Config, client kubernetes.Interface) error {
-	if err := bootstrap.Ensure(ctx, client); err != nil {
-		return err
-	}
+// Ensure adds what is missing, at every start, and points the Service of the API at this server if it is the only one.
+func Ensure(ctx context.Context, cfg Network, client kubernetes.Interface) error {
 	if err := ensureServiceCIDR(ctx, cfg, client); err != nil {
 		return fmt.Errorf("make the ServiceCIDR %s: %w", servicenetwork.Default, err)
 	}
@@ -38,34 +45,26 @@ func bootstrapCluster(ctx context.Context, cfg Config, client kubernetes.Interfa
 	if err := ensureNameService(ctx, cfg, client); err != nil {
 		return fmt.Errorf("make the service %s: %w", nameService, err)
 	}
-	if cfg.Presence || cfg.AdvertiseAddress == nil {
+	if !cfg.Alone.IsValid() {
 		return nil
 	}
-	if err := ensureEndpoints(ctx, client, []netip.AddrPort{cfg.advertised()}); err != nil {
+	if err := PointAt(ctx, client, []netip.AddrPort{cfg.Alone}); err != nil {
 		return fmt.Errorf("point the service %s at this server: %w", apiService, err)
 	}
 	return nil
 }
 
-func (c Config) advertised() netip.AddrPort {
-	address, _ := netip.AddrFromSlice(c.AdvertiseAddress)
-	return netip.AddrPortFrom(address.Unmap(), uint16(c.AdvertisePort)) //nolint:gosec // A port.
-}
-
-// PointAt has the Service of the API lead to these servers, which serve at one port.
-func (s *Server) PointAt(ctx context.Context, client kubernetes.Interface, servers []netip.AddrPort) error {
-	return ensureEndpoints(ctx, client, servers)
-}
-
-// ensureServiceCIDR makes the network that Services have addresses of from the start. One that is there stays as it is; its
+// ensureServiceCIDR makes the network that Services have addresses of from the start. One that is there stays as it
+// is; its
 // control loop tells if it is another one than this server was started with.
-func ensureServiceCIDR(ctx context.Context, cfg Config, client kubernetes.Interface) error {
+func ensureServiceCIDR(ctx context.Context, cfg Network, client kubernetes.Interface) error {
 	cidrs := client.NetworkingV1().ServiceCIDRs()
 	if _, err := cidrs.Get(ctx, servicenetwork.Default, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		return err
 	}
 	_, err := cidrs.Create(ctx, &networkingv1.ServiceCIDR{
-		ObjectMeta: metav1.ObjectMeta{Name: servicenetwork.Default}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{cfg.ServiceCIDR.String()}},
+		ObjectMeta: metav1.ObjectMeta{Name: servicenetwork.Default},
+		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: []string{cfg.ServiceCIDR.String()}},
 	}, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return nil
@@ -73,9 +72,10 @@ func ensureServiceCIDR(ctx context.Context, cfg Config, client kubernetes.Interf
 	return err
 }
 
-// ensureService makes the Service of the API. One that is there stays as it is, also where its address could not be had any
+// ensureService makes the Service of the API. One that is there stays as it is, also where its address could not be
+// had any
 // more: its ServiceCIDR is to go, or is another one than this server was started with.
-func ensureService(ctx context.Context, cfg Config, client kubernetes.Interface) error {
+func ensureService(ctx context.Context, cfg Network, client kubernetes.Interface) error {
 	services := client.CoreV1().Services(metav1.NamespaceDefault)
 	if _, err := services.Get(ctx, apiService, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		return err
@@ -83,10 +83,12 @@ func ensureService(ctx context.Context, cfg Config, client kubernetes.Interface)
 	ip := append(net.IP(nil), cfg.ServiceCIDR.IP.Mask(cfg.ServiceCIDR.Mask)...)
 	ip[len(ip)-1]++
 	_, err := services.Create(ctx, &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: apiService, Labels: map[string]string{"component": "apiserver", "provider": "kubernetes"}},
+		ObjectMeta: metav1.ObjectMeta{Name: apiService,
+			Labels: map[string]string{"component": "apiserver", "provider": "kubernetes"}},
 		Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeClusterIP, ClusterIP: ip.String(),
-			Ports: []corev1.ServicePort{{Name: "https", Port: 443, TargetPort: intstr.FromInt(cfg.AdvertisePort), Protocol: corev1.ProtocolTCP}},
+			Ports: []corev1.ServicePort{{Name: "https", Port: 443, TargetPort: intstr.FromInt(cfg.Port),
+				Protocol: corev1.ProtocolTCP}},
 		},
 	}, metav1.CreateOptions{})
 	switch {
@@ -100,9 +102,10 @@ func ensureService(ctx context.Context, cfg Config, client kubernetes.Interface)
 	return err
 }
 
-// ensureEndpoints writes the servers' addresses in both forms that clients read. Loopback
+// PointAt has the Service of the API lead to these servers, which serve at one port. It writes the servers' addresses
+// in both forms that clients read. Loopback
 // addresses are left out: nobody but their machine could use them.
-func ensureEndpoints(ctx context.Context, client kubernetes.Interface, servers []netip.AddrPort) error {
+func PointAt(ctx context.Context, client kubernetes.Interface, servers []netip.AddrPort) error {
 	var addresses []corev1.EndpointAddress
 	var endpoints []discoveryv1.Endpoint
 	name, protocol, ready, port := "https", corev1.ProtocolTCP, true, int32(0)
@@ -112,7 +115,8 @@ func ensureEndpoints(ctx context.Context, client kubernetes.Interface, servers [
 		}
 		port = int32(s.Port())
 		addresses = append(addresses, corev1.EndpointAddress{IP: s.Addr().String()})
-		endpoints = append(endpoints, discoveryv1.Endpoint{Addresses: []string{s.Addr().String()}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}})
+		endpoints = append(endpoints, discoveryv1.Endpoint{Addresses: []string{s.Addr().String()},
+			Conditions: discoveryv1.EndpointConditions{Ready: &ready}})
 	}
 	if len(addresses) == 0 {
 		return nil
@@ -136,7 +140,8 @@ func ensureEndpoints(ctx context.Context, client kubernetes.Interface, servers [
 		return err
 	}
 	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Name: apiService, Labels: map[string]string{discoveryv1.LabelServiceName: apiService}},
+		ObjectMeta: metav1.ObjectMeta{Name: apiService,
+			Labels: map[string]string{discoveryv1.LabelServiceName: apiService}},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints:   endpoints,
 		Ports:       []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &protocol}},
