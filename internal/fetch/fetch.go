@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/everynode/everynode/internal/deadline"
 	"github.com/everynode/everynode/internal/plaintext"
 )
 
@@ -141,6 +142,9 @@ type Report struct {
 	// Reason is the answer, Why what else is to be said.
 	Reason Reason `json:",omitempty"`
 	Why    string `json:",omitempty"`
+	// Answered is since when it says that it has the images, or that it cannot have them: by the node's clock, and not
+	// before At. Zero for no answer.
+	Answered time.Time `json:",omitzero"`
 }
 
 // ReportOf reads what a pod says. What cannot be read is none of ours.
@@ -150,20 +154,38 @@ func ReportOf(p *corev1.Pod) Report {
 		return Report{}
 	}
 	out := Report{Revision: r.Revision, At: r.At.UTC()}
-	out.Reason, out.Why = r.Answered(p.Status.Conditions)
+	if c := r.answer(p.Status.Conditions); c != nil {
+		out.Reason, out.Why = r.Answered(p.Status.Conditions)
+		out.Answered = deadline.Later(c.LastTransitionTime.UTC(), out.At)
+	}
 	return out
 }
 
 // Answered returns what a pod's conditions answer to the request; "" if nothing.
 func (r *Request) Answered(conditions []corev1.PodCondition) (reason Reason, why string) {
+	c := r.answer(conditions)
+	if c == nil {
+		return "", ""
+	}
+	return Reason(c.Reason), strings.TrimPrefix(strings.TrimPrefix(c.Message, r.Key()), ": ")
+}
+
+// answer is the condition that answers the request; nil if none does.
+func (r *Request) answer(conditions []corev1.PodCondition) *corev1.PodCondition {
 	for i := range conditions {
 		c := &conditions[i]
-		rest, is := strings.CutPrefix(c.Message, r.Key())
-		if c.Type == Condition && is && (rest == "" || strings.HasPrefix(rest, ": ")) {
-			return Reason(c.Reason), strings.TrimPrefix(rest, ": ")
+		if key, _, _ := strings.Cut(c.Message, ": "); c.Type == Condition && key == r.Key() {
+			return c
 		}
 	}
-	return "", ""
+	return nil
+}
+
+// SameRequest reports whether two conditions answer the same request.
+func SameRequest(a, b *corev1.PodCondition) bool {
+	of, _, _ := strings.Cut(a.Message, ": ")
+	other, _, _ := strings.Cut(b.Message, ": ")
+	return of == other
 }
 
 // Answer is the condition for what came of a request.

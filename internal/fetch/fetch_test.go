@@ -20,6 +20,11 @@ func asked(t *testing.T, r Request, conditions ...corev1.PodCondition) *corev1.P
 		Status: corev1.PodStatus{Conditions: conditions}}
 }
 
+func since(at time.Time, c corev1.PodCondition) corev1.PodCondition {
+	c.LastTransitionTime = metav1.NewTime(at)
+	return c
+}
+
 func TestAnswersAreToTheirRequest(t *testing.T) {
 	r := Request{Revision: "b", At: noon, Images: []Image{{"agent:2", corev1.PullAlways}}}
 	later := r
@@ -35,18 +40,29 @@ func TestAnswersAreToTheirRequest(t *testing.T) {
 		"no time": {&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{Name: `{"revision":"b"}`}}},
 			Report{}},
 		"asked":      {asked(t, r), Report{Revision: "b", At: noon}},
-		"fetched":    {asked(t, r, r.Answer(Fetched, "")), Report{Revision: "b", At: noon, Reason: Fetched}},
+		"fetched":    {asked(t, r, r.Answer(Fetched, "")), Report{Revision: "b", At: noon, Reason: Fetched, Answered: noon}},
 		"to another": {asked(t, r, later.Answer(Fetched, "")), Report{Revision: "b", At: noon}},
 		"to a longer": {asked(t, r, corev1.PodCondition{Type: Condition, Reason: "Fetched", Message: r.Key() + "5"}),
 			Report{Revision: "b", At: noon}},
 		"another condition": {asked(t, r, corev1.PodCondition{Type: corev1.PodReady, Reason: "Fetched", Message: r.Key()}),
 			Report{Revision: "b", At: noon}},
 		"failed": {asked(t, r, r.Answer(NoSpace, "disk: full")),
-			Report{Revision: "b", At: noon, Reason: NoSpace, Why: "disk: full"}},
+			Report{Revision: "b", At: noon, Reason: NoSpace, Why: "disk: full", Answered: noon}},
+		"for long": {asked(t, r, since(noon.Add(time.Hour), r.Answer(NoSpace, ""))),
+			Report{Revision: "b", At: noon, Reason: NoSpace, Answered: noon.Add(time.Hour)}},
+		"before it was asked": {asked(t, r, since(noon.Add(-time.Hour), r.Answer(NoSpace, ""))),
+			Report{Revision: "b", At: noon, Reason: NoSpace, Answered: noon}},
+		"to another, for long": {asked(t, r, since(noon.Add(time.Hour), later.Answer(NoSpace, ""))),
+			Report{Revision: "b", At: noon}},
 	} {
 		if got := ReportOf(c.pod); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
+	}
+	full, away, next := r.Answer(NoSpace, "disk: full"), r.Answer(Unreachable, ""), later.Answer(NoSpace, "disk: full")
+	if !SameRequest(&full, &away) || SameRequest(&full, &next) {
+		t.Errorf("%q answers what %q does: %v, and what %q does: %v", full.Message, away.Message, SameRequest(&full, &away),
+			next.Message, SameRequest(&full, &next))
 	}
 }
 

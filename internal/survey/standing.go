@@ -12,6 +12,7 @@ import (
 
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
+	"github.com/everynode/everynode/internal/fetch"
 	"github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/pod"
 )
@@ -247,6 +248,9 @@ func podSince(verdict standing.Verdict, p *corev1.Pod) time.Time {
 		at, _ := pod.ReadySince(p)
 		return at
 	case standing.Changing, standing.FailedRevision, standing.NoRoom:
+		if says := fetch.ReportOf(p); says.Reason != "" && !says.Reason.Done() {
+			return says.Answered
+		}
 		return p.CreationTimestamp.Time
 	}
 	return time.Time{}

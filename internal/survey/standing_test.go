@@ -8,7 +8,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
+	"github.com/everynode/everynode/internal/fetch"
 	"github.com/everynode/everynode/internal/survey"
 	"github.com/everynode/everynode/internal/survey/surveytest"
 )
@@ -98,5 +102,55 @@ func TestWhatKeepsAPodAway(t *testing.T) {
 	template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1500m")}
 	if reasons := s.Room(template, ds.Namespace).Reasons("node-1", nil); len(reasons) > 0 {
 		t.Errorf("there is no room: %q", reasons)
+	}
+}
+
+// Each run of a command judges by what the status and the nodes say: how long a node has not been able to fetch images
+// is not counted from when it is run.
+func TestHowLongANodeCannotFetch(t *testing.T) {
+	for name, c := range map[string]struct {
+		reason fetch.Reason
+		since  time.Duration
+		want   standing.Verdict
+		at     metav1.Time
+	}{
+		"for 20 s":                   {fetch.Unreachable, 20 * time.Second, standing.Waiting, metav1.Time{}},
+		"for 40 s":                   {fetch.Unreachable, 40 * time.Second, standing.NoRoom, surveytest.Ago(40 * time.Second)},
+		"the image is missing, 40 s": {fetch.NotFound, 40 * time.Second, standing.FailedRevision, surveytest.Ago(40 * time.Second)},
+		"its clock is ahead":         {fetch.Unreachable, -time.Minute, standing.Waiting, metav1.Time{}},
+	} {
+		w := surveytest.New(t)
+		ds, revisions := w.DaemonSet("log-agent", "example.com/agent:1.4", "example.com/agent:1.5")
+		w.Policy("agents", "waves: [{name: all, nodes: {}, fetch: true}]\nfailure: {min: 9, max: 9}")
+		started := surveytest.Ago(2 * time.Minute)
+		w.Rollout(ds, v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseProgressing, StableRevision: revisions[0],
+			TargetRevision: revisions[1], Step: "all", StepStarted: &started})
+		asked := fetch.Request{Revision: revisions[1], At: surveytest.Ago(time.Minute).Time}
+		text, err := asked.Text()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, node := range []string{"node-1", "node-2"} {
+			w.Node(node)
+			w.Pod(ds, node, revisions[0], func(p *corev1.Pod) {
+				p.Annotations = map[string]string{fetch.Name: text}
+				answer := asked.Answer(c.reason, "so it is")
+				answer.LastTransitionTime = surveytest.Ago(c.since)
+				if node == "node-1" {
+					p.Status.Conditions = append(p.Status.Conditions, answer)
+				}
+			})
+		}
+		v, err := survey.New(w.Objects).View(ds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		st := v.Standing("node-1")
+		if st.Verdict != c.want || !st.Since.Equal(c.at.Time) || !says(st, "so it is") {
+			t.Errorf("%s: it is %s since %s, because %q; want %s since %s", name, st.Verdict, st.Since, st.Reasons, c.want, c.at)
+		}
+		if st := v.Standing("node-2"); st.Verdict != standing.Waiting {
+			t.Errorf("%s: one that has not answered is %s, because %q", name, st.Verdict, st.Reasons)
+		}
 	}
 }

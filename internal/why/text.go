@@ -20,7 +20,7 @@ type Style struct {
 // meaning says what a verdict means, for somebody who has not read about it.
 var meaning = map[string]string{
 	string(standing.FailedRevision): "its revision fails there",
-	string(standing.NoRoom):         "the scheduler finds no room there",
+	string(standing.NoRoom):         "the node has no room for it, or cannot fetch its images",
 	string(standing.NodeFault):      "the node is out of order by itself",
 	string(standing.Changing):       "its pod is being replaced or starts",
 	string(standing.Waiting):        "it is to change, and waits",

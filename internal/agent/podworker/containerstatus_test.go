@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/fetch"
 )
 
 // A container's status says with what it runs, once it is there; the conditions say of which generation they are.
@@ -101,5 +102,30 @@ func TestContentThatWasMountedStaysMounted(t *testing.T) {
 	}
 	if _, is = status(s, 4, Content{Key: "b", Err: away}); is.Status != corev1.ConditionFalse {
 		t.Errorf("other content is %+v", is)
+	}
+}
+
+// Since when a node says that it cannot fetch what it was asked for does not depend on the words of each try.
+func TestSinceWhenImagesCannotBeFetched(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{NodeName: "n"}}
+	first := fetch.Request{Revision: "b", At: time.Unix(1, 0)}
+	again := fetch.Request{Revision: "b", At: time.Unix(5, 0)}
+	var s corev1.PodStatus
+	for i, c := range []struct {
+		answer corev1.PodCondition
+		since  int64
+	}{
+		{first.Answer(fetch.Unreachable, "dial tcp: i/o timeout"), 11},
+		{first.Answer(fetch.Unreachable, "dial tcp: connection refused"), 11},
+		{first.Answer(fetch.NoSpace, "disk: full"), 11},
+		{again.Answer(fetch.NoSpace, "disk: full"), 14},
+		{again.Answer(fetch.Fetched, ""), 15},
+		{again.Answer(fetch.Fetched, ""), 15},
+	} {
+		s = Status(Input{Pod: pod, Memory: &Memory{}, Now: time.Unix(int64(11+i), 0), Fetched: &c.answer}, &s, nil)
+		is := findCondition(s.Conditions, fetch.Condition)
+		if is == nil || is.Message != c.answer.Message || !is.LastTransitionTime.Equal(new(metav1.Unix(c.since, 0))) {
+			t.Errorf("%d: it says %+v, want since %d %+v", i, is, c.since, c.answer)
+		}
 	}
 }

@@ -105,10 +105,15 @@ func (b *statusBuilder) conditions(s *corev1.PodStatus) []corev1.PodCondition {
 	for i := range out {
 		out[i].ObservedGeneration = b.in.Pod.Generation
 		out[i].LastTransitionTime = seconds(b.in.Now)
-		// Other content, and another answer, is another transition.
+		// Other content is another transition, and so is an answer to another request; other words are none.
 		same := func(old *corev1.PodCondition) bool {
-			ours := old.Type == content.MountedCondition || old.Type == fetch.Condition
-			return old.Status == out[i].Status && (!ours || old.Message == out[i].Message)
+			switch old.Type {
+			case content.MountedCondition:
+				return old.Status == out[i].Status && old.Message == out[i].Message
+			case fetch.Condition:
+				return old.Status == out[i].Status && fetch.SameRequest(old, &out[i])
+			}
+			return old.Status == out[i].Status
 		}
 		if old := findCondition(b.prev.Conditions, out[i].Type); old != nil && same(old) {
 			out[i].LastTransitionTime = old.LastTransitionTime

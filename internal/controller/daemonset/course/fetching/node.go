@@ -94,7 +94,10 @@ func (n *Node) remember(in *Input, says *fetch.Report, asked bool) {
 	switch {
 	case says.Reason == "" || says.Reason.Done():
 		n.failed = time.Time{}
-	case n.failed.IsZero():
+	case !n.failed.IsZero():
+	case in.Foretells && !says.Answered.IsZero() && says.Answered.Before(in.Now):
+		n.failed = says.Answered
+	default:
 		n.failed = in.Now
 	}
 }

@@ -17,6 +17,7 @@ type look struct {
 	reason  fetch.Reason
 	of      string // the revision that it was asked for
 	askedAt int
+	said    int // the second since which it says that; none without a reason
 	change  func(*Input)
 	wish    standing.Wish
 	images  standing.HasFetched
@@ -25,6 +26,7 @@ type look struct {
 
 func TestWhatANodeIsWaitedFor(t *testing.T) {
 	paused := func(in *Input) { in.May = false }
+	foretells := func(in *Input) { in.Foretells = true }
 	for name, looks := range map[string][]look{
 		"it is asked, and has them": {
 			{second: 0, wish: standing.Ask, images: standing.Awaited, until: 600},
@@ -92,8 +94,24 @@ func TestWhatANodeIsWaitedFor(t *testing.T) {
 			{second: 400, of: "b", askedAt: 1, wish: standing.Keep, images: standing.Awaited, until: 1000},
 		},
 		"a forecast believes the time": {
-			{second: 400, of: "b", askedAt: 1, change: func(in *Input) { in.Foretells = true }, wish: standing.Keep,
+			{second: 400, of: "b", askedAt: 1, change: foretells, wish: standing.Keep,
 				images: standing.Awaited, until: 601},
+		},
+		"a process that starts in the middle looks for itself how long it fails": {
+			{second: 400, of: "b", askedAt: 1, said: 300, reason: fetch.NoSpace, wish: standing.Keep, images: standing.Awaited, until: 430},
+		},
+		"a forecast believes how long it has failed": {
+			{second: 400, of: "b", askedAt: 1, said: 380, reason: fetch.NoSpace, change: foretells, wish: standing.Keep,
+				images: standing.Awaited, until: 410},
+			{second: 410, of: "b", askedAt: 1, said: 380, reason: fetch.Unreachable, change: foretells, wish: standing.Keep,
+				images: standing.NodeCannot, until: -1},
+			{second: 411, of: "b", askedAt: 1, wish: standing.Keep, change: foretells, images: standing.Awaited, until: 601},
+			{second: 500, of: "b", askedAt: 1, said: 300, reason: fetch.NotFound, change: foretells, wish: standing.Keep,
+				images: standing.NobodyCan, until: -1},
+		},
+		"a forecast does not believe a clock that is ahead": {
+			{second: 400, of: "b", askedAt: 1, said: 500, reason: fetch.NoSpace, change: foretells, wish: standing.Keep,
+				images: standing.Awaited, until: 430},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -103,6 +121,9 @@ func TestWhatANodeIsWaitedFor(t *testing.T) {
 					Deadline: 10 * time.Minute}
 				if l.of != "" {
 					in.Says = fetch.Report{Revision: l.of, At: noon.Add(time.Duration(l.askedAt) * time.Second), Reason: l.reason}
+					if l.reason != "" {
+						in.Says.Answered = noon.Add(time.Duration(l.said) * time.Second)
+					}
 				}
 				if l.change != nil {
 					l.change(&in)
