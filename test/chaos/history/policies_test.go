@@ -417,6 +417,18 @@ func TestHistoriesWithAPolicy(t *testing.T) {
 			s.takes(2)
 			return s
 		}, ""},
+		{"made on a node that changed when the server had just restarted", func() *guidedStory {
+			s := guidedFleet()
+			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n9", UID: "n9"}}
+			s.put(n)
+			n = n.DeepCopy()
+			n.Spec.Taints = []corev1.Taint{{Key: "off", Effect: corev1.TaintEffectNoExecute}}
+			s.put(n)
+			p := s.pod("new", "n9")
+			p.Labels, p.Annotations = s.pods[1].Labels, s.pods[1].Annotations // of the stable template
+			s.put(p)
+			return s
+		}, ""},
 		{"made where its template wants none", func() *guidedStory {
 			s := narrows()
 			s.takes(1)

@@ -147,9 +147,15 @@ func (j *judge) wants(d decision, p *corev1.Pod, low int64) (always, never bool)
 	return always && known, never && known
 }
 
-// placed judges where a pod was made.
+// restart is how many revisions a server writes within the second after it has restarted, in which events can be late.
+const restart = 1000
+
+// placed judges where a pod was made. What a controller in another process was told of a node is not known.
 func (j *judge) placed(d decision, p *corev1.Pod) {
 	low := j.knownSince(d.early-lag, j.nodes[d.at.node])
+	if !j.Told {
+		low -= restart
+	}
 	if _, never := j.wants(d, p, low); never {
 		j.report(Placed, d.event, uids(d, p), "pod %s was made on node %s, which its template %q does not select", p.Name, d.at.node, markOf(p))
 	}
