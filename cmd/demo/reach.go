@@ -79,10 +79,12 @@ func readTargets(list io.Reader) (targets []target, err error) {
 			return nil, fmt.Errorf("%q is not a name, what to ask, and the answer, with tabs between them", lines.Text())
 		}
 		t := target{name: fields[0]}
-		if t.url, err = url.Parse(fields[1]); err != nil {
+		t.url, err = url.Parse(fields[1])
+		if err != nil {
 			return nil, err
 		}
-		if t.want, err = regexp.Compile(fields[2]); err != nil {
+		t.want, err = regexp.Compile(fields[2])
+		if err != nil {
 			return nil, err
 		}
 		targets = append(targets, t)

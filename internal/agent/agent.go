@@ -49,7 +49,8 @@ func New(cfg config.Config) (*Agent, error) {
 	}
 	a := &Agent{cfg: cfg, clk: clock.RealClock{}}
 	if cfg.ProviderConfig != "" || cfg.ProviderDir != "" {
-		if a.programs, err = credentialprovider.Load(cfg.ProviderConfig, cfg.ProviderDir, a.clk); err != nil {
+		a.programs, err = credentialprovider.Load(cfg.ProviderConfig, cfg.ProviderDir, a.clk)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -60,7 +61,8 @@ func New(cfg config.Config) (*Agent, error) {
 // the node cannot go on; nil after ctx ended.
 func (a *Agent) Run(ctx context.Context) error {
 	var err error
-	if a.addresses, err = nodeAddresses(ctx, &a.cfg); err != nil {
+	a.addresses, err = nodeAddresses(ctx, &a.cfg)
+	if err != nil {
 		return err
 	}
 	if err := findAddress(ctx, a.cfg.DataDir, a.addresses); err != nil {

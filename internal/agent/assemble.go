@@ -43,7 +43,8 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 	n.devices, n.drivers, n.claims = a.newDevices(n), a.newDrivers(n), a.newClaims(n)
 	n.plugins = a.newPlugins(n)
 	var err error
-	if n.reporter, err = a.newReporter(n, services, recorder); err != nil {
+	n.reporter, err = a.newReporter(n, services, recorder)
+	if err != nil {
 		return nil, err
 	}
 	n.scraped = a.newScraped(n)
@@ -87,16 +88,20 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 	n.folder = a.newFolder(ctx, n)
 	n.resources = a.newPodResources(n)
 	a.makeRoomKeepers(n, services)
-	if n.server, err = a.newServer(n, client, identity); err != nil {
+	n.server, err = a.newServer(n, client, identity)
+	if err != nil {
 		return nil, err
 	}
-	if n.network, err = a.newNetwork(ctx, n, identity); err != nil {
+	n.network, err = a.newNetwork(ctx, n, identity)
+	if err != nil {
 		return nil, err
 	}
-	if n.names, err = a.newNames(n.sources, known); err != nil {
+	n.names, err = a.newNames(n.sources, known)
+	if err != nil {
 		return nil, err
 	}
-	if n.services, err = a.newServices(n.sources, known); err != nil {
+	n.services, err = a.newServices(n.sources, known)
+	if err != nil {
 		return nil, err
 	}
 	return n, nil

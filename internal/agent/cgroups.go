@@ -23,7 +23,8 @@ func (a *Agent) layCgroups(ctx context.Context, service internalapi.RuntimeServi
 	if err != nil {
 		return err
 	}
-	if a.cfg.CgroupDriver, err = chooseDriver(cgroups.Driver(a.cfg.CgroupDriver), told); err != nil {
+	a.cfg.CgroupDriver, err = chooseDriver(cgroups.Driver(a.cfg.CgroupDriver), told)
+	if err != nil {
 		return err
 	}
 	a.cgroups, err = cgroups.New(cgroups.Config{
@@ -95,7 +96,8 @@ func roomFor(capacity corev1.ResourceList, processes int64, reserved corev1.Reso
 		if bound.kept == 0 && !bound.always {
 			continue
 		}
-		if *bound.of = bound.has - bound.kept; *bound.of <= 0 {
+		*bound.of = bound.has - bound.kept
+		if *bound.of <= 0 {
 			return cgroups.Room{}, fmt.Errorf("%d %s are reserved, and the node has %d: lower --system-reserved or --kube-reserved", bound.kept, bound.what, bound.has)
 		}
 	}

@@ -79,7 +79,8 @@ func (h Hollow) Run(ctx context.Context) error {
 	defer n.broadcaster.Shutdown()
 	recorder := n.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: events.Source, Host: cfg.NodeName})
 	n.broadcaster.StartRecordingToSink(events.Sink{EventSink: &typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")}, Context: ctx, Clock: clk})
-	if n.reporter, err = nodestatus.New(hollowStatus(cfg, n, recorder)); err != nil {
+	n.reporter, err = nodestatus.New(hollowStatus(cfg, n, recorder))
+	if err != nil {
 		return err
 	}
 	runtime := hollow.NewRuntime(clk)

@@ -58,7 +58,8 @@ func TestNestedVolumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	var err error
-	if s.node.volumes.Given, err = manager.Mounts(pod, main); err != nil {
+	s.node.volumes.Given, err = manager.Mounts(pod, main)
+	if err != nil {
 		t.Fatal(err)
 	}
 	s.Create(pod)

@@ -225,7 +225,8 @@ func (c *Config) complete() (err error) {
 		return errors.New("an API server needs certificates and a listener")
 	}
 	if c.Options == (options.Completed{}) {
-		if c.Options, err = options.New().Complete(); err != nil {
+		c.Options, err = options.New().Complete()
+		if err != nil {
 			return err
 		}
 	}

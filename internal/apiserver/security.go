@@ -77,7 +77,8 @@ func newSecurity(served context.Context, cfg Config, client kubernetes.Interface
 	}
 	s := &security{Authenticators: authenticators, revoked: revoked, issuer: issuer, getters: getters,
 		stored: &nodeauth.Stored{}, rollouts: &rolloutapproval.Stored{}, contents: &livecontent.Stored{}, audiences: issuer.Audiences()}
-	if s.resolver, err = rbac.NewResolver(factory); err != nil {
+	s.resolver, err = rbac.NewResolver(factory)
+	if err != nil {
 		return nil, fmt.Errorf("set up RBAC: %w", err)
 	}
 	roles := rbac.NewAuthorizer(s.resolver)

@@ -66,7 +66,8 @@ func parseHeader(line string) (h header, err error) {
 	if len(fields) < 2 || fields[0] != magic {
 		return h, errNoBackup
 	}
-	if h.format, err = strconv.Atoi(fields[1]); err != nil || h.format < 1 || strconv.Itoa(h.format) != fields[1] {
+	h.format, err = strconv.Atoi(fields[1])
+	if err != nil || h.format < 1 || strconv.Itoa(h.format) != fields[1] {
 		return h, fmt.Errorf("%w: its first line names no format", errAltered)
 	}
 	if h.format > Format {

@@ -42,7 +42,8 @@ func Open(r io.Reader, l Lock, allowed func(name string) bool) (*Reader, error) 
 func read(opened io.Reader, encrypted bool, allowed func(name string) bool) (b *Reader, err error) {
 	// The compression reads from it byte by byte, and so not a byte too much.
 	b = &Reader{Encrypted: encrypted, below: bufio.NewReader(opened)}
-	if b.compressed, err = gzip.NewReader(b.below); err != nil {
+	b.compressed, err = gzip.NewReader(b.below)
+	if err != nil {
 		return nil, explain(err)
 	}
 	b.compressed.Multistream(false)

@@ -25,7 +25,8 @@ func (b *body) Read(p []byte) (int, error) {
 		p = p[:b.left+1]
 	}
 	n, err := b.ReadCloser.Read(p)
-	if b.left -= int64(n); b.left < 0 {
+	b.left -= int64(n)
+	if b.left < 0 {
 		return 0, b.tooLarge()
 	}
 	return n, err //nolint:wrapcheck // io.EOF must stay.

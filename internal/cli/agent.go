@@ -53,7 +53,8 @@ only the first time; after that the node has a certificate of its own.`,
 				c.NodeIPs = []net.IP{address}
 			}
 			var err error
-			if c.Taints, err = parseTaints(taints); err != nil {
+			c.Taints, err = parseTaints(taints)
+			if err != nil {
 				return err
 			}
 			if err := loadAgentFile(cmd, &c, config); err != nil {
@@ -136,8 +137,10 @@ func (n *connections) addFlags(cmd *cobra.Command, c *agentconfig.Config) {
 
 // apply checks what was chosen and tells the agent.
 func (n *connections) apply(c *agentconfig.Config) (err error) {
-	if c.ForeignNetwork = n.network == "none"; !c.ForeignNetwork {
-		if c.NetworkMode, err = network.ParseMode(n.network); err != nil {
+	c.ForeignNetwork = n.network == "none"
+	if !c.ForeignNetwork {
+		c.NetworkMode, err = network.ParseMode(n.network)
+		if err != nil {
 			return fmt.Errorf("--pod-network: %w", err)
 		}
 	}
@@ -147,7 +150,8 @@ func (n *connections) apply(c *agentconfig.Config) (err error) {
 		}
 	}
 	if n.serviceCIDR != "" {
-		if c.ServiceCIDR, err = netip.ParsePrefix(n.serviceCIDR); err != nil {
+		c.ServiceCIDR, err = netip.ParsePrefix(n.serviceCIDR)
+		if err != nil {
 			return fmt.Errorf("--service-cidr %q is not a network such as 10.96.0.0/16", n.serviceCIDR)
 		}
 	}

@@ -53,7 +53,8 @@ Three can lose one, five can lose two, and go on.`,
 				return errors.New("--faults is about simulated nodes, and there are none; give --simulated-nodes as well")
 			}
 			var err error
-			if o.Faults, err = readFaults(*faults); err != nil {
+			o.Faults, err = readFaults(*faults)
+			if err != nil {
 				return err
 			}
 			o.NoDaemonSetController = !daemonSets

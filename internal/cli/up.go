@@ -135,7 +135,8 @@ func completeUp(cmd *cobra.Command, o *layout.Options) error {
 		return fmt.Errorf("find the data dir: %w", err)
 	}
 	o.DataDir = dir
-	if o.Executable, err = os.Executable(); err != nil {
+	o.Executable, err = os.Executable()
+	if err != nil {
 		return fmt.Errorf("find this program's file: %w", err)
 	}
 	o.Program = os.Args[0]

@@ -26,7 +26,8 @@ func Parse(text, zone string) (s Schedule, err error) {
 	}()
 	s.zone = time.Local
 	if zone != "" {
-		if s.zone, err = time.LoadLocation(zone); err != nil {
+		s.zone, err = time.LoadLocation(zone)
+		if err != nil {
 			return s, fmt.Errorf("invalid timeZone: %q: %w", zone, err)
 		}
 	}

@@ -48,7 +48,8 @@ func (d *Dashboard) node(w http.ResponseWriter, r *http.Request) {
 	name := r.URL.Query().Get("name")
 	detail := &nodeDetail{Pods: []podLine{}}
 	err := d.cluster.look(func(s *survey.Survey, hidden string) (err error) {
-		if detail.NodeReport, err = why.Node(s, name, nil); err != nil {
+		detail.NodeReport, err = why.Node(s, name, nil)
+		if err != nil {
 			return err
 		}
 		n := s.Node(name)

@@ -33,7 +33,8 @@ func (d *Dashboard) timeline(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ctx, namespace, name := r.Context(), in.DaemonSet.Namespace, in.DaemonSet.Name
-	if in.DaemonSet, err = d.core.AppsV1().DaemonSets(namespace).Get(ctx, name, metav1.GetOptions{}); err != nil {
+	in.DaemonSet, err = d.core.AppsV1().DaemonSets(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
 		answer(w, nil, err)
 		return
 	}
@@ -48,7 +49,8 @@ func (d *Dashboard) timeline(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	var more bool
-	if in.Events, _, more, err = newest(ctx, d.core.CoreV1().Events(namespace), eventsOf(url.Values{"kind": {"DaemonSet"}, "name": {name}})); err != nil {
+	in.Events, _, more, err = newest(ctx, d.core.CoreV1().Events(namespace), eventsOf(url.Values{"kind": {"DaemonSet"}, "name": {name}}))
+	if err != nil {
 		out.Missing = append(out.Missing, "events cannot be read: "+firstLine(err.Error()))
 	}
 	if more {

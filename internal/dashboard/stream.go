@@ -98,7 +98,8 @@ func (d *Dashboard) stream(w http.ResponseWriter, r *http.Request) {
 	t := &teller{d: d, label: q.Get("group")}
 	if of := q.Get("daemonset"); of != "" {
 		var err error
-		if t.namespace, t.name, err = named(of); err != nil {
+		t.namespace, t.name, err = named(of)
+		if err != nil {
 			answer(w, nil, err)
 			return
 		}

@@ -108,7 +108,8 @@ func TestUndoAgainstSomebodyQuicker(t *testing.T) {
 		core := fake.NewClientset(ds, r)
 		tries := 0
 		core.PrependReactor("patch", "daemonsets", func(clienttesting.Action) (bool, runtime.Object, error) {
-			if tries++; tries > 1 {
+			tries++
+			if tries > 1 {
 				return true, ds, nil
 			}
 			now := ds.DeepCopy()

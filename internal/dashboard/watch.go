@@ -108,16 +108,20 @@ func (c *cluster) run(ctx context.Context, ready func()) error {
 		return informer, err
 	}
 	var err error
-	if c.nodes, err = add("nodes", listed(core.Nodes().List, core.Nodes().Watch), &corev1.Node{}); err != nil {
+	c.nodes, err = add("nodes", listed(core.Nodes().List, core.Nodes().Watch), &corev1.Node{})
+	if err != nil {
 		return err
 	}
-	if c.pods, err = add("pods", listed(core.Pods("").List, core.Pods("").Watch), &corev1.Pod{}); err != nil {
+	c.pods, err = add("pods", listed(core.Pods("").List, core.Pods("").Watch), &corev1.Pod{})
+	if err != nil {
 		return err
 	}
-	if c.sets, err = add("DaemonSets", listed(apps.DaemonSets("").List, apps.DaemonSets("").Watch), &appsv1.DaemonSet{}); err != nil {
+	c.sets, err = add("DaemonSets", listed(apps.DaemonSets("").List, apps.DaemonSets("").Watch), &appsv1.DaemonSet{})
+	if err != nil {
 		return err
 	}
-	if c.revisions, err = add("ControllerRevisions", listed(apps.ControllerRevisions("").List, apps.ControllerRevisions("").Watch), &appsv1.ControllerRevision{}); err != nil {
+	c.revisions, err = add("ControllerRevisions", listed(apps.ControllerRevisions("").List, apps.ControllerRevisions("").Watch), &appsv1.ControllerRevision{})
+	if err != nil {
 		return err
 	}
 	own, err := c.readOwnKinds(ctx)
@@ -167,7 +171,8 @@ func (c *cluster) informer(ctx context.Context, what string, l lister, example r
 
 // readOwnKinds finds out whether policies and rollouts can be read. That the cluster does not have or show them is no error.
 func (c *cluster) readOwnKinds(ctx context.Context) (k kinds, err error) {
-	if k.policies, err = c.informer(ctx, "RolloutPolicies", listed(c.own.RolloutPolicies("").List, c.own.RolloutPolicies("").Watch), &v1alpha1.RolloutPolicy{}); err != nil {
+	k.policies, err = c.informer(ctx, "RolloutPolicies", listed(c.own.RolloutPolicies("").List, c.own.RolloutPolicies("").Watch), &v1alpha1.RolloutPolicy{})
+	if err != nil {
 		if hidden := rollout.Hidden(err); hidden != "" {
 			return kinds{hidden: hidden}, nil
 		}

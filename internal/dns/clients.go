@@ -49,7 +49,8 @@ func (p *places) give(client netip.Addr) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.sum--
-	if p.taken[client]--; p.taken[client] == 0 {
+	p.taken[client]--
+	if p.taken[client] == 0 {
 		delete(p.taken, client)
 	}
 }

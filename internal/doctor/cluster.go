@@ -50,13 +50,16 @@ func Cluster(ctx context.Context, config *rest.Config) (c diagnosis.Cluster, err
 	config.QPS, config.Timeout, config.UserAgent = -1, answerIn, "everynode-doctor"
 	c = diagnosis.Cluster{Now: time.Now(), Server: config.Host, Leases: map[string]*coordinationv1.Lease{}}
 	l := looker{seen: &c}
-	if l.client, err = kubernetes.NewForConfig(config); err != nil {
+	l.client, err = kubernetes.NewForConfig(config)
+	if err != nil {
 		return c, fmt.Errorf("use the kubeconfig: %w", err)
 	}
-	if l.own, err = everynode.NewForConfig(config); err != nil {
+	l.own, err = everynode.NewForConfig(config)
+	if err != nil {
 		return c, err
 	}
-	if l.dynamic, err = dynamic.NewForConfig(config); err != nil {
+	l.dynamic, err = dynamic.NewForConfig(config)
+	if err != nil {
 		return c, fmt.Errorf("use the kubeconfig: %w", err)
 	}
 	if err := l.reach(ctx, config); err != nil {

@@ -74,7 +74,8 @@ func TestABusyServerIsAskedAgain(t *testing.T) {
 	for _, status := range []int{http.StatusGatewayTimeout, http.StatusServiceUnavailable, http.StatusTooManyRequests} {
 		asked := 0
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if asked++; asked <= 2 {
+			asked++
+			if asked <= 2 {
 				w.Header().Set("Content-Type", "application/json")
 				w.WriteHeader(status)
 				fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","code":%d,"reason":%q}`, status, reasons[status])
@@ -114,7 +115,8 @@ type stalled struct {
 
 // Rewrite implements Servers.
 func (s *stalled) Rewrite(context.Context) (Rewritten, error) {
-	if s.stalls--; s.stalls >= 0 {
+	s.stalls--
+	if s.stalls >= 0 {
 		return Rewritten{}, errBusy
 	}
 	return Rewritten{Rewritten: 1}, nil

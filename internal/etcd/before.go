@@ -145,7 +145,8 @@ func (b *before) ask(ctx context.Context, self string, others []roster.Member) [
 	var wg sync.WaitGroup
 	for i, m := range others {
 		wg.Go(func() {
-			if out[i] = b.askOne(ctx, self, m); out[i].alive {
+			out[i] = b.askOne(ctx, self, m)
+			if out[i].alive {
 				time.AfterFunc(beforeOthers, cancel)
 			}
 		})

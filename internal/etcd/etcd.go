@@ -113,7 +113,8 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		s.shares = kv.NewShares(o.Writer, cmp.Or(o.share, defaultShare))
 	}
 	if o.Peers != nil {
-		if s.door, err = openFor(ctx, o, has); err != nil {
+		s.door, err = openFor(ctx, o, has)
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -97,7 +97,8 @@ func (c *crowd) start(m *one) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
 	defer cancel()
 	var err error
-	if m.Server, err = Start(ctx, m.options); err != nil {
+	m.Server, err = Start(ctx, m.options)
+	if err != nil {
 		c.t.Fatalf("start %s: %v", m.name, err)
 	}
 }
@@ -337,7 +338,8 @@ func TestPeersAuthorityIsReplaced(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if m.options.Peers.Keys, err = pki.OpenPeers(dir, "127.0.0.1", clock.RealClock{}); err != nil {
+		m.options.Peers.Keys, err = pki.OpenPeers(dir, "127.0.0.1", clock.RealClock{})
+		if err != nil {
 			t.Fatal(err)
 		}
 		go func() {

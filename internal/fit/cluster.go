@@ -198,7 +198,8 @@ func (c *Cluster) joinFamily(pod *Pod) {
 
 func (c *Cluster) leaveFamily(pod *Pod) {
 	if f := c.families[pod.Controller]; f != nil {
-		if f.pods--; f.pods == 0 {
+		f.pods--
+		if f.pods == 0 {
 			delete(c.families, pod.Controller)
 		}
 	}

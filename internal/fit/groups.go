@@ -94,7 +94,8 @@ func (g *Group) count(node *Node, change int) {
 			continue
 		}
 		g.total += change
-		if g.parts[part{key, value}] += change; g.parts[part{key, value}] == 0 {
+		g.parts[part{key, value}] += change
+		if g.parts[part{key, value}] == 0 {
 			delete(g.parts, part{key, value})
 		}
 	}
@@ -108,7 +109,8 @@ func (c *Cluster) count(pod *Pod, node *Node, change int) {
 	for _, t := range pod.repels {
 		if value, ok := node.Labels[t.Key()]; ok {
 			r := c.repelling[t.ID()]
-			if r.parts[value] += change; r.parts[value] == 0 {
+			r.parts[value] += change
+			if r.parts[value] == 0 {
 				delete(r.parts, value)
 			}
 		}

@@ -79,7 +79,8 @@ func (n *Node) remove(pod *Pod) {
 		n.Ports.Remove(port)
 	}
 	if pod.Controller != "" {
-		if n.Controlled[pod.Controller]--; n.Controlled[pod.Controller] == 0 {
+		n.Controlled[pod.Controller]--
+		if n.Controlled[pod.Controller] == 0 {
 			delete(n.Controlled, pod.Controller)
 		}
 	}

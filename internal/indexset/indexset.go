@@ -48,10 +48,12 @@ func parseInterval(text string, completions int) (v Interval, err error) {
 	if ranged && strings.Contains(last, "-") {
 		return v, fmt.Errorf("the fragment %q violates the requirement that an index interval can have at most two parts separated by '-'", text)
 	}
-	if v.First, err = parseIndex(first, completions); err != nil || !ranged {
+	v.First, err = parseIndex(first, completions)
+	if err != nil || !ranged {
 		return Interval{v.First, v.First}, err
 	}
-	if v.Last, err = parseIndex(last, completions); err != nil {
+	v.Last, err = parseIndex(last, completions)
+	if err != nil {
 		return v, err
 	}
 	if v.First >= v.Last {

@@ -139,7 +139,8 @@ func (c *cluster) agentFailure(ends map[string]int) error {
 	for name, ended := range c.agentEnded {
 		select {
 		case err := <-ended:
-			if ends[name]++; ends[name] >= hopeless {
+			ends[name]++
+			if ends[name] >= hopeless {
 				log := c.plan.AgentLog(name)
 				return fmt.Errorf("the agent of %s ended %d times (%w): %s; see %s", name, hopeless, err, process.LastWords(log),
 					log)

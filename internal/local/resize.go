@@ -64,7 +64,8 @@ func (c *cluster) resize(ctx context.Context, nodes *fleet) error {
 		return fmt.Errorf("read how many nodes are wanted: %w", err)
 	}
 	o := c.options
-	if o.Nodes, err = strconv.Atoi(strings.TrimSpace(string(raw))); err != nil {
+	o.Nodes, err = strconv.Atoi(strings.TrimSpace(string(raw)))
+	if err != nil {
 		return fmt.Errorf("read how many nodes are wanted: %w", err)
 	}
 	if err := errors.Join(o.Validate(), o.ValidateFor(c.plan.Runtime)); err != nil {

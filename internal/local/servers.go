@@ -213,7 +213,8 @@ func (s *servers) wait(ctx context.Context, numbers []int) (bad []error, err err
 			name := s.cluster.plan.Servers[number].Name
 			select {
 			case err := <-s.ended[number]:
-				if ends[number]++; ends[number] >= hopeless {
+				ends[number]++
+				if ends[number] >= hopeless {
 					failed[number] = fmt.Errorf("%s ended %d times (%w): %s; see %s", name, hopeless, err, process.LastWords(log), log)
 				}
 			case <-waiting.Done():

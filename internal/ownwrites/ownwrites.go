@@ -86,7 +86,8 @@ func (l *Log[T]) end(number uint64) {
 		}
 		settled++
 	}
-	if l.leaving = l.leaving[settled:]; len(l.leaving) == 0 {
+	l.leaving = l.leaving[settled:]
+	if len(l.leaving) == 0 {
 		l.leaving = nil
 	}
 }

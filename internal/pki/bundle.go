@@ -95,18 +95,22 @@ func (b *Bundle) load() (*state, error) {
 		return nil, err
 	}
 	s := &state{leaves: map[string]*pair{}}
-	if s.cluster, err = loadOrCreateCluster(b.dir, now); err != nil {
+	s.cluster, err = loadOrCreateCluster(b.dir, now)
+	if err != nil {
 		return nil, err
 	}
 	for _, l := range leafTemplates(b.opts) {
-		if s.leaves[l.name], err = loadOrIssue(b.dir, s.cluster, l, b.opts.Clock); err != nil {
+		s.leaves[l.name], err = loadOrIssue(b.dir, s.cluster, l, b.opts.Clock)
+		if err != nil {
 			return nil, err
 		}
 	}
-	if s.accounts, err = loadOrCreateAccounts(b.dir); err != nil {
+	s.accounts, err = loadOrCreateAccounts(b.dir)
+	if err != nil {
 		return nil, err
 	}
-	if s.nodes, err = loadOrCreateNodes(b.dir, now); err != nil {
+	s.nodes, err = loadOrCreateNodes(b.dir, now)
+	if err != nil {
 		return nil, err
 	}
 	s.front, s.leaves[frontClientName], err = loadOrCreateFront(b.dir, b.opts.Clock)

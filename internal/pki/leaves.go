@@ -92,7 +92,8 @@ func loadOrIssue(dir string, a *authority, l leaf, c clock.PassiveClock) (*pair,
 	}
 	if p.cert == nil || c.Now().Add(renewBefore).After(p.cert.NotAfter) || !l.template.matches(p.cert) || p.cert.CheckSignatureFrom(a.cert) != nil {
 		signer := &Signer{authority: func() *authority { return a }, clock: c}
-		if p.cert, err = signer.issue(&p.key.PublicKey, l.template); err != nil {
+		p.cert, err = signer.issue(&p.key.PublicKey, l.template)
+		if err != nil {
 			return nil, err
 		}
 	}

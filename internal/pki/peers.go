@@ -168,7 +168,8 @@ type SharedKeys struct {
 
 // ExportShared reads them from the directories of a server.
 func ExportShared(dir, peersDir string) (keys SharedKeys, err error) {
-	if keys.Cluster, err = exportFiles(dir, sharedFiles); err == nil {
+	keys.Cluster, err = exportFiles(dir, sharedFiles)
+	if err == nil {
 		keys.Peers, err = exportFiles(peersDir, sharedPeerFiles)
 	}
 	return keys, err

@@ -119,14 +119,17 @@ func readState(dir string, now time.Time) (*state, error) {
 	}
 	s := &state{leaves: map[string]*pair{}}
 	var err error
-	if s.cluster, err = loadAuthority(dir, ClusterAuthority, authorityRemedy, now); err != nil {
+	s.cluster, err = loadAuthority(dir, ClusterAuthority, authorityRemedy, now)
+	if err != nil {
 		return nil, err
 	}
-	if s.nodes, err = loadAuthority(dir, NodeAuthority, nodeAuthorityRemedy, now); err != nil {
+	s.nodes, err = loadAuthority(dir, NodeAuthority, nodeAuthorityRemedy, now)
+	if err != nil {
 		return nil, err
 	}
 	for _, name := range leaves {
-		if s.leaves[name], err = readLeaf(dir, name); err != nil {
+		s.leaves[name], err = readLeaf(dir, name)
+		if err != nil {
 			return nil, err
 		}
 		if s.cluster == nil || s.nodes == nil || s.leaves[name] == nil {

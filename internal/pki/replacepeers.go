@@ -188,7 +188,8 @@ func reissuePeer(dir string, a *authority, now time.Time) error {
 		signer := &Signer{authority: func() *authority { return a }, clock: fixedClock(now)}
 		template := templateOf(p.cert)
 		template.TTL = leafLifetime
-		if p.cert, err = signer.issue(&p.key.PublicKey, template); err != nil {
+		p.cert, err = signer.issue(&p.key.PublicKey, template)
+		if err != nil {
 			return err
 		}
 	}

@@ -56,7 +56,8 @@ func TestPlanOfContent(t *testing.T) {
 		t.Errorf("with the same content something changes: %+v", f)
 	}
 	var direct []string
-	if w.Objects.Edits, direct = Contents(survey.New(w.Objects), rewritten()); len(direct) > 0 {
+	w.Objects.Edits, direct = Contents(survey.New(w.Objects), rewritten())
+	if len(direct) > 0 {
 		t.Errorf("changes are said to reach all nodes at once: %v", direct)
 	}
 	f := forecast(t, w, ds, ds)

@@ -308,7 +308,8 @@ func (l *lab) did(d deed) {
 	st, guided := l.matrix.Rollout(l.ds.UID)
 	order, _ := l.matrix.Order(l.ds.UID, d.node)
 	d.back, d.wanted = guided && isBack(&st), !guided || order.Target == history.HashOf(l.revision())
-	if d.step = all; guided && !d.back && st.StableRevision != "" {
+	d.step = all
+	if guided && !d.back && st.StableRevision != "" {
 		d.step = cmp.Or(l.matrix.StepOf(l.ds.UID, d.node), all)
 	}
 	d.at, d.asked = l.Objects.Now, len(l.asked) > 0

@@ -43,7 +43,8 @@ func TestPlanIsWhatHappens(t *testing.T) {
 				change := rapid.SampledFrom(changes).Draw(t, "change")
 				l := drawLab(outer, t, change == "memory", kind != "other placement")
 				old, new := l.ds, l.ds.DeepCopy()
-				if edit(new, change); !apiequality.Semantic.DeepEqual(old.Spec, new.Spec) {
+				edit(new, change)
+				if !apiequality.Semantic.DeepEqual(old.Spec, new.Spec) {
 					new.Generation++
 				}
 				l.bad = nil // from now on nodes behave well
@@ -125,7 +126,8 @@ func drawLab(outer *testing.T, t *rapid.T, lenient, mayFail bool) *lab {
 		if chance(10, "tainted") {
 			edits = append(edits, surveytest.Tainted)
 		}
-		if l.Node(name, edits...); chance(5, "full") {
+		l.Node(name, edits...)
+		if chance(5, "full") {
 			l.Other(name)
 		}
 	}
@@ -222,11 +224,13 @@ func compare(t *rapid.T, l *lab, p *planner, new *appsv1.DaemonSet) {
 	paced := slices.ContainsFunc(l.Objects.Policies, func(p *v1alpha1.RolloutPolicy) bool { return p.Spec.Pace.NodesPerMinute != nil })
 	for _, n := range l.Objects.Nodes {
 		o := l.newestPod(n.Name)
-		if shaky[n.Name] = o == nil || !podstate.IsReady(o); shaky[n.Name] && paced {
+		shaky[n.Name] = o == nil || !podstate.IsReady(o)
+		if shaky[n.Name] && paced {
 			slow[n.Name] = true
 		}
 	}
-	if l.apply(new); new.Labels["tier"] == "" {
+	l.apply(new)
+	if new.Labels["tier"] == "" {
 		l.restart() // see drawLab
 	}
 	newest := history.HashOf(l.revision())

@@ -79,7 +79,8 @@ func (p *play) look() {
 	if begins || turns || st.Step != p.status.Step {
 		p.happens(p.now)
 	}
-	if p.status, p.guided = st, guided; begins {
+	p.status, p.guided = st, guided
+	if begins {
 		p.first, p.backwards = st, p.returns()
 	}
 }

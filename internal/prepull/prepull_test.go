@@ -147,7 +147,8 @@ func TestPull(t *testing.T) {
 			t.Errorf("%s: %s, want %s", node, got[node], says)
 		}
 	}
-	if slices.Sort(begun); len(begun) != len(nodes) {
+	slices.Sort(begun)
+	if len(begun) != len(nodes) {
 		t.Errorf("begun were %q", begun)
 	}
 	if first := "POST /api/v1/nodes/good/proxy/images/pull?always=false&image=r.io%2Fa+b%3A1&pin=true"; !slices.Contains(f.asked, first) {

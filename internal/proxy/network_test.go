@@ -139,7 +139,8 @@ func (r *running) expect(from *place, network, address string, want ...string) {
 			r.t.Errorf("%s asks %s %s: got %q, want one of %q", from.name, network, address, answer, want)
 			return
 		}
-		if seen[answer] = true; len(seen) == len(want) {
+		seen[answer] = true
+		if len(seen) == len(want) {
 			more--
 		}
 	}

@@ -258,7 +258,8 @@ func (f *Fleet) assign(m *member, level int) {
 		s.Value, s.None = value, !has
 	}
 	m.step, m.level = s, level
-	if f.steps[s]++; f.steps[s] == 1 {
+	f.steps[s]++
+	if f.steps[s] == 1 {
 		f.parts[s.Wave]++
 	}
 }
@@ -267,7 +268,8 @@ func (f *Fleet) unassign(m *member) {
 	if _, known := f.before[m]; !known {
 		f.before[m] = m.step
 	}
-	if f.steps[m.step]--; f.steps[m.step] == 0 {
+	f.steps[m.step]--
+	if f.steps[m.step] == 0 {
 		delete(f.steps, m.step)
 		f.parts[m.step.Wave]--
 	}

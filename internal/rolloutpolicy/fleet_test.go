@@ -235,10 +235,12 @@ func TestTooManySteps(t *testing.T) {
 		f.Set(fmt.Sprint("n", i), map[string]string{"host": fmt.Sprint("n", i)})
 	}
 	const want = "the policy makes 1001 steps of this fleet, and a rollout has 1000 at most: give wave hosts, which makes 1000, a label with fewer values than host"
-	if f.Delete("n1"); f.TooFine() != "" {
+	f.Delete("n1")
+	if f.TooFine() != "" {
 		t.Errorf("without one of them: %s", f.TooFine())
 	}
-	if f.Set("n1", map[string]string{"host": "x"}); f.TooFine() != want {
+	f.Set("n1", map[string]string{"host": "x"})
+	if f.TooFine() != want {
 		t.Errorf("got %q\nwant %q", f.TooFine(), want)
 	}
 }

@@ -222,7 +222,8 @@ func compileWindow(w *v1alpha1.Window, locate Locate) (window, error) {
 			out.days[i] = out.days[i] || d == name
 		}
 	}
-	if out.from, err = timeOfDay(w.From); err != nil {
+	out.from, err = timeOfDay(w.From)
+	if err != nil {
 		return out, err
 	}
 	out.to, err = timeOfDay(w.To)

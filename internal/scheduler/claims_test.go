@@ -211,7 +211,8 @@ func TestAClaimThatCannotBeGivenItsVolumeIsTriedAgain(t *testing.T) {
 		refused := 0
 		c.client.PrependReactor("update", "persistentvolumes",
 			func(clienttesting.Action) (bool, runtime.Object, error) {
-				if refused++; refused > 1 {
+				refused++
+				if refused > 1 {
 					return false, nil, nil
 				}
 				return true, nil, apierrors.NewConflict(corev1.Resource("persistentvolumes"), "v", nil)

@@ -253,7 +253,8 @@ func TestDevicesStayWhereABindingMayComeLate(t *testing.T) {
 				t.Error("they are never given back")
 			}
 			l.late[p.UID] = now.Now().Add(latest)
-			if l.onPod(p, true); len(l.late) > 0 {
+			l.onPod(p, true)
+			if len(l.late) > 0 {
 				t.Errorf("a pod that is gone is remembered: %v", l.late)
 			}
 		})

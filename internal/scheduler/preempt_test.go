@@ -77,7 +77,8 @@ func TestFailedPreemptionIsTriedAgain(t *testing.T) {
 		c := start(t, node("a", "1", "1Gi"))
 		failures := 1
 		c.client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-			if failures--; failures >= 0 {
+			failures--
+			if failures >= 0 {
 				return true, nil, apierrors.NewInternalError(errors.New("disk full"))
 			}
 			return false, nil, nil

@@ -333,7 +333,8 @@ func TestRefusedBindingIsRetried(t *testing.T) {
 		c := start(t, node("a", "1", "1Gi"))
 		failures := 2
 		c.refuse = func(string) error {
-			if failures--; failures >= 0 {
+			failures--
+			if failures >= 0 {
 				return apierrors.NewInternalError(errors.New("disk full"))
 			}
 			return nil

@@ -77,14 +77,17 @@ func (a admission) Admit(ctx context.Context, j members.Joining, token string) (
 	}
 	klog.FromContext(ctx).Info("A server joins", "name", j.Name, "id", added.ID, "address", added.URL)
 	welcome := members.Welcome{Known: a.known(), Data: datadir.Version, Settings: a.membership.Settings}
-	if welcome.Keys, err = pki.ExportShared(filepath.Join(a.options.DataDir, "pki"), folder.Peers(a.options.DataDir)); err != nil {
+	welcome.Keys, err = pki.ExportShared(filepath.Join(a.options.DataDir, "pki"), folder.Peers(a.options.DataDir))
+	if err != nil {
 		return members.Welcome{}, err
 	}
-	if welcome.StoredKeys, err = encryption.Read(encryption.File(a.options.DataDir)); err != nil {
+	welcome.StoredKeys, err = encryption.Read(encryption.File(a.options.DataDir))
+	if err != nil {
 		return members.Welcome{}, err
 	}
 	if file := a.settings.Etcd.EncryptionProviderConfigFilepath; file != "" {
-		if welcome.Encryption, err = os.ReadFile(file); err != nil {
+		welcome.Encryption, err = os.ReadFile(file)
+		if err != nil {
 			return members.Welcome{}, fmt.Errorf("read how the cluster encrypts what is stored: %w", err)
 		}
 	}

@@ -39,7 +39,8 @@ func TestAgreeAgain(t *testing.T) {
 	for _, made := range []bool{false, true} {
 		b, moments := &board{}, 2
 		write := func(ctx context.Context, text string, revision int64) (bool, error) {
-			if moments--; moments < 0 {
+			moments--
+			if moments < 0 {
 				return b.write(ctx, text, revision)
 			}
 			if made {

@@ -97,7 +97,8 @@ func newJoiner(o config.Options, at, token string) (*joiner, error) {
 		return nil, fmt.Errorf("--join %q: expected https://HOST:PORT of a server", at)
 	}
 	j := &joiner{options: o, base: base, data: datadir.Version}
-	if j.token, err = authn.ParseJoinToken(strings.TrimSpace(token)); err != nil {
+	j.token, err = authn.ParseJoinToken(strings.TrimSpace(token))
+	if err != nil {
 		return nil, err
 	}
 	if j.token.CAHash == "" {
@@ -107,7 +108,8 @@ func newJoiner(o config.Options, at, token string) (*joiner, error) {
 	if err := (members.Joining{Name: j.options.Name}).Validate(); err != nil {
 		return nil, err
 	}
-	if j.peer, err = peerURL(o.PeerAddress, o.Advertised().String()); err != nil {
+	j.peer, err = peerURL(o.PeerAddress, o.Advertised().String())
+	if err != nil {
 		return nil, err
 	}
 	j.client = &http.Client{Timeout: joinPatience, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{

@@ -214,7 +214,8 @@ func serverToken(t *testing.T, at *oneOf) string {
 		_, err := c.CoreV1().Secrets(secret.Namespace).Create(ctx, secret, metav1.CreateOptions{})
 		return err
 	})
-	if token.CAHash, err = pki.ReadCAHash(filepath.Join(at.Dir, "pki")); err != nil {
+	token.CAHash, err = pki.ReadCAHash(filepath.Join(at.Dir, "pki"))
+	if err != nil {
 		t.Fatal(err)
 	}
 	return token.Text()

@@ -40,7 +40,8 @@ func TestMain(m *testing.M) {
 	dir := os.Getenv(serveVariable)
 	if dir == "" {
 		// They mostly wait: for elections, for keys that are taken over, for the end of a server.
-		if flag.Parse(); flag.Lookup("test.parallel").Value.String() == fmt.Sprint(runtime.GOMAXPROCS(0)) {
+		flag.Parse()
+		if flag.Lookup("test.parallel").Value.String() == fmt.Sprint(runtime.GOMAXPROCS(0)) {
 			_ = flag.Set("test.parallel", "4")
 		}
 		os.Exit(m.Run())

@@ -60,7 +60,8 @@ func (m *machine) join(t *testing.T, env *testenv.Env, with kubernetes.Interface
 	csr := request(t, key, certificatesv1.KubeAPIServerClientKubeletSignerName, node)
 	if m.identity != nil {
 		var err error
-		if csr.Annotations, err = identity.Sign(m.identity, node, csr.Spec.Request); err != nil {
+		csr.Annotations, err = identity.Sign(m.identity, node, csr.Spec.Request)
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

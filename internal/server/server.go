@@ -86,7 +86,8 @@ func New(o config.Options) (*Server, error) {
 }
 
 func (s *Server) open() (err error) {
-	if s.membership, err = readMembership(s.options.DataDir); err == nil {
+	s.membership, err = readMembership(s.options.DataDir)
+	if err == nil {
 		err = s.membership.apply(&s.options)
 	}
 	if err != nil {
@@ -107,7 +108,8 @@ func (s *Server) open() (err error) {
 		}
 	}()
 	var forgetLock func()
-	if s.unlock, forgetLock, err = folder.Lock(o.DataDir); err != nil {
+	s.unlock, forgetLock, err = folder.Lock(o.DataDir)
+	if err != nil {
 		return err
 	}
 	if err = errors.Join(folder.RefuseUnfinished(o.DataDir), datadir.CheckWritten(o.DataDir, datadir.ThisProgram())); err == nil {
@@ -121,8 +123,9 @@ func (s *Server) open() (err error) {
 		return err
 	}
 	names, ips := o.CertificateFor()
-	if s.pki, err = pki.LoadOrCreate(filepath.Join(o.DataDir, "pki"),
-		pki.Options{ServerIPs: ips, ServerNames: names}); err != nil {
+	s.pki, err = pki.LoadOrCreate(filepath.Join(o.DataDir, "pki"),
+		pki.Options{ServerIPs: ips, ServerNames: names})
+	if err != nil {
 		return fmt.Errorf("open the cluster's certificates: %w", err)
 	}
 	return datadir.Sign(o.DataDir, datadir.ThisProgram())
@@ -165,7 +168,8 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	defer cancel()
 	config := apiserver.Config{Options: s.settings, PKI: s.pki, Listener: s.listener, ServiceCIDR: s.service,
 		OpenReserving: external.OpenReserving}
-	if config.KeyFile, err = filepath.Abs(encryption.File(s.options.DataDir)); err != nil {
+	config.KeyFile, err = filepath.Abs(encryption.File(s.options.DataDir))
+	if err != nil {
 		return fmt.Errorf("find the data dir: %w", err)
 	}
 	config.AdvertiseAddress, config.AdvertisePort = s.advertise()

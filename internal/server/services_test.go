@@ -324,7 +324,8 @@ func TestServicesOfOlderDataKeepWhatTheyHave(t *testing.T) {
 			svc.Spec.Ports[0].NodePort = 31001
 		}
 		var err error
-		if made[name], err = old.CoreV1().Services("default").Create(ctx, svc, metav1.CreateOptions{}); err != nil {
+		made[name], err = old.CoreV1().Services("default").Create(ctx, svc, metav1.CreateOptions{})
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

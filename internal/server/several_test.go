@@ -173,7 +173,8 @@ func (m *machine) token(forServers bool) string {
 	if _, err := m.client().CoreV1().Secrets(secret.Namespace).Create(m.t.Context(), secret, metav1.CreateOptions{}); err != nil {
 		m.t.Fatal(err)
 	}
-	if token.CAHash, err = pki.ReadCAHash(filepath.Join(m.options.DataDir, "pki")); err != nil {
+	token.CAHash, err = pki.ReadCAHash(filepath.Join(m.options.DataDir, "pki"))
+	if err != nil {
 		m.t.Fatal(err)
 	}
 	return token.Text()

@@ -241,7 +241,8 @@ func TestInsideDoorStoresTheSame(t *testing.T) {
 				if err != nil && !apierrors.IsNotFound(err) {
 					t.Fatal(err)
 				}
-				if found[w.namespace] = comparable(p); err == nil {
+				found[w.namespace] = comparable(p)
+				if err == nil {
 					last[w.namespace] = p
 				}
 			}

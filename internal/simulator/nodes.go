@@ -299,7 +299,8 @@ func (n *nodes) heartbeat(ctx context.Context, known *node, object *corev1.Node)
 		next = known.first
 		known.lease, err = n.config.Writer.CreateLease(ctx, leaseObject(n.config, object, now))
 		if apierrors.IsAlreadyExists(err) {
-			if known.lease, err = n.config.Writer.GetLease(ctx, known.name); err == nil {
+			known.lease, err = n.config.Writer.GetLease(ctx, known.name)
+			if err == nil {
 				err = n.renew(ctx, known, now)
 			}
 		}

@@ -52,7 +52,8 @@ func (v *View) same(s *Survey, ds *appsv1.DaemonSet) bool {
 		if belongings.OwnerOf(r) != ds.UID {
 			continue
 		}
-		if found++; !known[r] {
+		found++
+		if !known[r] {
 			return false
 		}
 	}

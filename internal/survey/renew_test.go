@@ -74,7 +74,8 @@ func (c *changing) happen() string {
 		}
 	case 3:
 		if n := c.node(name); n != nil {
-			if n.Spec.Taints = nil; c.rng.IntN(2) == 0 {
+			n.Spec.Taints = nil
+			if c.rng.IntN(2) == 0 {
 				surveytest.Tainted(n)
 			}
 			return name + " has other taints"

@@ -53,7 +53,8 @@ func (s *Survey) Set(ds *appsv1.DaemonSet) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	if set.present = plan.Current; plan.Current == nil {
+	set.present = plan.Current
+	if plan.Current == nil {
 		set.present = plan.Create
 		set.Numbers[history.HashOf(plan.Create)] = plan.Create.Revision
 	}

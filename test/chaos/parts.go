@@ -88,7 +88,8 @@ func (p *parts) serve(dir string) error {
 	if err != nil {
 		return err
 	}
-	if p.db, err = etcd.Start(p.ctx, etcd.Options{Dir: filepath.Join(dir, "etcd"), NoFsync: true, Keep: time.Hour}); err != nil {
+	p.db, err = etcd.Start(p.ctx, etcd.Options{Dir: filepath.Join(dir, "etcd"), NoFsync: true, Keep: time.Hour})
+	if err != nil {
 		return err
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -120,10 +121,12 @@ func (p *parts) serve(dir string) error {
 		_ = listener.Close()
 	}
 	p.config, p.kinds = api.LoopbackConfig(), api.Kinds()
-	if p.client, err = kubernetes.NewForConfig(p.config); err != nil {
+	p.client, err = kubernetes.NewForConfig(p.config)
+	if err != nil {
 		return err
 	}
-	if p.ours, err = everynode.NewForConfig(p.config); err != nil {
+	p.ours, err = everynode.NewForConfig(p.config)
+	if err != nil {
 		return err
 	}
 	if err := until(p.ctx, "the API server", func(ctx context.Context) error {

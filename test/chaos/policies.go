@@ -356,7 +356,8 @@ func (u *user) mendPolicies(ctx context.Context, hurry bool) error {
 			if len(p.Spec.Windows) == 0 && !paced {
 				continue
 			}
-			if p.Spec.Windows = nil; paced {
+			p.Spec.Windows = nil
+			if paced {
 				p.Spec.Pace = v1alpha1.Pace{}
 			}
 			updated, err := u.cluster.own().RolloutPolicies(namespace).Update(ctx, p, metav1.UpdateOptions{})

@@ -197,11 +197,13 @@ func (c *cluster) startAPI() {
 	})
 	c.kubeconfig = c.kubeconfigOf("admin", "administrator")
 	var err error
-	if c.config, err = clientcmd.BuildConfigFromFlags("", c.kubeconfig); err != nil {
+	c.config, err = clientcmd.BuildConfigFromFlags("", c.kubeconfig)
+	if err != nil {
 		c.t.Fatal(err)
 	}
 	c.config.QPS = -1
-	if c.client, err = kubernetes.NewForConfig(c.config); err != nil {
+	c.client, err = kubernetes.NewForConfig(c.config)
+	if err != nil {
 		c.t.Fatal(err)
 	}
 	c.eventually("the API server is ready", func(ctx context.Context) error {

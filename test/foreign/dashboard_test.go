@@ -190,7 +190,8 @@ func (c *cluster) page(t *testing.T) {
 		t.Errorf("the node is %+v", node)
 	}
 	may := map[string]bool{}
-	if p.get(t, "/api/rights", url.Values{"daemonset": {"default/agent"}}, &may); !may["steer"] || !may["undo"] {
+	p.get(t, "/api/rights", url.Values{"daemonset": {"default/agent"}}, &may)
+	if !may["steer"] || !may["undo"] {
 		t.Errorf("an administrator may %v", may)
 	}
 	if code, said := p.do(t, "approve", map[string]any{"step": s.Rollout.Step, "revision": s.Rollout.TargetRevision}); code != http.StatusOK {
@@ -285,7 +286,8 @@ func (c *cluster) fewRights(t *testing.T) {
 		}
 	}
 	may := map[string]bool{}
-	if p.get(t, "/api/rights", url.Values{"daemonset": {"default/agent"}}, &may); may["steer"] || may["undo"] {
+	p.get(t, "/api/rights", url.Values{"daemonset": {"default/agent"}}, &may)
+	if may["steer"] || may["undo"] {
 		t.Errorf("a reader may %v", may)
 	}
 	for verb, want := range map[string]string{"pause": "it takes the right to update daemonsetrollouts", "undo": "forbidden"} {

@@ -193,7 +193,8 @@ func newRelease(t *testing.T, on *cluster, program, version, chart string) *rele
 	}
 	r := &release{cluster: on, t: t, program: program, home: t.TempDir(),
 		chart: path, name: chart + "-" + version, namespace: chart + "-" + version, version: version}
-	if r.dynamic, err = dynamic.NewForConfig(on.Config); err != nil {
+	r.dynamic, err = dynamic.NewForConfig(on.Config)
+	if err != nil {
 		t.Fatal(err)
 	}
 	ctx := t.Context()

@@ -64,11 +64,13 @@ func start(t *testing.T, flags ...string) *cluster {
 			t.Fatalf("the server ended with %v:\n%s", err, &said)
 		default:
 		}
-		if c.Config, err = clientcmd.BuildConfigFromFlags("", c.kubeconfig); err != nil {
+		c.Config, err = clientcmd.BuildConfigFromFlags("", c.kubeconfig)
+		if err != nil {
 			return err
 		}
 		c.Config.QPS = -1
-		if c.Client, err = kubernetes.NewForConfig(c.Config); err != nil {
+		c.Client, err = kubernetes.NewForConfig(c.Config)
+		if err != nil {
 			return err
 		}
 		return c.Client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()

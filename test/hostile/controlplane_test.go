@@ -81,7 +81,8 @@ func newPlane(t *testing.T) *plane {
 		t.Fatal(err)
 	}
 	p.api = &api{RoundTripper: transport, host: strings.TrimPrefix(p.env.Config.Host, "https://")}
-	if p.api.kinds, err = p.api.discover(); err != nil {
+	p.api.kinds, err = p.api.discover()
+	if err != nil {
 		t.Fatal(err)
 	}
 	post(t, p.api, "/api/v1/namespaces", `{"metadata":{"name":"`+canaries+`"}}`)

@@ -28,9 +28,12 @@ func (c *course) examine(made any) {
 	var binary reply
 	if c.kind.hasBinary() {
 		binary = c.must("read as protobuf", c.get(protoType))
-		if obj, err := binary.object(); err != nil {
+		obj, err := binary.object()
+		if err != nil {
 			c.Fatalf("read as protobuf: %v", err)
-		} else if typed.GetObjectKind().SetGroupVersionKind(obj.GetObjectKind().GroupVersionKind()); !apiequality.Semantic.DeepEqual(obj, typed) {
+		}
+		typed.GetObjectKind().SetGroupVersionKind(obj.GetObjectKind().GroupVersionKind())
+		if !apiequality.Semantic.DeepEqual(obj, typed) {
 			c.Fatalf("protobuf and JSON differ:\n%+v\n%+v", obj, typed)
 		}
 	}
@@ -67,7 +70,8 @@ func (c *course) listed() {
 	if err := c.must("list", list).table(1); err != nil {
 		c.Fatalf("list: %v", err)
 	}
-	if list.accept = protoType; !c.kind.hasBinary() {
+	list.accept = protoType
+	if !c.kind.hasBinary() {
 		list.accept = jsonType
 	}
 	if _, err := c.must("list as protobuf", list).object(); err != nil {

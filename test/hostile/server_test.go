@@ -46,7 +46,8 @@ var shared struct {
 func server() *api {
 	shared.once.Do(func() {
 		var err error
-		if shared.dir, err = os.MkdirTemp("", "everynode-hostile-"); err == nil {
+		shared.dir, err = os.MkdirTemp("", "everynode-hostile-")
+		if err == nil {
 			shared.api, shared.stop, err = startAPI(shared.dir)
 		}
 		if err != nil {

@@ -43,7 +43,8 @@ func podTemplates(t *testing.T, c cluster) {
 	for options := (metav1.ListOptions{Limit: 3}); ; {
 		part := must(api.List(ctx, options))(t)
 		found += len(part.Items)
-		if options.Continue = part.Continue; part.Continue == "" {
+		options.Continue = part.Continue
+		if part.Continue == "" {
 			break
 		}
 	}

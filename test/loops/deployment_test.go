@@ -211,7 +211,8 @@ func recreate(t *testing.T, e *testenv.Env) {
 		case watch.Deleted:
 			left--
 		case watch.Added:
-			if made++; left > 0 {
+			made++
+			if left > 0 {
 				t.Errorf("pod %s was made while %d old ones were left", event.Object.(*corev1.Pod).Name, left)
 			}
 		}
@@ -309,7 +310,8 @@ func many(t *testing.T, e *testenv.Env) {
 			t.Fatalf("the watch ended after %d new pods", updated)
 		}
 		p := event.Object.(*corev1.Pod)
-		if pods[p.Name] = p; event.Type == watch.Deleted {
+		pods[p.Name] = p
+		if event.Type == watch.Deleted {
 			delete(pods, p.Name)
 		}
 		var available int

@@ -148,7 +148,8 @@ func TestADriverOfKubernetesLibrary(t *testing.T) {
 		return m.Prepare(ctx, pod)
 	})
 	names, err := m.Container(ctx, pod, &pod.Spec.Containers[0])
-	if must(err); !slices.Equal(names, []string{"lamps.example.com/lamp=green"}) || driver.count() != 1 {
+	must(err)
+	if !slices.Equal(names, []string{"lamps.example.com/lamp=green"}) || driver.count() != 1 {
 		t.Errorf("the container gets %v; %d lamps are lit", names, driver.count())
 	}
 	must(env.Client.AppsV1().DaemonSets("default").Delete(ctx, "light", metav1.DeleteOptions{}))

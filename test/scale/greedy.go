@@ -48,7 +48,8 @@ func measureGreedy(ctx context.Context, o options, clients int) (r greedyResult,
 		return r, err
 	}
 	b.settle()
-	if r.alone, err = b.time(ctx, func(ctx context.Context) error { return b.rollOut(ctx, "everynode.io/demo:v2") }); err != nil {
+	r.alone, err = b.time(ctx, func(ctx context.Context) error { return b.rollOut(ctx, "everynode.io/demo:v2") })
+	if err != nil {
 		return r, err
 	}
 	b.settle()
@@ -61,7 +62,8 @@ func measureGreedy(ctx context.Context, o options, clients int) (r greedyResult,
 	defer stop()
 	b.settle() // The crowd is there before the rollout begins.
 	unready := b.watchNodes(ctx)
-	if r.crowded, err = b.time(ctx, func(ctx context.Context) error { return b.rollOut(ctx, "everynode.io/demo:v1") }); err != nil {
+	r.crowded, err = b.time(ctx, func(ctx context.Context) error { return b.rollOut(ctx, "everynode.io/demo:v1") })
+	if err != nil {
 		return r, err
 	}
 	// Silence of a node is noticed only after a while.

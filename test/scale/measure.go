@@ -146,7 +146,8 @@ func measure(ctx context.Context, o options) (r result, err error) {
 			return r, err
 		}
 		if step.phase == &r.rest {
-			if _, r.each, err = b.used(); err != nil {
+			_, r.each, err = b.used()
+			if err != nil {
 				return r, err
 			}
 			r.settled = r.each[0].now
@@ -171,7 +172,8 @@ func because(ctx context.Context, err error) error {
 
 // count notes who is connected.
 func (b *bench) count(ctx context.Context, r *result) (err error) {
-	if r.watches, err = b.watches(ctx); err != nil {
+	r.watches, err = b.watches(ctx)
+	if err != nil {
 		return err
 	}
 	r.connections, err = b.connections()
@@ -218,7 +220,8 @@ func (b *bench) time(ctx context.Context, run func(context.Context) error) (p ph
 	}
 	p.took = time.Since(begin)
 	if b.pace != nil {
-		if p.half, p.most, err = b.pace.waited(); err != nil {
+		p.half, p.most, err = b.pace.waited()
+		if err != nil {
 			return p, err
 		}
 	}
@@ -230,7 +233,8 @@ func (b *bench) time(ctx context.Context, run func(context.Context) error) (p ph
 // start runs a server on the run's folder, for the first time or again.
 func (b *bench) start(ctx context.Context) error {
 	var err error
-	if b.port, err = freeport.Take(); err != nil {
+	b.port, err = freeport.Take()
+	if err != nil {
 		return err
 	}
 	log, err := os.OpenFile(filepath.Join(b.dir, "server.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

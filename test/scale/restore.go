@@ -67,20 +67,24 @@ func measureRestore(ctx context.Context, o options) (r restoration, err error) {
 	if _, err := b.run(ctx, "backup", "key", key); err != nil {
 		return r, err
 	}
-	if r.save, err = b.run(ctx, "backup", "save", file, "--key-file", key, "--data-dir", data); err != nil {
+	r.save, err = b.run(ctx, "backup", "save", file, "--key-file", key, "--data-dir", data)
+	if err != nil {
 		return r, err
 	}
-	if r.file, err = sizeOf(file); err != nil {
+	r.file, err = sizeOf(file)
+	if err != nil {
 		return r, err
 	}
 	b.stop()
-	if r.database, err = sizeOf(filepath.Join(data, "etcd", "member", "snap", "db")); err != nil {
+	r.database, err = sizeOf(filepath.Join(data, "etcd", "member", "snap", "db"))
+	if err != nil {
 		return r, err
 	}
 	if err := os.RemoveAll(data); err != nil {
 		return r, err
 	}
-	if r.restore, err = b.run(ctx, "backup", "restore", file, "--key-file", key, "--data-dir", data); err != nil {
+	r.restore, err = b.run(ctx, "backup", "restore", file, "--key-file", key, "--data-dir", data)
+	if err != nil {
 		return r, err
 	}
 	begin := time.Now()

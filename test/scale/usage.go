@@ -59,7 +59,8 @@ func fieldsOf(path string, names ...string) ([]int64, error) {
 		if !ok {
 			return nil, fmt.Errorf("%s has no %s", path, name)
 		}
-		if out[i], err = strconv.ParseInt(strings.Fields(rest)[0], 10, 64); err != nil {
+		out[i], err = strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+		if err != nil {
 			return nil, fmt.Errorf("read %s in %s: %w", name, path, err)
 		}
 	}

@@ -114,7 +114,8 @@ func startTold(t *testing.T) *told {
 		if err != nil {
 			return err
 		}
-		if c.client, err = kubernetes.NewForConfig(config); err != nil {
+		c.client, err = kubernetes.NewForConfig(config)
+		if err != nil {
 			return err
 		}
 		nodes, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})

@@ -57,7 +57,8 @@ func newCluster(t *testing.T) *cluster {
 			return err
 		}
 		config.QPS = -1
-		if c.client, err = kubernetes.NewForConfig(config); err != nil {
+		c.client, err = kubernetes.NewForConfig(config)
+		if err != nil {
 			return err
 		}
 		return c.client.CoreV1().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()

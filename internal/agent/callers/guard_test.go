@@ -55,7 +55,8 @@ func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{t: t, client: fake.NewClientset()}
 	var err error
-	if c.bundle, err = pki.LoadOrCreate(filepath.Join(t.TempDir(), "pki"), pki.Options{}); err != nil {
+	c.bundle, err = pki.LoadOrCreate(filepath.Join(t.TempDir(), "pki"), pki.Options{})
+	if err != nil {
 		t.Fatal(err)
 	}
 	c.client.PrependReactor("create", "tokenreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {

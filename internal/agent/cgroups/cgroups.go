@@ -61,7 +61,8 @@ func New(cfg Config) (*Cgroups, error) {
 	cfg.Driver, cfg.Mount = cmp.Or(cfg.Driver, Cgroupfs), cmp.Or(cfg.Mount, "/sys/fs/cgroup")
 	c := &Cgroups{mount: cfg.Mount, podPIDs: cfg.PodPIDs, booted: systemd.IsRunningSystemd, systemd: asking{patience: patience}}
 	var err error
-	if c.layout, err = newLayout(cfg.Driver, cfg.Root, cfg.Node); err != nil {
+	c.layout, err = newLayout(cfg.Driver, cfg.Root, cfg.Node)
+	if err != nil {
 		return nil, err
 	}
 	other := Systemd

@@ -72,7 +72,8 @@ func TestMeasureLegacy(t *testing.T) {
 				files[path] = text
 			}
 			for path, text := range change {
-				if files[path] = text; text == "" {
+				files[path] = text
+				if text == "" {
 					delete(files, path)
 				}
 			}

@@ -137,7 +137,8 @@ func (f *folder) keyed(name string, where func(key []byte) *uint64) error {
 		if into == nil {
 			continue
 		}
-		if *into, err = count(value); err != nil {
+		*into, err = count(value)
+		if err != nil {
 			return fmt.Errorf("read %s/%s: line %q: %w", f.path, name, line, err)
 		}
 	}
@@ -213,7 +214,8 @@ func (f *folder) memory(u *Usage) error {
 	if err := f.number("memory.memsw.usage_in_bytes", &both); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if u.Swap = both - min(both, u.Memory); u.Swap == 0 {
+	u.Swap = both - min(both, u.Memory)
+	if u.Swap == 0 {
 		u.Swap = swapped
 	}
 	return nil

@@ -163,7 +163,8 @@ func TestDevicesArePreparedAndGivenBack(t *testing.T) {
 		"": {"x.com/gpu=all", "x.com/gpu=c-a", "x.com/gpu=c-b"}, "a": {"x.com/gpu=all", "x.com/gpu=c-a"}, "b": {"x.com/gpu=all", "x.com/gpu=c-b"},
 	} {
 		names, err := m.Container(ctx, pod, wanting(corev1.ResourceClaim{Name: "my-c", Request: request}))
-		if said(t, err, ""); !slices.Equal(names, want) {
+		said(t, err, "")
+		if !slices.Equal(names, want) {
 			t.Errorf("request %q gets %v, want %v", request, names, want)
 		}
 	}
@@ -344,7 +345,8 @@ func (o *offers) List(context.Context) ([]resourcev1.ResourceSlice, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.looks++
-	if o.fails--; o.fails >= 0 {
+	o.fails--
+	if o.fails >= 0 {
 		return nil, errors.New("no connection")
 	}
 	var list []resourcev1.ResourceSlice

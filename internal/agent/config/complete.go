@@ -68,7 +68,8 @@ func (c *Config) completeRoom() error {
 	setDefault(&c.EvictionHard, eviction.Default)
 	var err error
 	texts := eviction.Texts{Hard: c.EvictionHard, Soft: c.EvictionSoft, SoftGrace: c.EvictionSoftGrace, Reclaim: c.EvictionReclaim}
-	if c.Rules, err = eviction.ParseRules(texts); err != nil {
+	c.Rules, err = eviction.ParseRules(texts)
+	if err != nil {
 		return err
 	}
 	if c.EvictionMaxPodGrace < 0 || c.PressureTransition < 0 {

@@ -96,7 +96,8 @@ func read(said *kubeletv1.CredentialProvider, dir string) (program, error) {
 		p.images = append(p.images, u)
 	}
 	var err error
-	if p.env, err = variables(said.Env); err != nil {
+	p.env, err = variables(said.Env)
+	if err != nil {
 		return p, err
 	}
 	return p, p.check()

@@ -66,7 +66,8 @@ func (r *Runtime) Groups(ctx context.Context, cgroupOf func(uid types.UID) strin
 	group := func(has map[string]string, id string) (Group, bool) {
 		g := Group{PodUID: types.UID(has[labels.PodUID]), Namespace: has[labels.PodNamespace], Pod: has[labels.PodName],
 			Container: has[labels.ContainerName], ID: id}
-		if g.PodCgroup = cgroupOf(g.PodUID); g.PodCgroup == "" {
+		g.PodCgroup = cgroupOf(g.PodUID)
+		if g.PodCgroup == "" {
 			return g, false
 		}
 		g.Cgroup = path.Join(g.PodCgroup, cgroups.ContainerName(r.cfg.Cgroups.Driver(), runtime, id))

@@ -233,7 +233,8 @@ func (d *Drivers) annotate(ctx context.Context, name string, info *csiapi.NodeGe
 	if ids[name] == info.GetNodeId() && !missing {
 		return nil
 	}
-	if delete(ids, name); info != nil {
+	delete(ids, name)
+	if info != nil {
 		ids[name] = info.NodeId
 	}
 	var value any // null removes the annotation

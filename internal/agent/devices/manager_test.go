@@ -328,7 +328,8 @@ func TestABrokenCheckpointStays(t *testing.T) {
 				t.Fatal(err)
 			}
 			b := newBench(t, dir)
-			if b.Remember(); !b.Forgot() {
+			b.Remember()
+			if !b.Forgot() {
 				t.Error("the devices of before are known")
 			}
 			pod := podOf("one", "1")

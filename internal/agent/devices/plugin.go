@@ -39,7 +39,8 @@ func (m *Manager) connect(ctx context.Context, resource, socket string) error {
 	p := &plugin{resource: resource, conn: conn, client: pluginapi.NewDevicePluginClient(conn)}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	if p.options, err = p.client.GetDevicePluginOptions(ctx, &pluginapi.Empty{}); err != nil {
+	p.options, err = p.client.GetDevicePluginOptions(ctx, &pluginapi.Empty{})
+	if err != nil {
 		_ = conn.Close()
 		return fmt.Errorf("ask the device plugin of %s at %s for its options: %w", resource, socket, err)
 	}

@@ -19,17 +19,20 @@ type Texts struct {
 
 // ParseRules reads rules. Its errors name the flag that is wrong.
 func ParseRules(t Texts) (r Rules, err error) {
-	if r.Hard, err = Parse(t.Hard); err != nil {
+	r.Hard, err = Parse(t.Hard)
+	if err != nil {
 		return r, fmt.Errorf("--eviction-hard: %w", err)
 	}
 	if t.Soft != "" {
-		if r.Soft, err = Parse(t.Soft); err != nil {
+		r.Soft, err = Parse(t.Soft)
+		if err != nil {
 			return r, fmt.Errorf("--eviction-soft: %w", err)
 		}
 	}
 	r.SoftGrace = map[Signal]time.Duration{}
 	err = each(t.SoftGrace, func(s Signal, value string) (err error) {
-		if r.SoftGrace[s], err = time.ParseDuration(value); err != nil || r.SoftGrace[s] < 0 {
+		r.SoftGrace[s], err = time.ParseDuration(value)
+		if err != nil || r.SoftGrace[s] < 0 {
 			return fmt.Errorf("%s is not a time, such as 1m30s", value)
 		}
 		return nil

@@ -109,10 +109,12 @@ func Join(ctx context.Context, cfg Config) (*Identity, error) {
 		}
 	}
 	var trusted authorities
-	if trusted.cluster, err = id.authority(ctx); err != nil {
+	trusted.cluster, err = id.authority(ctx)
+	if err != nil {
 		return nil, err
 	}
-	if trusted.nodes, err = id.store.readAuthorities(nodeCAFile); err != nil {
+	trusted.nodes, err = id.store.readAuthorities(nodeCAFile)
+	if err != nil {
 		return nil, err
 	}
 	id.trusted.Store(&trusted)

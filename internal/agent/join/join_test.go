@@ -287,7 +287,8 @@ func TestAddressChanges(t *testing.T) {
 	}
 	// A cluster that refuses the address is not asked for it again and again.
 	asked := again.cfg.NodeIPs()
-	if again.asked.Store(&asked); again.servingOutdated(pair) {
+	again.asked.Store(&asked)
+	if again.servingOutdated(pair) {
 		t.Error("a certificate with the name alone is outdated for ever")
 	}
 }

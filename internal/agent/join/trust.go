@@ -159,7 +159,8 @@ func (id *Identity) learnSigner(ctx context.Context, pair *tls.Certificate) bool
 func (id *Identity) adopt(ctx context.Context, told trust.Bundle) error {
 	var next authorities
 	var err error
-	if next.cluster, err = parseAuthorities([]byte(told.Authorities)); err == nil {
+	next.cluster, err = parseAuthorities([]byte(told.Authorities))
+	if err == nil {
 		next.nodes, err = parseAuthorities([]byte(told.NodeAuthorities))
 	}
 	if err == nil && (len(next.cluster) == 0 || len(next.nodes) == 0) {

@@ -72,7 +72,8 @@ func (k *lockedKernel) await(t *testing.T, want ...string) {
 		for to, p := range have {
 			got = append(got, fmt.Sprintf("%s %s", to, p.via))
 		}
-		if slices.Sort(got); slices.Equal(got, want) {
+		slices.Sort(got)
+		if slices.Equal(got, want) {
 			return
 		}
 	}

@@ -218,7 +218,8 @@ func (p *peers) move(b before, from, to netip.Addr) {
 		if _, touched := b.present[ip]; !touched {
 			b.present[ip] = p.addresses[ip] > 0
 		}
-		if p.addresses[ip] += by; p.addresses[ip] == 0 {
+		p.addresses[ip] += by
+		if p.addresses[ip] == 0 {
 			delete(p.addresses, ip)
 		}
 	}

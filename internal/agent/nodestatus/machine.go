@@ -51,16 +51,20 @@ type usage struct{ total, free int64 }
 func look(c Config, imageDir string) (machine, error) {
 	var m machine
 	var err error
-	if m.memory, err = memory(c.Root, c.CgroupRoot); err != nil {
+	m.memory, err = memory(c.Root, c.CgroupRoot)
+	if err != nil {
 		return machine{}, err
 	}
-	if m.disk, m.inodes, err = disk(c.DataDir); err != nil {
+	m.disk, m.inodes, err = disk(c.DataDir)
+	if err != nil {
 		return machine{}, err
 	}
-	if m.imageFS, m.imageInodes, err = disk(imageDir); err != nil {
+	m.imageFS, m.imageInodes, err = disk(imageDir)
+	if err != nil {
 		return machine{}, err
 	}
-	if m.processes, err = processes(c.Root); err != nil {
+	m.processes, err = processes(c.Root)
+	if err != nil {
 		return machine{}, err
 	}
 	m.capacity = corev1.ResourceList{

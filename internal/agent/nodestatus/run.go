@@ -195,7 +195,8 @@ func (r *Reporter) imageDir(ctx context.Context) string {
 func (r *Reporter) gather(ctx context.Context) (facts, error) {
 	var f facts
 	var err error
-	if f.machine, err = look(r.cfg, r.imageDir(ctx)); err != nil {
+	f.machine, err = look(r.cfg, r.imageDir(ctx))
+	if err != nil {
 		return facts{}, err
 	}
 	r.mu.Lock()
@@ -222,12 +223,14 @@ func (r *Reporter) gather(ctx context.Context) (facts, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, runtimeTimeout)
 	defer cancel()
-	if f.runtime, err = r.cfg.Runtime(ctx); err != nil {
+	f.runtime, err = r.cfg.Runtime(ctx)
+	if err != nil {
 		f.runtimeErr = fmt.Errorf("container runtime is down: %w", err)
 		return f, nil
 	}
 	if r.cfg.Images != nil {
-		if f.images, err = r.cfg.Images(ctx); err != nil {
+		f.images, err = r.cfg.Images(ctx)
+		if err != nil {
 			klog.FromContext(ctx).Error(err, "Images cannot be listed")
 		}
 	}

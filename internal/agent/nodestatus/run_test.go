@@ -56,7 +56,8 @@ func start(t *testing.T, root, dataDir string, existing ...runtime.Object) *stat
 		return s.runtime, s.err
 	}
 	var err error
-	if s.reporter, err = New(cfg); err != nil {
+	s.reporter, err = New(cfg)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -245,7 +246,8 @@ func TestWatchedNode(t *testing.T) {
 		watched.Store(nil)
 		before = requests()
 		s.reporter.Check()
-		if synctest.Wait(); requests() == before {
+		synctest.Wait()
+		if requests() == before {
 			t.Error("nobody asked the server about a Node that no watch shows")
 		}
 		s.stop(t)
@@ -317,7 +319,8 @@ func TestNodeAfterARestore(t *testing.T) {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			if making++; making == 1 {
+			making++
+			if making == 1 {
 				return errors.New("the disk is full")
 			}
 			return nil

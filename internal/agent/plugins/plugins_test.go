@@ -69,7 +69,8 @@ func (r *registrar) GetInfo(context.Context, *registerapi.InfoRequest) (*registe
 
 func (r *registrar) NotifyRegistrationStatus(_ context.Context, s *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {
 	r.told <- fmt.Sprint(s.PluginRegistered, " ", s.Error)
-	if r.deaf--; r.deaf >= 0 {
+	r.deaf--
+	if r.deaf >= 0 {
 		return nil, errors.New("not now")
 	}
 	return &registerapi.RegistrationStatusResponse{}, nil

@@ -50,7 +50,8 @@ func TestClockBehindAfterAReboot(t *testing.T) {
 		w.exit("main-0", 1)
 		w.memory = Memory{}
 		w.runtime.Sandboxes[0].Ready = false
-		if w.now = w.now.Add(-back); back > 24*time.Hour {
+		w.now = w.now.Add(-back)
+		if back > 24*time.Hour {
 			w.now = time.Unix(30, 0)
 		}
 		if !w.steps(t, 20, "main") {

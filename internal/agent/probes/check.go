@@ -83,7 +83,8 @@ func (c checker) command(ctx context.Context, t *target, action *corev1.ExecActi
 	command := make([]string, len(action.Command))
 	for i, word := range action.Command {
 		var err error
-		if command[i], err = env.Expand(word, env.Lookup(fixed)); err != nil {
+		command[i], err = env.Expand(word, env.Lookup(fixed))
+		if err != nil {
 			return outcome{}, fmt.Errorf("command: %w", err)
 		}
 	}

@@ -123,7 +123,8 @@ func (c *Cache) drop(had, wanted map[key]bool) {
 			continue
 		}
 		if i := c.items[k]; i != nil {
-			if i.users--; i.users == 0 {
+			i.users--
+			if i.users == 0 {
 				i.stop()
 				delete(c.items, k)
 			}

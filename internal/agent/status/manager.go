@@ -226,7 +226,8 @@ func (m *Manager) patch(ctx context.Context, pod Pod, before, after corev1.PodSt
 		r.dirty = true
 		return fmt.Errorf("patch the status of pod %s/%s: somebody else changed its readiness before", pod.Namespace, pod.Name)
 	}
-	if r.dirty = !equality.Semantic.DeepEqual(r.wanted, after); r.dirty {
+	r.dirty = !equality.Semantic.DeepEqual(r.wanted, after)
+	if r.dirty {
 		m.queue.Add(pod.UID)
 	}
 	return nil

@@ -56,7 +56,8 @@ func newFakeRuntime(t *testing.T) *fakeRuntime {
 	}
 	config := cristreaming.DefaultConfig
 	config.BaseURL = base
-	if r.server, err = cristreaming.NewServer(config, program{}); err != nil {
+	r.server, err = cristreaming.NewServer(config, program{})
+	if err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -164,7 +165,8 @@ func newNode(t *testing.T) *node {
 	n := &node{runtime: newFakeRuntime(t), dir: t.TempDir()}
 	n.log = filepath.Join(n.dir, "0.log")
 	var err error
-	if n.bundle, err = pki.LoadOrCreate(filepath.Join(n.dir, "pki"), pki.Options{}); err != nil {
+	n.bundle, err = pki.LoadOrCreate(filepath.Join(n.dir, "pki"), pki.Options{})
+	if err != nil {
 		t.Fatal(err)
 	}
 	certFile, keyFile := n.bundle.ServingFiles() // valid for loopback

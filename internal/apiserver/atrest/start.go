@@ -192,7 +192,8 @@ func (k *Keeper) readableOthers(ctx context.Context) error {
 	for _, r := range others {
 		t, tried := k.transformer(r), 0
 		err := k.each(ctx, r, func(key string, stored []byte, _ int64) error {
-			if tried++; tried > triedObjects {
+			tried++
+			if tried > triedObjects {
 				return errEnough
 			}
 			_, _, err := t.TransformFromStorage(ctx, stored, value.DefaultContext(key))

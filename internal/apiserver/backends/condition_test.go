@@ -84,13 +84,15 @@ func TestSame(t *testing.T) {
 		"port":      func(s *apiregistrationv1.APIService) { s.Spec.Service.Port = ptr.To(int32(8443)) },
 	} {
 		other := apiService()
-		if change(other); same(apiService(), other) {
+		change(other)
+		if same(apiService(), other) {
 			t.Errorf("another %s is the same", name)
 		}
 	}
 	other := apiService()
 	other.Status.Conditions = []apiregistrationv1.APIServiceCondition{{Type: apiregistrationv1.Available}}
-	if other.ResourceVersion = "7"; !same(apiService(), other) {
+	other.ResourceVersion = "7"
+	if !same(apiService(), other) {
 		t.Error("another status is asked in another way")
 	}
 }

@@ -219,7 +219,8 @@ func (d *document) keep(s *apiregistrationv1.APIService) error {
 		own.Paths[key] = at
 	}
 	var err error
-	if d.body, err = json.Marshal(own); err != nil {
+	d.body, err = json.Marshal(own)
+	if err != nil {
 		return err
 	}
 	d.mediaType = "application/json"

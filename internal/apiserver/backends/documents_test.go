@@ -122,7 +122,8 @@ func TestDocumentsOfOneServer(t *testing.T) {
 	if have := got(d, "/apis/example.com/v1", "") + got(d, "/apis", ""); strings.Count(have, "503") != 2 {
 		t.Errorf("without discovery there is %s", have)
 	}
-	if d.close(); l.left != allDocuments {
+	d.close()
+	if l.left != allDocuments {
 		t.Errorf("%d bytes are lost to all", allDocuments-l.left)
 	}
 }

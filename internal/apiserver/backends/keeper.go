@@ -58,7 +58,8 @@ func New(c Config) (*Keeper, error) {
 	k := &Keeper{config: c, ledger: ledger{left: allDocuments}, handed: handedLedger(), minded: map[string]*minder{}, ending: map[string]chan struct{}{}}
 	k.discovery = aggregatorserver.NewDiscoveryManager(c.Discovery.WithSource(aggregated.AggregatorSource))
 	var err error
-	if k.slices, err = proxy.NewEndpointSliceIndexerGetter(c.EndpointSlices); err != nil {
+	k.slices, err = proxy.NewEndpointSliceIndexerGetter(c.EndpointSlices)
+	if err != nil {
 		return nil, fmt.Errorf("follow EndpointSlices by Service: %w", err)
 	}
 	// A factory starts those that were asked for before.
@@ -218,7 +219,8 @@ func (k *Keeper) touch(namespace, name string) {
 // stateOf is what is known of the Service of an APIService.
 func (k *Keeper) stateOf(s *apiregistrationv1.APIService) (now state) {
 	to := reference(s)
-	if now.service, now.err = k.config.Services.Lister().Services(to.namespace).Get(to.name); now.err != nil {
+	now.service, now.err = k.config.Services.Lister().Services(to.namespace).Get(to.name)
+	if now.err != nil {
 		return now
 	}
 	now.slices, now.err = k.slices.GetEndpointSlices(to.namespace, to.name)

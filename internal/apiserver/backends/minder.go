@@ -190,7 +190,8 @@ func (m *minder) alive(ctx context.Context, b *backend) (err error) {
 		}
 		select {
 		case err = <-results:
-			if answered++; err == nil {
+			answered++
+			if err == nil {
 				return nil
 			}
 		case <-silence:

@@ -210,7 +210,8 @@ func TestOneIsReadAlone(t *testing.T) {
 	for i := range oneByOne + 1 {
 		c.pods = append(c.pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("p", i)}, Spec: corev1.PodSpec{NodeName: fmt.Sprint("n", i)}})
 	}
-	if get(t, c, "pods"); c.listed != 1 {
+	get(t, c, "pods")
+	if c.listed != 1 {
 		t.Errorf("for pods on many nodes the nodes were read %d times, want once", c.listed)
 	}
 }

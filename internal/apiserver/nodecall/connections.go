@@ -45,7 +45,8 @@ func (c *connections) to(node string) (out []*connection) {
 // Close implements net.Conn.
 func (c *connection) Close() error {
 	c.of.mu.Lock()
-	if delete(c.of.open[c.node], c); len(c.of.open[c.node]) == 0 {
+	delete(c.of.open[c.node], c)
+	if len(c.of.open[c.node]) == 0 {
 		delete(c.of.open, c.node)
 	}
 	c.of.mu.Unlock()

@@ -210,7 +210,8 @@ func (l *List) begin(ctx context.Context, node string, issued time.Time) (_ cont
 		cancel()
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if delete(l.requests[node], r); len(l.requests[node]) == 0 {
+		delete(l.requests[node], r)
+		if len(l.requests[node]) == 0 {
 			delete(l.requests, node)
 		}
 	}, false

@@ -30,7 +30,8 @@ func TestHooksAndTheEnd(t *testing.T) {
 func TestInsist(t *testing.T) {
 	tries := 0
 	run := Insist(func(context.Context) error {
-		if tries++; tries < 3 {
+		tries++
+		if tries < 3 {
 			return errors.New("a bad moment")
 		}
 		return nil

@@ -40,7 +40,8 @@ func clusterOf(t *testing.T, handler http.HandlerFunc) (dataDir string) {
 func TestRemovingIsInsistedOn(t *testing.T) {
 	asked := 0
 	dir := clusterOf(t, func(w http.ResponseWriter, r *http.Request) {
-		if asked++; asked < 3 {
+		asked++
+		if asked < 3 {
 			http.Error(w, "the servers are not ready for a change", http.StatusServiceUnavailable)
 			return
 		}

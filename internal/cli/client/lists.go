@@ -42,10 +42,12 @@ func newLists(config *rest.Config, namespace string) (l *lists, err error) {
 	config = rest.CopyConfig(config)
 	config.QPS, config.UserAgent = -1, "everynode"
 	l = &lists{namespace: namespace}
-	if l.client, err = kubernetes.NewForConfig(config); err != nil {
+	l.client, err = kubernetes.NewForConfig(config)
+	if err != nil {
 		return nil, fmt.Errorf("use the kubeconfig: %w", err)
 	}
-	if l.own, err = everynode.NewForConfig(config); err != nil {
+	l.own, err = everynode.NewForConfig(config)
+	if err != nil {
 		return nil, err
 	}
 	return l, nil

@@ -41,7 +41,8 @@ func (r *reconciler) claim(ctx context.Context, csr *certificatesv1.CertificateS
 	if made != nil {
 		c.secret, c.Record, c.RecordAge = made, &record, r.Clock.Now().Sub(made.CreationTimestamp.Time)
 	}
-	if c.Revocation, err = r.revocation(ctx, node); err != nil {
+	c.Revocation, err = r.revocation(ctx, node)
+	if err != nil {
 		return Claim{}, err
 	}
 	if id, ok := strings.CutPrefix(csr.Spec.Username, bootstrapUserPrefix); ok && c.Revocation != nil {

@@ -173,7 +173,8 @@ func TestCreationIsRepeatedUntilAllowed(t *testing.T) {
 	}
 	refused := 0
 	a.refuseCreate = func(p *corev1.Pod) error {
-		if refused++; refused <= 3 {
+		refused++
+		if refused <= 3 {
 			return apierrors.NewForbidden(resource[kindPod], p.Name, fmt.Errorf("exceeded quota"))
 		}
 		return nil

@@ -203,7 +203,8 @@ func (e *executor) claimPods(ctx context.Context, job *belongings.ClaimJob) belo
 	for _, p := range job.Adopt {
 		c, err := belongings.ClaimedPod{Pod: p, Adopted: true}, mayNot
 		if err == nil {
-			if c.Updated, err = e.writer.PatchPod(ctx, p.Namespace, p.Name, claim.AdoptPatch(job.DaemonSet, controllerKind, p)); err != nil {
+			c.Updated, err = e.writer.PatchPod(ctx, p.Namespace, p.Name, claim.AdoptPatch(job.DaemonSet, controllerKind, p))
+			if err != nil {
 				c.Updated = nil
 			}
 		}

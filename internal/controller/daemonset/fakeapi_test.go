@@ -80,7 +80,8 @@ func startFakeAPI() (a *fakeAPI, stop func()) {
 		defer close(done)
 		n := 0
 		for f := range a.events {
-			if n++; n%10 == 0 {
+			n++
+			if n%10 == 0 {
 				time.Sleep(time.Duration(a.lag.Load()))
 			}
 			f()

@@ -62,7 +62,8 @@ func newOwner(c *Controller, pods, rows, claims *lane) *owner {
 			metrics: c.metrics, normalize: c.cfg.NormalizeTemplate},
 		molds: map[types.UID]*podMold{}, olds: map[types.UID]map[string]*podMold{},
 	}
-	if o.matrix = matrix.New(c.cfg.Limits); c.cfg.Record != nil {
+	o.matrix = matrix.New(c.cfg.Limits)
+	if c.cfg.Record != nil {
 		o.matrix = newRecorder(c.cfg.Limits, c.cfg.Record)
 	}
 	o.pins = pins.New(o.matrix)
@@ -166,7 +167,8 @@ func (o *owner) look(own rollouts.Sight) {
 	if own == o.seen {
 		return
 	}
-	if o.seen = own; own == (rollouts.Sight{}) {
+	o.seen = own
+	if own == (rollouts.Sight{}) {
 		o.log.Info("Policies and rollouts can be read again")
 	} else {
 		o.log.Info("Nothing new begins where a policy is followed", "policies", own.Policies, "rollouts", own.Rollouts)

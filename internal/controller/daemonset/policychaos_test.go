@@ -232,7 +232,8 @@ func chaosUnderAPolicy(t *testing.T, r *rand.Rand, given, taken *int) {
 	}
 	a.mu.Lock()
 	trouble = false
-	if a.mu.Unlock(); len(wrong) > 0 {
+	a.mu.Unlock()
+	if len(wrong) > 0 {
 		t.Fatalf("nodes were given what was not theirs: %q", wrong)
 	}
 	a.mu.Lock()

@@ -63,7 +63,8 @@ func replay(t *testing.T, path string) {
 			if a, ok := e.(action.Answer); ok {
 				var n struct{ Action int }
 				read(&n)
-				if a.Action = actions[n.Action]; a.Action == nil {
+				a.Action = actions[n.Action]
+				if a.Action == nil {
 					t.Errorf("%s: action %d was answered, and is not decided now", d.Pos, n.Action)
 					return ""
 				}

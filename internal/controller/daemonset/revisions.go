@@ -169,7 +169,8 @@ func (w *revisionWriter) existing(ctx context.Context, r *appsv1.ControllerRevis
 	next := live.DeepCopy()
 	count := collisions(live) + 1
 	next.Status.CollisionCount = &count
-	if w.result.DaemonSet, err = w.writer.UpdateDaemonSetStatus(ctx, next); err != nil {
+	w.result.DaemonSet, err = w.writer.UpdateDaemonSetStatus(ctx, next)
+	if err != nil {
 		w.result.DaemonSet = nil
 		return nil, fmt.Errorf("raise the collision count: %w", err)
 	}

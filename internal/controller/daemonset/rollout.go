@@ -101,18 +101,21 @@ func (e *executor) carryOut(ctx context.Context, j *rollouts.Job) rollouts.Resul
 	var err error
 	switch {
 	case j.Policy != nil:
-		if r.Policy, err = e.rollouts.UpdatePolicyStatus(ctx, j.Policy); err != nil {
+		r.Policy, err = e.rollouts.UpdatePolicyStatus(ctx, j.Policy)
+		if err != nil {
 			r.Policy = nil
 		}
 	case j.Left != nil:
-		if r.Rollout, err = e.rollouts.UpdateRolloutStatus(ctx, j.Left); err != nil {
+		r.Rollout, err = e.rollouts.UpdateRolloutStatus(ctx, j.Left)
+		if err != nil {
 			r.Rollout = nil
 		}
 	default:
 		err = e.rollouts.DeleteRollout(ctx, j.Delete)
 	}
 	// What is gone needs no status, and what changed will be looked at again.
-	if r.Failed = err != nil && !apierrors.IsNotFound(err); r.Failed {
+	r.Failed = err != nil && !apierrors.IsNotFound(err)
+	if r.Failed {
 		klog.FromContext(ctx).V(2).Info("Cannot write about a rollout, will try again", "err", err)
 		e.metrics.writesFailed.Inc()
 	}

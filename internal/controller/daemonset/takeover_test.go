@@ -49,7 +49,8 @@ func TestAControllerDiesWhileItTakesARolloutOver(t *testing.T) {
 		ds := testDaemonSet("logs")
 		ds.UID, ds.Spec.Template.Spec.Containers[0].Image = "", fmt.Sprint("demo:v", round)
 		uid := string(a.add(ds).GetUID())
-		if may(writes); writes < many {
+		may(writes)
+		if writes < many {
 			stop := startWithPolicies(t, a)
 			eventually(t, func() string {
 				a.mu.Lock()

@@ -63,7 +63,8 @@ func TestPodSaysWhatItReplaced(t *testing.T) {
 			if got := fact.OfPod(p, "").Before; got != before || p.Annotations["note"] != annotations["note"] {
 				t.Errorf("%v, %s: it says %q, and its annotations are %v", annotations, before, got, p.Annotations)
 			}
-			if p.Name = "logs-2"; fact.OfPod(p, "").Before != "" {
+			p.Name = "logs-2"
+			if fact.OfPod(p, "").Before != "" {
 				t.Errorf("%v: copied to another pod it says %q", annotations, before)
 			}
 		}

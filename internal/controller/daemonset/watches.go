@@ -79,7 +79,8 @@ func (w *Watches) Of(lw toolscache.ListerWatcher, of runtime.Object) toolscache.
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			got, err := with.WatchWithContext(ctx, o)
-			if w.answered(ctx, k, err); err != nil {
+			w.answered(ctx, k, err)
+			if err != nil {
 				return got, err
 			}
 			return w.opened(k, got), nil

@@ -141,7 +141,8 @@ func (r *reconciler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Resu
 func (r *reconciler) settle(ctx context.Context, in plan.Input) (ctrl.Result, error) {
 	var failure error
 	var err error
-	if in.Pods, err = r.gather(ctx, in.Job); err != nil {
+	in.Pods, err = r.gather(ctx, in.Job)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
 	for range mostSteps {
@@ -173,7 +174,8 @@ func (r *reconciler) settle(ctx context.Context, in plan.Input) (ctrl.Result, er
 			return r.rest(in, step), failure
 		}
 		in.Now = r.clock.Now()
-		if in.Pods, err = r.own(ctx, in.Job); err != nil {
+		in.Pods, err = r.own(ctx, in.Job)
+		if err != nil {
 			return ctrl.Result{}, errors.Join(failure, err)
 		}
 	}

@@ -66,7 +66,8 @@ func start(t *testing.T) *fixture {
 		&corev1.Node{}: &f.nodes, &coordinationv1.Lease{}: &f.leases, &corev1.Pod{}: &f.pod,
 	} {
 		var err error
-		if *informer, err = informers.FakeInformerFor(t.Context(), object); err != nil {
+		*informer, err = informers.FakeInformerFor(t.Context(), object)
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -215,7 +216,8 @@ func TestNodeThatSpeaksUpWins(t *testing.T) {
 		f := start(t)
 		conflicts := 0
 		f.api.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
-			if conflicts++; conflicts == 1 {
+			conflicts++
+			if conflicts == 1 {
 				f.renew("kube-node-lease", "n") // it was only slow
 			}
 			return true, nil, apierrors.NewConflict(corev1.Resource("nodes"), "n", errors.New("changed"))

@@ -120,7 +120,8 @@ func (r *reconciler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Resu
 	failure := r.apply(ctx, set, change)
 	// The status says what there is after the change: who reads that this generation
 	// was seen can rely on the numbers beside it.
-	if in.Pods, err = r.own(ctx, set); err != nil {
+	in.Pods, err = r.own(ctx, set)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
 	report := plan.Observe(in, change, failure)

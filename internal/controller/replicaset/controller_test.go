@@ -222,7 +222,8 @@ func TestCreationStartsSlowly(t *testing.T) {
 		if verb != "create" {
 			return nil
 		}
-		if tries++; tries > 4 {
+		tries++
+		if tries > 4 {
 			return errors.New("no quota")
 		}
 		return nil
@@ -381,11 +382,13 @@ func TestReplicationControllers(t *testing.T) {
 		t.Fatal(err)
 	}
 	j.status = nil
-	if reconcileOnce(t, r); j.status != nil {
+	reconcileOnce(t, r)
+	if j.status != nil {
 		t.Errorf("the status was written again: %+v", j.status)
 	}
 	q := &collected{}
-	if r.podHandler().Create(t.Context(), event.CreateEvent{Object: foreign}, q); len(q.names) != 0 {
+	r.podHandler().Create(t.Context(), event.CreateEvent{Object: foreign}, q)
+	if len(q.names) != 0 {
 		t.Errorf("a ReplicaSet's pod enqueued %s", q.names)
 	}
 }

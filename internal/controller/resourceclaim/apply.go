@@ -157,7 +157,8 @@ func (l *loop) reconcileClaim(ctx context.Context, key ctrl.Request) (ctrl.Resul
 	}
 	if owner := metav1.GetControllerOfNoCopy(claim); owner != nil && owner.Kind == "Pod" && owner.APIVersion == "v1" {
 		var err error
-		if in.OwnerDone, err = l.done(ctx, claim.Namespace, owner.Name, owner.UID); err != nil {
+		in.OwnerDone, err = l.done(ctx, claim.Namespace, owner.Name, owner.UID)
+		if err != nil {
 			return ctrl.Result{}, err
 		}
 	}

@@ -118,7 +118,8 @@ func (r *reconciler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Resu
 	set := r.sets.Overlay(cached.UID, []*appsv1.StatefulSet{&cached})[0]
 	in := plan.Input{Set: set, Now: r.clock.Now()}
 	var err error
-	if in.Pods, err = r.gather(ctx, set); err != nil {
+	in.Pods, err = r.gather(ctx, set)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if err := r.settleClaims(ctx, set, in.Pods); err != nil {
@@ -165,7 +166,8 @@ func (r *reconciler) settle(ctx context.Context, in plan.Input) (_ ctrl.Result, 
 			return ctrl.Result{RequeueAfter: max(step.Next.Sub(r.clock.Now()), time.Millisecond)}, nil
 		}
 		in.Now = r.clock.Now()
-		if in.Pods, err = r.own(ctx, in.Set); err != nil {
+		in.Pods, err = r.own(ctx, in.Set)
+		if err != nil {
 			return ctrl.Result{}, errors.Join(failure, err)
 		}
 	}

@@ -101,7 +101,8 @@ func (r *Reserving) GuardNames(guard Guard) { r.guard = guard }
 func (r *Reserving) between(ctx context.Context, c *change, before *held, after runtime.Object) (err error) {
 	c.names(r.holds, before, after)
 	if r.guard != nil && len(c.take) > 0 {
-		if c.unchanged, err = r.guard(ctx, after, c.take); err != nil {
+		c.unchanged, err = r.guard(ctx, after, c.take)
+		if err != nil {
 			return err
 		}
 	}

@@ -71,7 +71,8 @@ func (p *Held) Clone() Held {
 func (p *Held) Remove(port Port) {
 	key := protocolPort{port.Protocol, port.Port}
 	byIP := p.holders[key]
-	if byIP[port.IP]--; byIP[port.IP] == 0 {
+	byIP[port.IP]--
+	if byIP[port.IP] == 0 {
 		delete(byIP, port.IP)
 	}
 	if len(byIP) == 0 {

@@ -34,7 +34,8 @@ func Parse(api *corev1.PodAffinityTerm, namespace string) (*Term, bool) {
 	t := &Term{key: api.TopologyKey, selector: selector,
 		namespaces: slices.Compact(slices.Sorted(slices.Values(api.Namespaces)))}
 	if api.NamespaceSelector != nil {
-		if t.byLabels, err = metav1.LabelSelectorAsSelector(api.NamespaceSelector); err != nil {
+		t.byLabels, err = metav1.LabelSelectorAsSelector(api.NamespaceSelector)
+		if err != nil {
 			return nil, false
 		}
 	} else if len(api.Namespaces) == 0 {

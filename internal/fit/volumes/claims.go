@@ -109,7 +109,8 @@ func (s *Storage) Look(pod Pod) *Claimed {
 
 func (s *Storage) open(c *corev1.PersistentVolumeClaim) open {
 	out := open{PersistentVolumeClaim: c, key: c.Namespace + "/" + c.Name, want: volume.Want(c)}
-	if out.kept = out.want.Reserved(listed(s.reserved[out.key])); out.kept == nil {
+	out.kept = out.want.Reserved(listed(s.reserved[out.key]))
+	if out.kept == nil {
 		out.wide = out.want.Ranked(listed(s.free[pool{volume.ClaimClass(c), ""}]))
 	}
 	return out

@@ -105,7 +105,8 @@ func change[K comparable](of map[K]map[string]*corev1.PersistentVolume, key K, v
 		of[key][v.Name] = v
 		return
 	}
-	if delete(of[key], v.Name); len(of[key]) == 0 {
+	delete(of[key], v.Name)
+	if len(of[key]) == 0 {
 		delete(of, key)
 	}
 }
@@ -116,7 +117,8 @@ func (s *Storage) Count(claims []string, by int) {
 		return
 	}
 	for _, key := range claims {
-		if s.users[key] += by; s.users[key] == 0 {
+		s.users[key] += by
+		if s.users[key] == 0 {
 			delete(s.users, key)
 		}
 	}

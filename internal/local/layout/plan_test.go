@@ -70,7 +70,8 @@ func TestPlanOfSeveralServers(t *testing.T) {
 		netip.Prefix{}); one.Servers != nil || one.ControlPlanes() != 1 {
 		t.Errorf("one server alone is planned as %v", one.Servers)
 	}
-	if o.Nodes = 250; o.ValidateFor(RuntimeContainerd) == nil {
+	o.Nodes = 250
+	if o.ValidateFor(RuntimeContainerd) == nil {
 		t.Error("nodes have the addresses of servers")
 	}
 }

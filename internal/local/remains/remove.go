@@ -28,7 +28,8 @@ const ServerPatience = 20 * time.Second
 func Observe(s layout.State) (Observed, error) {
 	o := Observed{Alive: map[process.Process]bool{}}
 	var err error
-	if o.BootID, err = process.BootID(); err != nil {
+	o.BootID, err = process.BootID()
+	if err != nil {
 		return o, err
 	}
 	known := []process.Process{s.Server}
@@ -41,10 +42,12 @@ func Observe(s layout.State) (Observed, error) {
 	for _, p := range known {
 		o.Alive[p] = p.Alive()
 	}
-	if o.Netns, err = network.NetnsNames(s.Plan); err != nil {
+	o.Netns, err = network.NetnsNames(s.Plan)
+	if err != nil {
 		return o, err
 	}
-	if o.Strays, err = strays(s.Plan, o.Netns); err != nil {
+	o.Strays, err = strays(s.Plan, o.Netns)
+	if err != nil {
 		return o, err
 	}
 	if s.Plan.Runtime != layout.RuntimeContainerd {

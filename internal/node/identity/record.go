@@ -105,7 +105,8 @@ func ReadRevocation(from *corev1.Secret) (Revocation, error) {
 		return Revocation{}, fmt.Errorf("secret %s/%s is not a revocation", from.Namespace, from.Name)
 	}
 	var err error
-	if r.Before, err = time.Parse(time.RFC3339, string(from.Data[beforeKey])); err != nil {
+	r.Before, err = time.Parse(time.RFC3339, string(from.Data[beforeKey]))
+	if err != nil {
 		return Revocation{}, errors.Join(fmt.Errorf("secret %s/%s says no time", from.Namespace, from.Name), err)
 	}
 	return r, nil

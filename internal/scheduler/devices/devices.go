@@ -133,7 +133,8 @@ func (b *Book) DeleteSlice(s *resourcev1.ResourceSlice) {
 		return
 	}
 	b.count(known, of, -1)
-	if delete(b.slices[of], s.UID); len(b.slices[of]) == 0 {
+	delete(b.slices[of], s.UID)
+	if len(b.slices[of]) == 0 {
 		delete(b.slices, of)
 	}
 }
@@ -146,7 +147,8 @@ func (b *Book) count(s *resourcev1.ResourceSlice, of pool, change int) {
 			b.onNode[*node] = pools
 		}
 	}
-	if pools[of] += change; pools[of] == 0 {
+	pools[of] += change
+	if pools[of] == 0 {
 		delete(pools, of)
 	}
 	if node := s.Spec.NodeName; node != nil && len(pools) == 0 {
@@ -196,7 +198,8 @@ func (b *Book) replace(key string, c *resourcev1.ResourceClaim) {
 	if old := b.claims[key]; old != nil {
 		b.book(old, -1)
 	}
-	if delete(b.claims, key); c == nil {
+	delete(b.claims, key)
+	if c == nil {
 		return
 	}
 	b.claims[key] = c
@@ -264,7 +267,8 @@ func (b *Book) book(c *resourcev1.ResourceClaim, change int) {
 		}
 		id := structured.MakeDeviceID(r.Driver, r.Pool, r.Device)
 		if r.ShareID == nil {
-			if b.counts[id] += change; b.counts[id] <= 0 {
+			b.counts[id] += change
+			if b.counts[id] <= 0 {
 				delete(b.counts, id)
 				b.taken.Delete(id)
 			} else {

@@ -353,7 +353,8 @@ func TestDevicesThatAreGivenBackAreNotYetFree(t *testing.T) {
 		t.Error("after a failure it is not as before")
 	}
 	b.Promise(stuck[0].Next)
-	if b.SetClaim(stuck[0].Next); b.taken.Len() != 0 || len(b.promised) != 0 {
+	b.SetClaim(stuck[0].Next)
+	if b.taken.Len() != 0 || len(b.promised) != 0 {
 		t.Error("it is not free once the API says so")
 	}
 }

@@ -37,7 +37,8 @@ func (b *Book) Attempt(pod *corev1.Pod) (pausing time.Time) {
 	if len(pod.Spec.ResourceClaims) == 0 {
 		return time.Time{}
 	}
-	if b.last = b.ask(pod); b.last.problem != "" || len(b.last.lacks) == 0 {
+	b.last = b.ask(pod)
+	if b.last.problem != "" || len(b.last.lacks) == 0 {
 		return time.Time{}
 	}
 	return b.pace.until(pod.Namespace, b.clock.Now())

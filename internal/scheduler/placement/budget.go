@@ -31,7 +31,8 @@ func (b Budgets) split(pods []*fit.Pod) (protected, free []*fit.Pod) {
 			if !b[i].covers(pod) {
 				continue
 			}
-			if left[i]--; left[i] < 0 {
+			left[i]--
+			if left[i] < 0 {
 				broken = true
 			}
 		}

@@ -67,7 +67,8 @@ func (n *Nominations) Delete(uid types.UID) {
 	}
 	delete(n.nodeOf, uid)
 	delete(n.victims, uid)
-	if delete(n.byNode[nodeName], uid); len(n.byNode[nodeName]) == 0 {
+	delete(n.byNode[nodeName], uid)
+	if len(n.byNode[nodeName]) == 0 {
 		delete(n.byNode, nodeName)
 	}
 }

@@ -44,7 +44,8 @@ func (p *Placer) Place(pod *fit.Pod, view View) Result {
 	diagnosis := Diagnosis{Total: len(view.Cluster.Nodes())}
 	candidates, search := candidates(pod, view, &diagnosis)
 	question := view.Cluster.Ask(pod)
-	if diagnosis.Unbound = question.Unbound(); diagnosis.Unbound != "" {
+	diagnosis.Unbound = question.Unbound()
+	if diagnosis.Unbound != "" {
 		diagnosis.HelpedBy = fit.VolumesChanged | fit.DevicesChanged
 		return Result{Diagnosis: diagnosis}
 	}

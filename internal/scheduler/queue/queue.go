@@ -220,7 +220,8 @@ func put(in map[string]map[types.UID]*item, key string, known *item) {
 }
 
 func take(from map[string]map[types.UID]*item, key string, known *item) {
-	if delete(from[key], known.pod.UID); len(from[key]) == 0 {
+	delete(from[key], known.pod.UID)
+	if len(from[key]) == 0 {
 		delete(from, key)
 	}
 }

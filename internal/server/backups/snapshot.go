@@ -159,7 +159,8 @@ func (s *Snapshot) describe(dataDir string) (err error) {
 	}
 	m.Format, m.Data, m.Created = backup.Format, datadir.Version, time.Now().UTC().Truncate(time.Second)
 	m.Everynode, m.Kubernetes = version.Version, version.Kubernetes()
-	if m.Cluster, err = pki.ReadCAHash(filepath.Join(dataDir, "pki")); err != nil {
+	m.Cluster, err = pki.ReadCAHash(filepath.Join(dataDir, "pki"))
+	if err != nil {
 		return errors.Join(err, s.Close())
 	}
 	return nil
@@ -189,7 +190,8 @@ func backupFiles(dataDir, configuration string) (map[string][]byte, error) {
 		out[filepath.Base(encryption.File(""))] = stored
 	}
 	if configuration != "" {
-		if out[folder.EncryptionFile], err = os.ReadFile(configuration); err != nil {
+		out[folder.EncryptionFile], err = os.ReadFile(configuration)
+		if err != nil {
 			return nil, fmt.Errorf("read how the cluster encrypts what is stored: %w", err)
 		}
 	}

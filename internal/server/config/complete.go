@@ -24,10 +24,12 @@ type Completed struct {
 func (o *Options) Complete() (c Completed, err error) {
 	o.useEncryption()
 	c.Options = *o
-	if _, c.Service, err = net.ParseCIDR(o.ServiceCIDR); err != nil {
+	_, c.Service, err = net.ParseCIDR(o.ServiceCIDR)
+	if err != nil {
 		return c, fmt.Errorf("the service CIDR %q is not a network such as 10.96.0.0/16", o.ServiceCIDR)
 	}
-	if c.Pods, err = podNetworks(o, c.Service); err != nil {
+	c.Pods, err = podNetworks(o, c.Service)
+	if err != nil {
 		return c, err
 	}
 	if len(o.Listen) == 0 {
@@ -37,7 +39,8 @@ func (o *Options) Complete() (c Completed, err error) {
 	if err != nil {
 		return c, err
 	}
-	if c.Settings, err = o.API.Complete(); err != nil {
+	c.Settings, err = o.API.Complete()
+	if err != nil {
 		return c, err
 	}
 	err = o.Backups.Check()

@@ -100,7 +100,8 @@ func Run(ctx context.Context, cfg Config) error {
 		return toolscache.NewSharedIndexInformer(c.watches.Of(lw, of), of, resync, indexers)
 	}
 	var err error
-	if c.manager, err = ctrl.NewManager(c.actors.ConfigFor(bootstrap.ManagerAccount()), options); err != nil {
+	c.manager, err = ctrl.NewManager(c.actors.ConfigFor(bootstrap.ManagerAccount()), options)
+	if err != nil {
 		return fmt.Errorf("set up the controllers: %w", err)
 	}
 	if err := c.addAll(); err != nil {

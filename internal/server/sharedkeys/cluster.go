@@ -63,13 +63,15 @@ func (s Set) Hash() string {
 func Export(dataDir string) ([]byte, error) {
 	var keys Set
 	var err error
-	if keys.Cluster, err = pki.ExportCluster(filepath.Join(dataDir, "pki")); err != nil {
+	keys.Cluster, err = pki.ExportCluster(filepath.Join(dataDir, "pki"))
+	if err != nil {
 		return nil, err
 	}
 	if !pki.ClusterWhole(keys.Cluster) {
 		return nil, ErrHalf
 	}
-	if keys.Stored, err = encryption.Read(encryption.File(dataDir)); err != nil {
+	keys.Stored, err = encryption.Read(encryption.File(dataDir))
+	if err != nil {
 		return nil, err
 	}
 	err = keys.Check()

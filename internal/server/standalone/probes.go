@@ -32,7 +32,8 @@ func listenForProbes(address string, reach func(context.Context) error) (*probed
 		return p, nil
 	}
 	var err error
-	if p.listener, err = net.Listen("tcp", address); err != nil {
+	p.listener, err = net.Listen("tcp", address)
+	if err != nil {
 		return nil, fmt.Errorf("serve metrics at %s: %w; choose another address with --listen", address, err)
 	}
 	return p, nil

@@ -105,7 +105,8 @@ func TestMixedEventsKeepEachObjectsOrder(t *testing.T) {
 		p := obj.(*corev1.Pod)
 		mu.Lock()
 		defer mu.Unlock()
-		if last[p.Name]++; fmt.Sprint(last[p.Name]) != p.ResourceVersion {
+		last[p.Name]++
+		if fmt.Sprint(last[p.Name]) != p.ResourceVersion {
 			t.Errorf("%s came as version %s, want %d", p.Name, p.ResourceVersion, last[p.Name])
 		}
 		if all = append(all, p.Name); len(all) == objects*versions {

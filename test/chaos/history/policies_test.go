@@ -127,7 +127,8 @@ func hurries(perMinute int32) *guidedStory {
 	})
 	now := s.now
 	for node := 1; node <= 4; node++ {
-		if s.now = now; node == 2 {
+		s.now = now
+		if node == 2 {
 			s.status(v1alpha1.PhaseProgressing, "t1", "t2", "rest")
 			s.now = now
 		}

@@ -167,7 +167,8 @@ func (a *archive) content(name string, mode int, size int64, from io.Reader) {
 	a.text(name+"\x00", 110+len(name)+1)
 	if a.err == nil {
 		var n int64
-		if n, a.err = io.Copy(a.w, from); a.err == nil {
+		n, a.err = io.Copy(a.w, from)
+		if a.err == nil {
 			a.text("", int(n))
 		}
 	}

@@ -67,7 +67,8 @@ func pour(w http.ResponseWriter, kind, begin, more string, sent *atomic.Int64) {
 	_, _ = io.WriteString(w, begin)
 	for part := strings.Repeat(more, 1<<20/len(more)); ; {
 		n, err := io.WriteString(w, part)
-		if sent.Add(int64(n)); err != nil {
+		sent.Add(int64(n))
+		if err != nil {
 			return
 		}
 	}

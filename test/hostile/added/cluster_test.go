@@ -56,7 +56,8 @@ func start(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{Env: testenv.Start(t), t: t, pods: map[string]string{}}
 	var err error
-	if c.keys, err = pki.LoadOrCreate(filepath.Join(c.DataDir(), "pki"), pki.Options{}); err != nil {
+	c.keys, err = pki.LoadOrCreate(filepath.Join(c.DataDir(), "pki"), pki.Options{})
+	if err != nil {
 		t.Fatal(err)
 	}
 	c.connect()

@@ -113,7 +113,8 @@ func (c *cluster) endless(t *testing.T) {
 		part := []byte(`{"x":"` + strings.Repeat("x", 1<<20))
 		for {
 			n, err := w.Write(part)
-			if sent.Add(int64(n)); err != nil {
+			sent.Add(int64(n))
+			if err != nil {
 				return
 			}
 		}

@@ -168,10 +168,12 @@ func (g *Generator) look(ctx context.Context, last *looked) (*looked, error) {
 	}
 	var changed, changed2 bool
 	var err error
-	if now.sandboxes, changed, err = lists.sandboxes(ctx, last.sandboxes); err != nil {
+	now.sandboxes, changed, err = lists.sandboxes(ctx, last.sandboxes)
+	if err != nil {
 		return nil, fmt.Errorf("list sandboxes: %w", err)
 	}
-	if now.containers, changed2, err = lists.containers(ctx, last.containers); err != nil {
+	now.containers, changed2, err = lists.containers(ctx, last.containers)
+	if err != nil {
 		return nil, fmt.Errorf("list containers: %w", err)
 	}
 	if changed || changed2 {

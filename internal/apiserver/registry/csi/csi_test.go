@@ -48,10 +48,12 @@ func TestDriver(t *testing.T) {
 	alone.Spec.ServiceAccountTokenInSecrets = ptr.To(true)
 	problems(t, "tokens in secrets, and no tokens", ValidateDriver(alone),
 		`spec.serviceAccountTokenInSecrets: Invalid value: true: serviceAccountTokenInSecrets is set but no tokenRequests are specified`)
-	if alone.Spec.ServiceAccountTokenInSecrets = nil; len(warnings(alone)) != 0 {
+	alone.Spec.ServiceAccountTokenInSecrets = nil
+	if len(warnings(alone)) != 0 {
 		t.Errorf("a driver without tokens is warned of %q", warnings(alone))
 	}
-	if alone.Spec.TokenRequests = bad.Spec.TokenRequests[:1]; len(warnings(alone)) != 1 {
+	alone.Spec.TokenRequests = bad.Spec.TokenRequests[:1]
+	if len(warnings(alone)) != 1 {
 		t.Errorf("a driver that gets tokens in the clear is warned of %q", warnings(alone))
 	}
 	other := d.DeepCopy()

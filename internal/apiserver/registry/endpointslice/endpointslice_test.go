@@ -68,7 +68,8 @@ func TestGeneration(t *testing.T) {
 		s := old.DeepCopy()
 		s.Generation = 9
 		c.edit(s)
-		if raiseGeneration(s, old); s.Generation != c.want {
+		raiseGeneration(s, old)
+		if s.Generation != c.want {
 			t.Errorf("%s: generation is %d, want %d", name, s.Generation, c.want)
 		}
 	}

@@ -29,7 +29,8 @@ func TestDefaultsFollowFromEachOther(t *testing.T) {
 		t.Errorf("the defaults are %s", got)
 	}
 	pod := corev1.LimitRangeItem{Type: "Pod", Max: amounts("cpu", "2")}
-	if SetDefaults(&pod); len(pod.Default)+len(pod.DefaultRequest) > 0 {
+	SetDefaults(&pod)
+	if len(pod.Default)+len(pod.DefaultRequest) > 0 {
 		t.Errorf("a pod has defaults: %v", pod)
 	}
 }

@@ -155,7 +155,8 @@ func TestNetworkPolicy(t *testing.T) {
 	}
 	p := &networkingv1.NetworkPolicy{Spec: block("10.0.0.0/8")}
 	p.Spec.Egress[0].Ports = []networkingv1.NetworkPolicyPort{{}}
-	if SetPolicyDefaults(p); fmt.Sprintf("%v %v", p.Spec.PolicyTypes, *p.Spec.Egress[0].Ports[0].Protocol) != "[Ingress Egress] TCP" {
+	SetPolicyDefaults(p)
+	if fmt.Sprintf("%v %v", p.Spec.PolicyTypes, *p.Spec.Egress[0].Ports[0].Protocol) != "[Ingress Egress] TCP" {
 		t.Errorf("the defaults are %v", p.Spec)
 	}
 }

@@ -175,7 +175,8 @@ func TestASourceInAnotherNamespaceIsDropped(t *testing.T) {
 	near := made(func(c *corev1.PersistentVolumeClaim) {
 		c.Spec.DataSourceRef = &corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "ours", Namespace: ptr.To("")}
 	})
-	if dropFarSource(&near.Spec, nil); near.Spec.DataSourceRef == nil {
+	dropFarSource(&near.Spec, nil)
+	if near.Spec.DataSourceRef == nil {
 		t.Error("one in the same namespace is dropped")
 	}
 }

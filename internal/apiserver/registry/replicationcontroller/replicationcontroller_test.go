@@ -28,14 +28,16 @@ func TestDefaultsComeFromTheTemplate(t *testing.T) {
 	if *c.Spec.Replicas != 1 || c.Spec.Selector["app"] != "web" || c.Labels["app"] != "web" || c.Spec.Template.Spec.RestartPolicy != "Always" {
 		t.Errorf("%+v", c)
 	}
-	if c.Spec.Selector["app"] = "other"; c.Spec.Template.Labels["app"] != "web" || c.Labels["app"] != "web" {
+	c.Spec.Selector["app"] = "other"
+	if c.Spec.Template.Labels["app"] != "web" || c.Labels["app"] != "web" {
 		t.Error("the selector shares its map with the labels")
 	}
 	out, err := printer.ConvertToTable(t.Context(), aController(nil), nil)
 	if err != nil || fmt.Sprint(out.Rows[0].Cells) != "[web 1 0 0 <unknown> c i app=web]" {
 		t.Errorf("%v, %v", out, err)
 	}
-	if SetDefaults(&corev1.ReplicationController{}); fmt.Sprint(Validate(&corev1.ReplicationController{}).ToAggregate()) !=
+	SetDefaults(&corev1.ReplicationController{})
+	if fmt.Sprint(Validate(&corev1.ReplicationController{}).ToAggregate()) !=
 		"[spec.selector: Required value, spec.replicas: Required value, spec.template: Required value]" {
 		t.Errorf("%v", Validate(&corev1.ReplicationController{}))
 	}

@@ -116,7 +116,8 @@ func (a *allocator) taken(ctx context.Context, svc, old *corev1.Service) (used, 
 		return used{}, err
 	}
 	if needsAddress(svc) || slices.ContainsFunc(asked, func(name string) bool { ip, _ := plan.Parse(name); return ip.IsValid() }) {
-		if u.networks, err = a.networks.list(ctx); err != nil {
+		u.networks, err = a.networks.list(ctx)
+		if err != nil {
 			return used{}, err
 		}
 	}
@@ -285,7 +286,8 @@ func assignNodePorts(svc *corev1.Service, u used) error {
 	maps.Copy(u.ports, chosen)
 	for i := range svc.Spec.Ports {
 		if p := &svc.Spec.Ports[i]; publishes(svc) && p.NodePort == 0 {
-			if p.NodePort = freePort(u); p.NodePort == 0 {
+			p.NodePort = freePort(u)
+			if p.NodePort == 0 {
 				return apierrors.NewInternalError(errors.New("failed to allocate a nodePort: range is full"))
 			}
 			u.ports[p.NodePort] = true
@@ -302,7 +304,8 @@ func assignHealthCheck(svc *corev1.Service, u used) error {
 	}
 	switch port := svc.Spec.HealthCheckNodePort; port {
 	case 0:
-		if svc.Spec.HealthCheckNodePort = freePort(u); svc.Spec.HealthCheckNodePort == 0 {
+		svc.Spec.HealthCheckNodePort = freePort(u)
+		if svc.Spec.HealthCheckNodePort == 0 {
 			return apierrors.NewInternalError(errors.New("failed to allocate a HealthCheck NodePort: range is full"))
 		}
 	default:

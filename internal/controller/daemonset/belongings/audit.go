@@ -75,7 +75,8 @@ func (b *Book) auditPod(uid types.UID) string {
 	}
 	is := fact.OfPod(p, owner)
 	have, ok := b.rows.Pod(uid)
-	if is.Before = have.Before; ok && have == is { // what it replaced is read once
+	is.Before = have.Before
+	if ok && have == is { // what it replaced is read once
 		return ""
 	}
 	b.claimPod(p)

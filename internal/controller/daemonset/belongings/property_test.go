@@ -296,7 +296,8 @@ func (w *world) doRevisions(j *RevisionJob, result *RevisionResult) {
 			return
 		}
 		have = have.DeepCopy()
-		if result.Failed = !by(have); !result.Failed {
+		result.Failed = !by(have)
+		if !result.Failed {
 			result.Written = append(result.Written, w.putRevision(have))
 		}
 	}

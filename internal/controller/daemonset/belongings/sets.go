@@ -456,7 +456,8 @@ func (b *Book) onCleanUp(result CleanupResult) {
 	if s == nil {
 		return
 	}
-	if s.cleanupJob.finished(result.Failed, b.now); result.Failed {
+	s.cleanupJob.finished(result.Failed, b.now)
+	if result.Failed {
 		b.retryAt(uid, s.cleanupJob.retryAt)
 	}
 }

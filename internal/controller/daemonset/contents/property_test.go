@@ -66,7 +66,8 @@ func (r *random) judge(a *action.CreatePod) {
 	if r.canaries[a.Revision] == nil {
 		r.canaries[a.Revision] = map[string]bool{}
 	}
-	if r.canaries[a.Revision][a.Node] = true; len(r.canaries[a.Revision]) > 1 {
+	r.canaries[a.Revision][a.Node] = true
+	if len(r.canaries[a.Revision]) > 1 {
 		r.Errorf("the canary of %s is on nodes %v, want one", a.Revision, r.canaries[a.Revision])
 	}
 }
@@ -88,7 +89,8 @@ func (r *random) happen() {
 	case "edit":
 		r.edit()
 	case "vanish":
-		if r.held["none"] = true; r.objects[confRef] != nil {
+		r.held["none"] = true
+		if r.objects[confRef] != nil {
 			r.drop(confRef)
 		}
 	case "restart":

@@ -272,7 +272,8 @@ func (w *world) work() ([]*Job, []action.Action) {
 func (w *world) carryOut(j *Job) Result {
 	r := Result{Job: j}
 	if w.refuse != nil {
-		if r.Why = w.refuse(j); r.Why != "" {
+		r.Why = w.refuse(j)
+		if r.Why != "" {
 			w.refusals++
 			return r
 		}

@@ -71,15 +71,18 @@ func TestFewAbsenteesAreRemembered(t *testing.T) {
 		t.Errorf("the status names %d, want %d", n, keptNames)
 	}
 	for name, want := range map[string]bool{"gone-4": false, "gone-5": true, "another": false} {
-		if w.addNode(name, nil, ""); w.course.nodes[name].change.taken != want {
+		w.addNode(name, nil, "")
+		if w.course.nodes[name].change.taken != want {
 			t.Errorf("%s came back, and counts as taken: %t", name, !want)
 		}
 	}
-	if w.pass(time.Minute); w.course.nodes["gone-5"].change.taken {
+	w.pass(time.Minute)
+	if w.course.nodes["gone-5"].change.taken {
 		t.Error("a node counts as taken whose daemon is available again")
 	}
 	w.pass(absence)
-	if w.addNode("gone-6", nil, ""); w.course.nodes["gone-6"].change.taken || len(w.course.absentees) > 0 {
+	w.addNode("gone-6", nil, "")
+	if w.course.nodes["gone-6"].change.taken || len(w.course.absentees) > 0 {
 		t.Errorf("after %s %d are remembered", absence, len(w.course.absentees))
 	}
 	gone("too-long")

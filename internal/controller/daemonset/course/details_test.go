@@ -372,7 +372,8 @@ func TestTheNextTickIsLater(t *testing.T) {
 	}
 	ticks := 0
 	for at, any := w.course.NextTick(); any; at, any = w.course.NextTick() {
-		if ticks++; !at.After(w.now) || ticks > 1000 {
+		ticks++
+		if !at.After(w.now) || ticks > 1000 {
 			t.Fatalf("at %s the next tick is to be at %s; it is number %d", w.now, at, ticks)
 		}
 		w.now = at
@@ -390,11 +391,13 @@ func TestUndoingAChangeIsAReturn(t *testing.T) {
 	if w.course.Returns() {
 		t.Error("nodes go back in the middle of a change")
 	}
-	if w.update("v1"); !w.course.Returns() {
+	w.update("v1")
+	if !w.course.Returns() {
 		t.Error("nodes do not go back when the old template is set again")
 	}
 	w.pass(time.Minute)
-	if w.expect(t, v1alpha1.PhaseComplete, "10 of 10"); w.course.Returns() {
+	w.expect(t, v1alpha1.PhaseComplete, "10 of 10")
+	if w.course.Returns() {
 		t.Error("nodes go back when all have")
 	}
 }

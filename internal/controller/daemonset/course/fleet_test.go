@@ -60,7 +60,8 @@ func TestLargeFleetWithABadImage(t *testing.T) {
 	w.update("v2")
 	w.until(t, v1alpha1.PhaseRolledBack, 5*time.Minute)
 	if back := time.Minute; w.on("v1") < 5000 {
-		if w.pass(back); w.on("v1") < 5000 {
+		w.pass(back)
+		if w.on("v1") < 5000 {
 			t.Errorf("%s after the limit was hit only %d nodes have v1", back, w.on("v1"))
 		}
 	}
@@ -88,7 +89,8 @@ func TestLargeFleetWithNodesThatAreDownAllAlong(t *testing.T) {
 			w.fault(name, "", false)
 		}
 	}
-	if w.pass(20 * time.Minute); w.on("v2") != 5000 { // a rack's nodes go one after another
+	w.pass(20 * time.Minute)
+	if w.on("v2") != 5000 { // a rack's nodes go one after another
 		t.Errorf("%d nodes have v2 after all came back", w.on("v2"))
 	}
 }

@@ -100,7 +100,8 @@ func (w *world) tryAgain() {
 // change is still under way.
 func (w *world) asOfNow(p Permit) (Permit, bool) {
 	n := w.course.nodes[p.Node]
-	if p.To = w.target(p.Node); w.course.leaves(n, p.To) {
+	p.To = w.target(p.Node)
+	if w.course.leaves(n, p.To) {
 		p.To = ""
 	}
 	return p, n.change.begun != nil

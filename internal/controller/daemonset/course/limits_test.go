@@ -141,7 +141,8 @@ func (w *world) limitOfOurs(t *rapid.T, p Permit, step rolloutpolicy.Step) {
 func (w *world) noteTaken(p *Permit) {
 	c := w.course
 	if way := fmt.Sprint(c.back, c.state.target, w.begunAgain()); way != w.way {
-		if w.way = way; c.back {
+		w.way = way
+		if c.back {
 			clear(w.taken)
 		}
 	}

@@ -95,7 +95,8 @@ func (c *Course) hits(l *lost) []*hit {
 				h = &hit{domain: d, first: n.fell, latest: n.daemon.Bound}
 				at[d] = h
 			}
-			if h.down++; n.daemon.Bound.After(h.latest) {
+			h.down++
+			if n.daemon.Bound.After(h.latest) {
 				h.latest = n.daemon.Bound
 			}
 			h.first = deadline.Sooner(h.first, n.fell)

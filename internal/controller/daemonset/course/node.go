@@ -293,7 +293,8 @@ func (c *Course) refresh(n *node) {
 		ch.before, ch.taken, ch.spared = "", false, false
 		v = c.judge(n)
 	}
-	if v.since = n.view.since; v.state != n.view.state {
+	v.since = n.view.since
+	if v.state != n.view.state {
 		v.since = c.now
 	}
 	c.timers.Set(&n.timer, v.wake)

@@ -57,7 +57,8 @@ func TestStepsKeepTheirPlaceWhilePaused(t *testing.T) {
 			w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Paused: true})
 			since := w.course.Status().StepStarted.Time
 			w.pass(time.Second)
-			if w.policy = policy(t, wavesOf(t, test.edited)); restart {
+			w.policy = policy(t, wavesOf(t, test.edited))
+			if restart {
 				w.againWith(w.policy, Followed, "")
 			} else {
 				w.course.SetPolicy(w.policy, Followed, "")

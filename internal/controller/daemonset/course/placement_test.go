@@ -83,7 +83,8 @@ func TestPermitThatNobodyNeedsAnyMore(t *testing.T) {
 	w.rules["v2"] = func(node string) bool { return node != permits[0].Node }
 	w.update("v2")
 	w.pass(time.Minute)
-	if w.complete(t); w.on("v2") != 2 {
+	w.complete(t)
+	if w.on("v2") != 2 {
 		t.Errorf("%d nodes have v2, want 2", w.on("v2"))
 	}
 }
@@ -115,7 +116,8 @@ func TestDeparturesAreNoCanary(t *testing.T) {
 			}
 			w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: "v2",
 				Step: "canary"}})
-			if w.pass(time.Minute); w.on("v1") == 20 {
+			w.pass(time.Minute)
+			if w.on("v1") == 20 {
 				t.Error("nothing begins after somebody approved it")
 			}
 		})

@@ -283,7 +283,8 @@ func (c *Course) ungroup(n *node) {
 	}
 	c.account(n, n.view.nothing())
 	n.group = nil
-	if delete(g.members, n); len(g.members) > 0 {
+	delete(g.members, n)
+	if len(g.members) > 0 {
 		return
 	}
 	delete(c.groups, g.key)

@@ -80,7 +80,8 @@ func (m *machine) node(name string) *corev1.Node {
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	if labels[hostLabel] = name; m.out {
+	labels[hostLabel] = name
+	if m.out {
 		labels[outLabel] = "out"
 	}
 	m.object = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
@@ -160,7 +161,8 @@ func (w *world) addNode(name string, labels map[string]string, revision string) 
 			Made: w.now.Add(-time.Hour), Bound: w.now.Add(-time.Hour)}
 	}
 	w.nodes[name], w.sorted = m, nil
-	if w.revisions[revision] = true; len(w.rules) > 0 && w.ds.Rules != nil {
+	w.revisions[revision] = true
+	if len(w.rules) > 0 && w.ds.Rules != nil {
 		w.tellRules()
 	}
 	w.tell(name)
@@ -290,7 +292,8 @@ func (w *world) begin(p Permit) {
 	default:
 		m.daemon = standing.Daemon{}
 		m.unready()
-		if m.ends = w.now.Add(w.stops); p.To == "" || w.hostile != nil && w.stops > 0 {
+		m.ends = w.now.Add(w.stops)
+		if p.To == "" || w.hostile != nil && w.stops > 0 {
 			m.daemon = standing.Daemon{Ended: true, Ending: p.From}
 		}
 		if w.hostile != nil && m.daemon.Ended {

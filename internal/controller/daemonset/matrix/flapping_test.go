@@ -60,7 +60,8 @@ func flap(t *testing.T, answer func(i int) action.Outcome) {
 	for step := range seconds * 20 {
 		for i := step % 7; i < len(pods); i += 7 { // a seventh of all, twenty times a second
 			p := &pods[i]
-			if p.Ready = !p.Ready; p.Ready {
+			p.Ready = !p.Ready
+			if p.Ready {
 				p.ReadySince = f.now
 			}
 			f.m.Step(*p)
@@ -83,7 +84,8 @@ func flap(t *testing.T, answer func(i int) action.Outcome) {
 		}
 	}
 	clear(f.writes)
-	if f.pass(10 * time.Second); len(f.writes) > 0 {
+	f.pass(10 * time.Second)
+	if len(f.writes) > 0 {
 		t.Errorf("all is quiet, and still is written %v", f.writes)
 	}
 }
@@ -110,7 +112,8 @@ func (f *flapping) pass(d time.Duration) {
 			f.asked++
 			switch a := a.(type) {
 			case *action.UpdateStatus:
-				if f.count("status "+a.Name, out); out == action.OK {
+				f.count("status "+a.Name, out)
+				if out == action.OK {
 					f.shown[a.UID] = a.Status
 				}
 			case *action.UpdateRollout:

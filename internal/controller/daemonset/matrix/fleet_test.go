@@ -244,7 +244,8 @@ func (f *fleet) create(a *action.CreatePod, answer *action.Answer) {
 		if p.Name != a.PodName {
 			continue
 		}
-		if answer.Pod = p.UID; p.Revision != a.Revision && answer.Outcome == action.OK {
+		answer.Pod = p.UID
+		if p.Revision != a.Revision && answer.Outcome == action.OK {
 			answer.Outcome, answer.Pod = action.NameTaken, ""
 		}
 		return
@@ -433,7 +434,8 @@ func (f *fleet) addSet(name, revision string, most intstr.IntOrString, surge boo
 		},
 		known: map[string]bool{revision: true}, hidden: map[string]bool{}, bad: map[string]map[string]ailment{},
 	}
-	if s.info.Strategy.MaxSurge = intstr.FromInt32(0); surge {
+	s.info.Strategy.MaxSurge = intstr.FromInt32(0)
+	if surge {
 		s.info.Strategy.MaxUnavailable, s.info.Strategy.MaxSurge = intstr.FromInt32(0), most
 	}
 	f.sets[s.info.UID] = s

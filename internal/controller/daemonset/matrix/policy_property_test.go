@@ -349,7 +349,8 @@ func TestRandomPolicies(t *testing.T) {
 			},
 			"health": func(t *rapid.T) {
 				h := fact.Health{Name: rapid.SampledFrom(nodeNames).Draw(t, "node"), Since: w.now}
-				if h.Fault = rapid.SampledFrom([]string{"", "", "does not answer"}).Draw(t, "fault"); h.Fault != "" {
+				h.Fault = rapid.SampledFrom([]string{"", "", "does not answer"}).Draw(t, "fault")
+				if h.Fault != "" {
 					h.Silent = true
 				}
 				if w.nodes[h.Name].Name != "" {

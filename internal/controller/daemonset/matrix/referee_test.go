@@ -148,7 +148,8 @@ func (r *referee) moment() {
 		for name := range r.f.nodes {
 			if here := r.f.available(uid, name); len(here) > 0 {
 				at := place{uid, name}
-				if r.had[at] = true; r.f.sent[here[0].UID] == 0 {
+				r.had[at] = true
+				if r.f.sent[here[0].UID] == 0 {
 					delete(r.taken, at)
 				}
 			}
@@ -168,7 +169,8 @@ func (r *referee) follow(uid types.UID) {
 	}
 	if st, decides := r.f.m.Rollout(uid); decides {
 		if now := wayOf(&st); now != r.ways[uid] {
-			if r.ways[uid] = now; now.back {
+			r.ways[uid] = now
+			if now.back {
 				r.forget(uid)
 			}
 		}
@@ -178,7 +180,8 @@ func (r *referee) follow(uid types.UID) {
 			r.failed[uid], r.asked[uid] = map[string]int32{}, map[string]int32{}
 		}
 		for _, f := range st.FailedRevisions {
-			if r.failed[uid][f.Revision] = f.Retries; r.asked[uid][f.Revision] <= f.Retries {
+			r.failed[uid][f.Revision] = f.Retries
+			if r.asked[uid][f.Revision] <= f.Retries {
 				delete(r.asked[uid], f.Revision)
 			}
 		}

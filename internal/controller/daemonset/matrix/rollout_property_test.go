@@ -85,7 +85,8 @@ func (p *play) join(i int) {
 
 // obey has a DaemonSet follow rules.
 func (p *play) obey(set *daemons, law rules, policy types.UID) {
-	if p.r.rules[set.info.UID] = law; set.rollout == nil {
+	p.r.rules[set.info.UID] = law
+	if set.rollout == nil {
 		p.r.forget(set.info.UID) // a rollout that begins knows nothing of a change without a policy
 	}
 	p.f.follow(set, func(i *fact.Rollout) {

@@ -438,7 +438,8 @@ func (s *script) change(t *testing.T, d *datadriven.TestData, p fact.Pod, states
 		case "restarts":
 			p.Restarts, p.Trouble = p.Restarts+1, "container d ended with exit code 1"
 		case "ready":
-			if p.Bound, p.Unplaceable, p.Trouble, p.Certain = true, "", "", false; !p.Ready {
+			p.Bound, p.Unplaceable, p.Trouble, p.Certain = true, "", "", false
+			if !p.Ready {
 				p.Ready, p.ReadySince = true, s.now
 			}
 		case "ahead": // ready, by a clock that is an hour ahead

@@ -148,7 +148,8 @@ func (w *world) rolloutOf(uid types.UID) fact.Rollout {
 }
 
 func (w *world) setRollout(info fact.Rollout) {
-	if w.rollouts[info.UID] = info; info.Policy != nil {
+	w.rollouts[info.UID] = info
+	if info.Policy != nil {
 		w.policies[info.UID] = info.Policy
 	}
 	w.m.Step(info)
@@ -321,7 +322,8 @@ func (w *world) answer(a *action.CreatePod, o action.Outcome) {
 	}
 	switch o {
 	case action.Unknown:
-		if delete(w.unanswered, cell); !e.seen {
+		delete(w.unanswered, cell)
+		if !e.seen {
 			w.unanswered[cell] = expected{pod: a.PodName, until: w.now.Add(w.cfg.ExpectationsTimeout)}
 		}
 	case action.OK, action.NameTaken:
@@ -377,7 +379,8 @@ func (w *world) event(a action.Action) {
 		}
 	case *action.FetchImages:
 		if p, ok := w.pods[a.PodUID]; ok {
-			if p.Fetch = (fetch.Report{}); a.Revision != "" {
+			p.Fetch = (fetch.Report{})
+			if a.Revision != "" {
 				p.Fetch = fetch.Report{Revision: a.Revision, At: w.now}
 			}
 			w.setPod(p)

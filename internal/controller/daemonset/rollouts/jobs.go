@@ -135,7 +135,8 @@ func (b *Book) onResult(r Result) {
 	if r.Job.Policy != nil {
 		b.changed[r.Job.Policy.Namespace] = true
 	}
-	if t.busy = false; !r.Failed {
+	t.busy = false
+	if !r.Failed {
 		delete(b.tasks, uid)
 		b.written(r)
 		return
@@ -291,7 +292,8 @@ func (b *Book) statusOf(p *policy, sets []*appsv1.DaemonSet) *v1alpha1.RolloutPo
 			reason = cmp.Or(reason, "NotTakenOver")
 			others = append(others, "DaemonSet "+ds.Name+" is not stored with OnDelete yet, so its pods change as without a policy")
 		case follows == p:
-			if out.MatchedCount++; out.MatchedCount <= matchedNames {
+			out.MatchedCount++
+			if out.MatchedCount <= matchedNames {
 				out.Matched = append(out.Matched, ds.Name)
 			}
 		case follows != nil:

@@ -107,7 +107,8 @@ func groups(e *corev1.Endpoints) []*group {
 			if ip == nil {
 				return // the API server refuses such addresses
 			}
-			if a.IP = ip.String(); netutils.IsIPv6(ip) {
+			a.IP = ip.String()
+			if netutils.IsIPv6(ip) {
 				t = discoveryv1.AddressTypeIPv6
 			}
 			key := groupKey(t, ports)

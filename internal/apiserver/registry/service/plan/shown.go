@@ -123,7 +123,8 @@ func Mend(services []*corev1.Service, addresses []*networkingv1.IPAddress, holde
 			continue
 		}
 		m := Mending{Name: name, Service: owners[name], Address: there[name], Holder: holders[name]}
-		if m.Do = m.needed(); m.Do != "" {
+		m.Do = m.needed()
+		if m.Do != "" {
 			out = append(out, m)
 		}
 	}
