@@ -1,10 +1,13 @@
 package course
 
 import (
+	"strings"
+	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/fetch"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
@@ -104,5 +107,49 @@ func refetch(t *rapid.T, c *Course, n *node) {
 	}
 	if s := c.steps[n.step]; s != nil && s.awaited.Has(n) != (n.view.state == standing.Awaiting) {
 		t.Fatalf("%s awaits images: %v", n.name, n.view.state == standing.Awaiting)
+	}
+}
+
+// fetchingWorld is a world of one rack of so many nodes that goes from v1 to v2, and fetches before.
+func fetchingWorld(t *testing.T, nodes int, rules string) *world {
+	t.Helper()
+	w := newWorld()
+	w.addFleet(1, 1, nodes, "v1")
+	ds := daemonSet("v1")
+	ds.Fetches = true
+	w.start(policy(t, rules), ds)
+	return w
+}
+
+// A canary that cannot fetch has shown nothing of the revision, whoever is to blame: it asks, says for which node it
+// does and what else hinders the next step, and goes on by itself when that node can.
+func TestACanaryThatCannotFetchAsks(t *testing.T) {
+	for faults, also := range map[string]string{
+		"1": "", "0": "; but nothing new begins: 1 of 10 nodes are out of order, more than 0",
+	} {
+		w := fetchingWorld(t, 10, "waves: [{name: canary, count: 1, fetch: true}]\nnodeFaults: {max: "+faults+"}")
+		canary := ""
+		for name := range w.nodes {
+			if w.policy.StepName(w.course.nodes[name].step) == "canary" {
+				canary = name
+			}
+		}
+		w.nodes[canary].fetches = "full"
+		w.update("v2")
+		w.pass(20 * time.Second)
+		w.expect(t, v1alpha1.PhaseProgressing, "images are awaited on 1 node")
+		w.pass(time.Hour)
+		w.expect(t, v1alpha1.PhaseWaitingForApproval, "no node of step canary can take the change: "+canary+
+			" (it cannot fetch the images of revision v2); it shows nothing of the revision, and goes on by itself when "+
+			"one of them can; the next step begins when it is approved"+also)
+		if _, message := w.course.Phase(); also == "" && strings.Contains(message, "out of order") {
+			t.Errorf("with as many faults as may be it says %q", message)
+		}
+		if v, _ := w.course.Verdict(canary); v != standing.NoRoom || w.on("v2") > 0 {
+			t.Errorf("the canary is %s, and %d nodes have v2", v, w.on("v2"))
+		}
+		w.nodes[canary].fetches = ""
+		w.pass(10 * time.Minute)
+		w.expect(t, v1alpha1.PhaseComplete, "10 of 10")
 	}
 }

@@ -229,7 +229,11 @@ func (c *Course) worksNowhere(name string, s *step) string {
 	if s.sums[standing.Failure] > 0 {
 		return "step " + name + " has no node on which the revision works; it fails on " + c.failing3()
 	}
-	return "no node of step " + name + " can take the change"
+	text := "no node of step " + name + " can take the change"
+	if n, any := s.excused.Min(); any {
+		text += words.Such(s.excused.Len(), n.name, cmp.Or(n.view.reason, n.group.limits(c)))
+	}
+	return text + "; it shows nothing of the revision, and goes on by itself when one of them can"
 }
 
 // works reports whether the target runs on some node of a step that has begun, and has soaked.
@@ -284,6 +288,11 @@ func (c *Course) open() (bool, time.Time) {
 // faulty reports whether so many nodes are out of order that nothing new begins.
 func (c *Course) faulty() bool {
 	return c.totals[standing.Sick] > c.policy.MaxNodeFaults.Of(c.totals[standing.Selected])
+}
+
+func (c *Course) tooFaulty() string {
+	return fmt.Sprintf("nothing new begins: %d of %s are out of order, more than %s", c.totals[standing.Sick],
+		words.Nodes(c.totals[standing.Selected]), c.policy.MaxNodeFaults)
 }
 
 // tooFine says why the policy makes too many steps of this fleet; "" if it does not, or where
@@ -378,7 +387,11 @@ func (c *Course) standInStep() (v1alpha1.Phase, string, time.Time) {
 	}
 	if !c.isNew {
 		if _, ask := c.over(); ask != "" {
-			return v1alpha1.PhaseWaitingForApproval, ask + "; the next step begins when it is approved", time.Time{}
+			ask += "; the next step begins when it is approved"
+			if c.faulty() {
+				ask += "; but " + c.tooFaulty()
+			}
+			return v1alpha1.PhaseWaitingForApproval, ask, time.Time{}
 		}
 	}
 	if soaks := c.soaks(name); soaks != "" {
@@ -389,8 +402,7 @@ func (c *Course) standInStep() (v1alpha1.Phase, string, time.Time) {
 	case !open:
 		return v1alpha1.PhaseOutsideWindow, "the next window opens at " + changes.UTC().Format("Mon 2006-01-02 15:04 UTC"), changes
 	case c.faulty():
-		return v1alpha1.PhasePaused, fmt.Sprintf("nothing new begins: %d of %s are out of order, more than %s",
-			c.totals[standing.Sick], words.Nodes(c.totals[standing.Selected]), c.policy.MaxNodeFaults), changes
+		return v1alpha1.PhasePaused, c.tooFaulty(), changes
 	case c.isNew:
 		return v1alpha1.PhaseProgressing, fmt.Sprintf("%d of %s have the first revision", c.totals[standing.Done],
 			words.Nodes(c.totals[standing.Selected])), changes

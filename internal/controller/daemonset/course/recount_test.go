@@ -64,6 +64,9 @@ func recount(t *rapid.T, c *Course) {
 		if blocked := now.has(standing.Ours) && now.state.Verdict() != standing.Changing; blocked != c.blocked.Has(n) {
 			t.Fatalf("%s blocks: %v, and is known to: %v", n.name, blocked, c.blocked.Has(n))
 		}
+		if s != nil && s.excused.Has(n) != now.has(standing.Excused) {
+			t.Fatalf("%s is excused: %v, and is known to be: %v", n.name, now.has(standing.Excused), s.excused.Has(n))
+		}
 		if c.fleet == nil {
 			continue
 		}

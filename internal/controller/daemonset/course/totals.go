@@ -18,8 +18,9 @@ type step struct {
 	free, asking *btree.BTreeG[*node]
 	waiting      map[*group]*waiting
 	open         *btree.BTreeG[*line]
-	// changing are those on which something is under way that has not failed, awaited those whose images are.
-	changing, awaited *btree.BTreeG[*node]
+	// changing are those on which something is under way that has not failed, awaited those whose images are, excused
+	// those that cannot take the change.
+	changing, awaited, excused *btree.BTreeG[*node]
 }
 
 func (s *step) of(e standing.Effect) int32 { return int32(s.sums[e]) }
@@ -90,7 +91,7 @@ func (c *Course) step(s rolloutpolicy.Step) *step {
 	if t == nil {
 		t = &step{
 			free: btree.NewG(8, byName), asking: btree.NewG(8, byName), changing: btree.NewG(8, byName),
-			awaited: btree.NewG(8, byName),
+			awaited: btree.NewG(8, byName), excused: btree.NewG(8, byName),
 			waiting: map[*group]*waiting{}, open: btree.NewG(8, byFirst),
 		}
 		c.steps[s] = t
@@ -121,13 +122,18 @@ func (c *Course) account(n *node, v view) {
 		c.measure(d)
 	}
 	s.offer(n)
-	if v.has(standing.Ours) && v.state.Verdict() != standing.Changing {
-		c.blocked.ReplaceOrInsert(n)
-	} else {
-		c.blocked.Delete(n)
-	}
+	keep(c.blocked, n, v.has(standing.Ours) && v.state.Verdict() != standing.Changing)
 	if s.sums[standing.Selected] == 0 && s.changing.Len() == 0 && s.free.Len() == 0 && s.asking.Len() == 0 {
 		delete(c.steps, n.step)
+	}
+}
+
+// keep puts the node among others, or takes it out.
+func keep(of *btree.BTreeG[*node], n *node, in bool) {
+	if in {
+		of.ReplaceOrInsert(n)
+	} else {
+		of.Delete(n)
 	}
 }
 
@@ -141,21 +147,10 @@ func one(b bool) int {
 // offer puts the node among those that may be changed, or takes it out.
 func (s *step) offer(n *node) {
 	mayChange := n.view.has(standing.Pending) || n.view.has(standing.Held)
-	if n.view.has(standing.Ours) && n.view.state.Verdict() == standing.Changing {
-		s.changing.ReplaceOrInsert(n)
-	} else {
-		s.changing.Delete(n)
-	}
-	if n.view.state == standing.Awaiting {
-		s.awaited.ReplaceOrInsert(n)
-	} else {
-		s.awaited.Delete(n)
-	}
-	if mayChange && n.view.free {
-		s.free.ReplaceOrInsert(n)
-	} else {
-		s.free.Delete(n)
-	}
+	keep(s.changing, n, n.view.has(standing.Ours) && n.view.state.Verdict() == standing.Changing)
+	keep(s.awaited, n, n.view.state == standing.Awaiting)
+	keep(s.excused, n, n.view.has(standing.Excused))
+	keep(s.free, n, mayChange && n.view.free)
 	_, asked := s.asking.Delete(n)
 	switch {
 	case mayChange && !n.view.free:

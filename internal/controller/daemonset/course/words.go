@@ -23,11 +23,7 @@ func (c *Course) progress() string {
 		return ""
 	}
 	if n, ok := s.changing.Min(); ok {
-		such := ": "
-		if s.changing.Len() > 1 {
-			such = ", such as "
-		}
-		return fmt.Sprintf("%s, %d under way%s%s (%s)", text, s.changing.Len(), such, n.name, n.view.reason)
+		return fmt.Sprintf("%s, %d under way%s", text, s.changing.Len(), words.Such(s.changing.Len(), n.name, n.view.reason))
 	}
 	if n := s.held(); n != nil {
 		return fmt.Sprintf("%s; %s waits: %s", text, n.name, n.group.limits(c))

@@ -266,7 +266,7 @@ func (w *world) act(most int) {
 		case w.hostile != nil:
 			w.moment(name)
 		}
-		if w.hostile != nil {
+		if w.hostile != nil || w.ds.Fetches {
 			w.fetch(name)
 		}
 	}

@@ -23,6 +23,14 @@ func Colon(s string) string {
 	return ": " + s
 }
 
+// Such names one of so many, and says what there is to say about it.
+func Such(many int, name, why string) string {
+	if many > 1 {
+		return fmt.Sprintf(", such as %s (%s)", name, why)
+	}
+	return fmt.Sprintf(": %s (%s)", name, why)
+}
+
 // Clock writes a time for people.
 func Clock(t time.Time) string { return t.UTC().Format("15:04:05 UTC") }
 
