@@ -92,7 +92,7 @@ func OfCluster(c Cluster) []Finding {
 		look func(*findings, *Cluster)
 	}{
 		{"api", answers}, {"members", serversOf}, {"clock", clocks}, {"versions", nodeVersions}, {"nodes", nodes},
-		{"daemons", daemons}, {"rollouts", rollouts}, {"services", services}, {"webhooks", webhooks},
+		{"daemons", daemons}, {"rollouts", rollouts}, {"fetch", fetches}, {"services", services}, {"webhooks", webhooks},
 		{"beside", besides},
 	} {
 		f := findings{check: check.name}
@@ -381,7 +381,11 @@ func rollouts(f *findings, c *Cluster) {
 			f.add(Problem, subject, c.Program+" why "+target+" --verdict FailedRevision", "its change has failed (%s): %s",
 				r.Status.Phase, r.Status.Message)
 		case v1alpha1.PhaseWaitingForApproval:
-			f.add(Warning, subject, c.Program+" rollout approve "+target, "its change waits for approval: %s", r.Status.Message)
+			remedy := c.Program + " rollout approve " + target
+			if showsNothing(&r.Status) {
+				remedy = c.Program + " why " + target
+			}
+			f.add(Warning, subject, remedy, "its change waits for approval: %s", r.Status.Message)
 		case v1alpha1.PhasePaused:
 			remedy := show // nobody paused it, so nobody can resume it
 			if r.Spec.Paused {
@@ -395,6 +399,14 @@ func rollouts(f *findings, c *Cluster) {
 			}
 		}
 	}
+}
+
+// showsNothing reports whether the revision works on no node of the step under way: somebody should look before he
+// approves it.
+func showsNothing(s *v1alpha1.DaemonSetRolloutStatus) bool {
+	return slices.ContainsFunc(s.Steps, func(step v1alpha1.StepStatus) bool {
+		return step.Name == s.Step && step.Nodes > 0 && step.Done == 0
+	})
 }
 
 func webhooks(f *findings, c *Cluster) {

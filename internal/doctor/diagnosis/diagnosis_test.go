@@ -207,11 +207,21 @@ func TestClusters(t *testing.T) {
 			c.DaemonSets[0].Generation = 3
 			c.DaemonSets[0].ManagedFields = []metav1.ManagedFieldsEntry{{Time: &metav1.Time{Time: now.Add(-time.Second)}}}
 		}, nil},
-		"unavailable daemons":        {func(c *Cluster) { c.DaemonSets[0].Status.NumberUnavailable = 1 }, []string{"Warning daemons daemonset/n/d: 1 of 2 nodes have no available daemon | everynode why daemonset/d -n n"}},
-		"misscheduled daemons":       {func(c *Cluster) { c.DaemonSets[0].Status.NumberMisscheduled = 1 }, []string{"Warning daemons daemonset/n/d: 1 node has a daemon and should not*"}},
-		"a failed change":            {phase(v1alpha1.PhaseHalted), []string{"Problem rollouts daemonset/n/d: its change has failed (Halted): because | everynode why daemonset/d -n n --verdict FailedRevision"}},
-		"a change undone":            {phase(v1alpha1.PhaseRolledBack), []string{"Problem rollouts*RolledBack*"}},
-		"a change to approve":        {phase(v1alpha1.PhaseWaitingForApproval), []string{"Warning rollouts daemonset/n/d: *| everynode rollout approve daemonset/d -n n"}},
+		"unavailable daemons":  {func(c *Cluster) { c.DaemonSets[0].Status.NumberUnavailable = 1 }, []string{"Warning daemons daemonset/n/d: 1 of 2 nodes have no available daemon | everynode why daemonset/d -n n"}},
+		"misscheduled daemons": {func(c *Cluster) { c.DaemonSets[0].Status.NumberMisscheduled = 1 }, []string{"Warning daemons daemonset/n/d: 1 node has a daemon and should not*"}},
+		"a failed change":      {phase(v1alpha1.PhaseHalted), []string{"Problem rollouts daemonset/n/d: its change has failed (Halted): because | everynode why daemonset/d -n n --verdict FailedRevision"}},
+		"a change undone":      {phase(v1alpha1.PhaseRolledBack), []string{"Problem rollouts*RolledBack*"}},
+		"a change to approve":  {phase(v1alpha1.PhaseWaitingForApproval), []string{"Warning rollouts daemonset/n/d: *| everynode rollout approve daemonset/d -n n"}},
+		"a canary that shows nothing": {func(c *Cluster) {
+			phase(v1alpha1.PhaseWaitingForApproval)(c)
+			c.Rollouts[0].Status.Step = "canary"
+			c.Rollouts[0].Status.Steps = []v1alpha1.StepStatus{{Name: "before", Nodes: 1, Done: 1}, {Name: "canary", Nodes: 1}}
+		}, []string{"Warning rollouts daemonset/n/d: *| everynode why daemonset/d -n n"}},
+		"a canary that works": {func(c *Cluster) {
+			phase(v1alpha1.PhaseWaitingForApproval)(c)
+			c.Rollouts[0].Status.Step = "canary"
+			c.Rollouts[0].Status.Steps = []v1alpha1.StepStatus{{Name: "canary", Nodes: 1, Done: 1}, {Name: "rest", Nodes: 1}}
+		}, []string{"Warning rollouts daemonset/n/d: *| everynode rollout approve daemonset/d -n n"}},
 		"a change that stands still": {phase(v1alpha1.PhasePaused), []string{"Warning rollouts*| everynode rollout status daemonset/d -n n"}},
 		"a paused change": {func(c *Cluster) { phase(v1alpha1.PhasePaused)(c); c.Rollouts[0].Spec.Paused = true },
 			[]string{"Warning rollouts*| everynode rollout resume daemonset/d -n n"}},
