@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -83,6 +84,18 @@ func TestInsideDoorWritesNodesTheSame(t *testing.T) {
 		{"report about an old version", "Conflict", func(w nodeWay, n *corev1.Node) error {
 			n.ResourceVersion = "1"
 			_, err := w.sim.UpdateNodeStatus(ctx, n)
+			return err
+		}},
+		{"label", "done", func(w nodeWay, n *corev1.Node) error {
+			labelled, err := w.sim.LabelNode(ctx, n, "example.com/x", "y")
+			if err == nil && (labelled.Labels["example.com/x"] != "y" || labelled.Labels["a"] != "b") {
+				return fmt.Errorf("the labels are %v", labelled.Labels)
+			}
+			return err
+		}},
+		{"label another node of the name", refused, func(w nodeWay, n *corev1.Node) error {
+			n.UID = "other"
+			_, err := w.sim.LabelNode(ctx, n, "example.com/x", "z")
 			return err
 		}},
 		{"conditions", "done", func(w nodeWay, n *corev1.Node) error {

@@ -1,6 +1,7 @@
 package simulator
 
 import (
+	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,6 +69,40 @@ faults:
 		for _, cond := range c.pod("q").Status.Conditions {
 			if cond.Type == fetch.Condition {
 				t.Errorf("what was taken back is answered: %+v", cond)
+			}
+		}
+	})
+}
+
+// A node that an older release registered says after the upgrade that it can be asked. Who takes the label away then
+// means it.
+func TestNodesOfAnOlderReleaseFetch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, Config{Nodes: 2}, nil)
+		c.end()
+		unlabel := func(of *cluster) {
+			old := of.node("sim-0001").DeepCopy()
+			delete(old.Labels, fetch.Name)
+			if _, err := of.client.CoreV1().Nodes().Update(t.Context(), old, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		labels := c.node("sim-0001").Labels
+		unlabel(c)
+		again := start(t, Config{Nodes: 2}, c)
+		again.pass(time.Minute)
+		if got := again.node("sim-0001").Labels; !maps.Equal(got, labels) {
+			t.Errorf("a node from before has the labels %v, want %v", got, labels)
+		}
+		unlabel(again)
+		again.client.ClearActions()
+		again.pass(5 * time.Minute)
+		if got := again.node("sim-0001").Labels[fetch.Name]; got != "" {
+			t.Errorf("the label is back: %q", got)
+		}
+		for _, action := range again.client.Actions() {
+			if action.Matches("patch", "nodes") {
+				t.Error("a node is labelled more than once")
 			}
 		}
 	})

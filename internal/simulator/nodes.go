@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
+	"github.com/everynode/everynode/internal/fetch"
 	"github.com/everynode/everynode/internal/simulator/illness"
 )
 
@@ -58,6 +59,8 @@ type node struct {
 	busy    sync.Mutex
 	lease   *coordinationv1.Lease
 	renewAt time.Time
+	// labelled: its labels say what this release can do.
+	labelled bool
 	// said is the object whose status was seen to be right, and saidState how the node was then.
 	said      *corev1.Node
 	saidState illness.State
@@ -231,6 +234,9 @@ func (n *nodes) sync(ctx context.Context, name string) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
+	if object, err = n.label(ctx, known, object); err != nil {
+		return 0, err
+	}
 	if object, err = n.report(ctx, known, object); err != nil {
 		return 0, err
 	}
@@ -254,6 +260,18 @@ func (n *nodes) register(ctx context.Context, known *node) (*corev1.Node, error)
 	if apierrors.IsAlreadyExists(err) {
 		object, err = n.config.Writer.GetNode(ctx, known.name)
 	}
+	return object, err
+}
+
+// label says once that the node fetches images, also on one that an older release registered. Who takes the label away
+// later means it.
+func (n *nodes) label(ctx context.Context, known *node, object *corev1.Node) (*corev1.Node, error) {
+	if known.labelled || object.Labels[fetch.Name] == "true" {
+		known.labelled = true
+		return object, nil
+	}
+	object, err := n.config.Writer.LabelNode(ctx, object, fetch.Name, "true")
+	known.labelled = err == nil
 	return object, err
 }
 

@@ -2,11 +2,13 @@ package simulator
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -15,6 +17,8 @@ type Writer interface {
 	CreateNode(ctx context.Context, node *corev1.Node) (*corev1.Node, error)
 	GetNode(ctx context.Context, name string) (*corev1.Node, error)
 	UpdateNodeStatus(ctx context.Context, node *corev1.Node) (*corev1.Node, error)
+	// LabelNode gives this very node a label.
+	LabelNode(ctx context.Context, node *corev1.Node, key, value string) (*corev1.Node, error)
 	CreateLease(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error)
 	GetLease(ctx context.Context, name string) (*coordinationv1.Lease, error)
 	UpdateLease(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error)
@@ -44,6 +48,16 @@ func (w clientWriter) GetNode(ctx context.Context, name string) (*corev1.Node, e
 func (w clientWriter) UpdateNodeStatus(ctx context.Context, node *corev1.Node) (*corev1.Node, error) {
 	updated, err := w.client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{})
 	return updated, wrap("update status of node", node.Name, err)
+}
+
+func (w clientWriter) LabelNode(ctx context.Context, node *corev1.Node, key, value string) (*corev1.Node, error) {
+	meta := map[string]any{"uid": node.UID, "labels": map[string]string{key: value}}
+	patch, err := json.Marshal(map[string]any{"metadata": meta})
+	if err != nil {
+		return nil, wrap("write a label of node", node.Name, err)
+	}
+	labelled, err := w.client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	return labelled, wrap("label node", node.Name, err)
 }
 
 func (w clientWriter) CreateLease(ctx context.Context, lease *coordinationv1.Lease) (*coordinationv1.Lease, error) {

@@ -86,7 +86,7 @@ func clusterControllers() []controller {
 		}},
 		// It is there when nodes are simulated, and does what agents would do.
 		{"node-simulator", []rbacv1.PolicyRule{
-			may("get", "create").on(groupCore, "nodes"),
+			may("get", "create", "patch").on(groupCore, "nodes"),
 			may("update").on(groupCore, "nodes/status", "pods/status"),
 			may("delete").on(groupCore, "pods"),
 			may("get", "create", "update").on(groupCoordination, "leases"),
