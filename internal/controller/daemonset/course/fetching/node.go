@@ -85,7 +85,9 @@ func (in *Input) asked() bool { return in.Says.Revision == in.Target && !in.Says
 // is by another process' clock, which may have been behind.
 func (n *Node) remember(in *Input, says *fetch.Report, asked bool) {
 	switch {
-	case !n.asked.IsZero() || !asked && !in.May:
+	case !asked && !in.May:
+		n.asked = time.Time{} // nobody could ask it: its time begins when somebody can
+	case !n.asked.IsZero():
 	case asked && in.Foretells && says.At.Before(in.Now):
 		n.asked = says.At
 	default:

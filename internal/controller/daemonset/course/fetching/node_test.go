@@ -71,6 +71,17 @@ func TestWhatANodeIsWaitedFor(t *testing.T) {
 			{second: 5000, change: paused, wish: standing.Keep, images: standing.Awaited, until: -1},
 			{second: 5001, wish: standing.Ask, images: standing.Awaited, until: 5601},
 		},
+		"nothing may begin for a while, and it was not asked before": {
+			{second: 0, wish: standing.Ask, images: standing.Awaited, until: 600},
+			{second: 10, change: paused, wish: standing.Keep, images: standing.Awaited, until: -1},
+			{second: 5000, change: paused, wish: standing.Keep, images: standing.Awaited, until: -1},
+			{second: 5001, wish: standing.Ask, images: standing.Awaited, until: 5601},
+		},
+		"nothing may begin for a while, and it was asked before": {
+			{second: 0, of: "b", wish: standing.Keep, images: standing.Awaited, until: 600},
+			{second: 10, of: "b", change: paused, wish: standing.Keep, images: standing.Awaited, until: 600},
+			{second: 600, of: "b", change: paused, wish: standing.Keep, images: standing.NotAwaited, until: -1},
+		},
 		"it has no daemon to lose": {
 			{second: 0, change: func(in *Input) { in.Free = true }, wish: standing.Ask, images: standing.NotAwaited, until: -1},
 		},
