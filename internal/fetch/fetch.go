@@ -97,14 +97,21 @@ func Of(annotations map[string]string) (*Request, error) {
 	return &r, nil
 }
 
-// Images are those that a pod with the spec needs on its node: of init containers, containers and volumes, in the order
-// in which they are needed and each once.
-func Images(spec *corev1.PodSpec) (out []Image) {
+// Images are those that a pod with the spec needs on its node: of volumes, init containers and containers, in the order
+// in which they are needed and each once. Of more than MaxImages they are the first, and more is how many others there
+// are: the pod pulls these.
+func Images(spec *corev1.PodSpec) (out []Image, more int) {
+	seen := map[Image]bool{}
 	add := func(image string, policy corev1.PullPolicy) {
 		i := Image{image, policy}
-		if image != "" && !slices.Contains(out, i) && len(out) < MaxImages {
+		switch {
+		case image == "" || seen[i]:
+		case len(out) == MaxImages:
+			more++
+		default:
 			out = append(out, i)
 		}
+		seen[i] = true
 	}
 	for i := range spec.Volumes {
 		if v := spec.Volumes[i].Image; v != nil {
@@ -116,7 +123,7 @@ func Images(spec *corev1.PodSpec) (out []Image) {
 			add(containers[i].Image, containers[i].ImagePullPolicy)
 		}
 	}
-	return out
+	return out, more
 }
 
 // Lacks says which credentials a pod with the next spec has, and one with the present spec has not; "" for none. The

@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -74,13 +75,28 @@ func TestImagesOfAPod(t *testing.T) {
 		Containers: []corev1.Container{{Image: "agent:2"}, {Image: "agent:2", ImagePullPolicy: corev1.PullAlways},
 			{}},
 	}
-	got, want := Images(spec), []Image{{"data:1", "Never"}, {"init:1", ""}, {"agent:2", ""}, {"agent:2", "Always"}}
-	if len(got) != len(want) {
-		t.Fatalf("%v, want %v", got, want)
+	got, more := Images(spec)
+	want := []Image{{"data:1", "Never"}, {"init:1", ""}, {"agent:2", ""}, {"agent:2", "Always"}}
+	if len(got) != len(want) || more != 0 {
+		t.Fatalf("%v and %d more, want %v", got, more, want)
 	}
 	for i := range want {
 		if got[i] != want[i] {
 			t.Errorf("%v, want %v", got, want)
+		}
+	}
+}
+
+func TestMoreImagesThanARequestHas(t *testing.T) {
+	for images, want := range map[int][2]int{MaxImages: {MaxImages, 0}, MaxImages + 3: {MaxImages, 3}} {
+		spec := &corev1.PodSpec{}
+		for i := range images {
+			c := corev1.Container{Image: fmt.Sprint("agent:", i)}
+			spec.Containers = append(spec.Containers, c, c)
+		}
+		got, more := Images(spec)
+		if [2]int{len(got), more} != want {
+			t.Errorf("of %d images %d are asked for, and %d are not; want %v", images, len(got), more, want)
 		}
 	}
 }

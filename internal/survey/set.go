@@ -154,12 +154,13 @@ func (s *Set) info() fact.DaemonSet {
 		digest = s.Rollout.Status.TargetDigest
 	}
 	live, _ := s.Live()
+	_, more := fetch.Images(&ds.Spec.Template.Spec)
 	return fact.DaemonSet{
 		UID: ds.UID, Namespace: ds.Namespace, Name: ds.Name, Generation: ds.Generation,
 		Revision: s.Revision, Digest: digest, Live: live,
 		Placement: placement.Compile(&ds.Spec.Template.Spec),
 		Earlier:   belongings.PlacementsOf(slices.Values(s.revisions)),
-		Strategy:  belongings.StrategyOf(ds), MinReadySeconds: ds.Spec.MinReadySeconds,
+		Strategy:  belongings.StrategyOf(ds), MinReadySeconds: ds.Spec.MinReadySeconds, MoreImages: more,
 		Reported: fact.StatusOf(&ds.Status), Conditions: fact.ConditionsOf(&ds.Status),
 	}
 }

@@ -375,7 +375,8 @@ func (o *owner) requestOf(ds *appsv1.DaemonSet, a *action.FetchImages) (*fetch.R
 	if err != nil {
 		return nil, err
 	}
-	request := &fetch.Request{Revision: a.Revision, Images: fetch.Images(&mold.spec)}
+	request := &fetch.Request{Revision: a.Revision}
+	request.Images, _ = fetch.Images(&mold.spec) // the rollout's status says that there are more
 	if p := o.book.Pod(a.PodUID); p != nil {
 		request.Lacks = fetch.Lacks(&mold.spec, &p.Spec)
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/fetch"
 	"github.com/everynode/everynode/internal/history"
 )
 
@@ -143,6 +144,20 @@ func TestRulesGoWithTheirRevision(t *testing.T) {
 	w.book.Step(Revision{Object: old, Gone: true})
 	if w.rows.sets["a"].Earlier.ByRevision[hash] != nil {
 		t.Error("the rules of a revision that is gone are still known")
+	}
+}
+
+// Who decides is told of the images that no node can be asked for.
+func TestImagesBeyondARequestAreTold(t *testing.T) {
+	for images, want := range map[int]int{0: 0, fetch.MaxImages: 0, fetch.MaxImages + 3: 3} {
+		d := set("a", "new")
+		spec := &d.Spec.Template.Spec
+		for i := range images {
+			spec.Containers = append(spec.Containers, corev1.Container{Image: fmt.Sprint("agent:", i)})
+		}
+		if more := knows(t, d).rows.sets["a"].MoreImages; more != want {
+			t.Errorf("of %d images %d are beyond a request, want %d", images, more, want)
+		}
 	}
 }
 

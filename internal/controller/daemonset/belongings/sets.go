@@ -16,6 +16,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
+	"github.com/everynode/everynode/internal/fetch"
 	"github.com/everynode/everynode/internal/history"
 )
 
@@ -27,6 +28,7 @@ type daemonSet struct {
 	selector      labels.Selector
 	selectsAll    bool
 	placement     *placement.Rules
+	moreImages    int // see fact.DaemonSet
 	// earlier are the placement rules of all revisions, nil until they are asked for.
 	earlier *placement.Revisions
 	// revision is the current hash, worked out for planned's generation.
@@ -121,6 +123,7 @@ func (b *Book) accept(s *daemonSet) {
 func (b *Book) act(s *daemonSet, ds *appsv1.DaemonSet) {
 	if s.acted == nil || s.acted.Generation != ds.Generation {
 		s.placement = placement.Compile(&ds.Spec.Template.Spec)
+		_, s.moreImages = fetch.Images(&ds.Spec.Template.Spec)
 		if b.Guest {
 			s.earlier = nil
 		}
@@ -140,8 +143,8 @@ func (b *Book) push(s *daemonSet) {
 		UID: ds.UID, Namespace: ds.Namespace, Name: ds.Name, Generation: ds.Generation,
 		Revision: s.revision, Digest: b.Digest(ds.UID, s.revision), Placement: s.placement, Earlier: b.placements(s),
 		Strategy:        StrategyOf(ds),
-		MinReadySeconds: ds.Spec.MinReadySeconds,
-		Held:            s.merging || s.planned != s.latest.Generation, Deleting: s.latest.DeletionTimestamp != nil,
+		MinReadySeconds: ds.Spec.MinReadySeconds, MoreImages: s.moreImages,
+		Held: s.merging || s.planned != s.latest.Generation, Deleting: s.latest.DeletionTimestamp != nil,
 		Reported:   fact.StatusOf(&s.latest.Status),
 		Conditions: fact.ConditionsOf(&s.latest.Status),
 	})

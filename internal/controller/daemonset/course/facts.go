@@ -24,6 +24,8 @@ type DaemonSet struct {
 	Beside bool
 	// Fetches tells that nodes can be asked for images, Foretells that nobody is: the times of requests are believed.
 	Fetches, Foretells bool
+	// MoreImages is how many images the newest revision has beyond those that a node can be asked for.
+	MoreImages int
 }
 
 // Node is what a course reads of a node.

@@ -153,3 +153,97 @@ func TestACanaryThatCannotFetchAsks(t *testing.T) {
 		w.expect(t, v1alpha1.PhaseComplete, "10 of 10")
 	}
 }
+
+// The status says what hinders fetching while a change is under way, and that only: also that a template has more images
+// than nodes are asked for.
+func TestWhatHindersFetching(t *testing.T) {
+	const many = "the template has 203 images, and nodes fetch the first 200; its pods pull the others"
+	w := fetchingWorld(t, 4, "waves: [{name: canary, count: 1, fetch: true}]")
+	says := func(when, want string) {
+		t.Helper()
+		got := ""
+		if f := w.course.Status().Fetch; f != nil {
+			got = f.Message
+		}
+		if got != want {
+			t.Errorf("%s it says %q, want %q", when, got, want)
+		}
+	}
+	w.ds.MoreImages = 3
+	w.tellRules()
+	says("before the change", "")
+	w.update("v2")
+	says("at its beginning", "the agents of 1 node do not say that they can fetch images; each is waited for until its deadline; "+many)
+	w.act(0)
+	says("when the node is asked", many)
+	w.pass(time.Hour)
+	w.expect(t, v1alpha1.PhaseComplete, "4 of 4")
+	says("when all have it", "")
+	ds := daemonSet("v1")
+	ds.MoreImages = 3
+	w = newWorld()
+	w.addFleet(1, 1, 4, "v1")
+	w.start(policy(t, "waves: [{name: canary, count: 1, fetch: true}]"), ds)
+	w.update("v2")
+	says("where nobody asks", v1alpha1.NoFetch)
+}
+
+// A pause lets who was asked go on, and asks nobody else; no patience ends meanwhile.
+func TestAPauseWhileNodesFetch(t *testing.T) {
+	w := fetchingWorld(t, 2, "waves: [{name: all, nodes: {}, maxUnavailable: 2, fetch: true, fetchDeadline: 5m}]")
+	asked, late := "z0-r0-00", "z0-r0-01"
+	w.nodes[asked].fetches, w.nodes[late].fetches = "slow", "old" // nobody asks the second before it is upgraded
+	w.update("v2")
+	w.pass(2 * time.Second)
+	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Paused: true})
+	w.nodes[late].fetches = "slow"
+	w.pass(time.Hour)
+	if said := w.nodes[asked].daemon.Fetch; said.Revision != "v2" || said.Reason != fetch.Fetched {
+		t.Errorf("who was asked before the pause says %+v", said)
+	}
+	if said := w.nodes[late].daemon.Fetch; said != (fetch.Report{}) || w.on("v2") > 0 {
+		t.Errorf("one is asked during the pause: %+v, and %d nodes have v2", said, w.on("v2"))
+	}
+	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{})
+	w.pass(5 * time.Second)
+	if w.nodes[late].daemon.Fetch.Revision != "v2" || w.on("v2") > 0 {
+		t.Errorf("after the pause it says %+v, and %d nodes have v2 before all have the images",
+			w.nodes[late].daemon.Fetch, w.on("v2"))
+	}
+	w.pass(time.Minute)
+	w.expect(t, v1alpha1.PhaseComplete, "2 of 2")
+}
+
+// An abort has nobody fetch any more, and takes no daemon away: no node was changed yet. Its failures are forgotten with
+// the next template.
+func TestAnAbortWhileNodesFetch(t *testing.T) {
+	w := fetchingWorld(t, 4, "waves: [{name: all, nodes: {}, fetch: true}]\nfailure: {min: 4, max: 4}")
+	for i, name := range w.names() {
+		w.nodes[name].fetches = []string{"never", "slow", "missing", "full"}[i]
+	}
+	w.check = func(p Permit) { t.Errorf("%+v begins", p) }
+	w.update("v2")
+	w.pass(time.Minute)
+	if v, why := w.course.Verdict("z0-r0-02"); v != standing.FailedRevision {
+		t.Errorf("one without the image is %s: %s", v, why)
+	}
+	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Abort: &v1alpha1.Abort{Revision: "v2"}})
+	w.pass(time.Second)
+	w.expect(t, v1alpha1.PhaseRolledBack, "revision v2 somebody aborted it")
+	for _, name := range w.names() {
+		if said := w.nodes[name].daemon.Fetch; said != (fetch.Report{}) {
+			t.Errorf("%s still fetches: %+v", name, said)
+		}
+		if v, why := w.course.Verdict(name); v != standing.Current {
+			t.Errorf("%s is %s: %s", name, v, why)
+		}
+	}
+	w.pass(time.Hour)
+	w.check = nil
+	for _, name := range w.names() {
+		w.nodes[name].fetches = ""
+	}
+	w.update("v3")
+	w.pass(time.Hour)
+	w.expect(t, v1alpha1.PhaseComplete, "4 of 4")
+}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/fetching"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
 	"github.com/everynode/everynode/internal/fetch"
@@ -39,16 +40,11 @@ func (n *node) canFetch() bool { return n.fact.labels()[fetch.Name] == "true" }
 
 // fetchStatus says what hinders that nodes fetch images as the policy wants; nil for nothing.
 func (c *Course) fetchStatus() *v1alpha1.FetchStatus {
-	unasked := c.totals[standing.Unasked]
-	switch {
-	case !c.changing || c.isNew || c.back || !c.policy.Fetches():
-	case !c.ds.Fetches:
-		return &v1alpha1.FetchStatus{Message: v1alpha1.NoFetch}
-	case unasked > 0:
-		return &v1alpha1.FetchStatus{Message: "the agents of " + words.Nodes(unasked) +
-			" do not say that they can fetch images; each is waited for until its deadline"}
+	why := fetching.Hindrance(c.ds.Fetches, c.totals[standing.Unasked], c.ds.MoreImages)
+	if why == "" || !c.changing || c.isNew || c.back || !c.policy.Fetches() {
+		return nil
 	}
-	return nil
+	return &v1alpha1.FetchStatus{Message: why}
 }
 
 // awaits says which nodes of the step fetch images while others wait for them; "" if none.

@@ -4,8 +4,11 @@
 package fetching
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
 	"github.com/everynode/everynode/internal/fetch"
@@ -131,6 +134,24 @@ func Words(f *standing.Fetching, target string, canFetch bool) string {
 		return "its agent does not say that it can fetch images; it is waited for until " + words.Clock(f.Until)
 	}
 	return "it fetches " + of + ", and is waited for until " + words.Clock(f.Until)
+}
+
+// Hindrance says for people what hinders that nodes have all images before their turn: that nobody asks them, that so
+// many cannot be asked, or that the template has so many more images than one can be asked for. "" for nothing.
+func Hindrance(asks bool, unasked, more int) string {
+	if !asks {
+		return v1alpha1.NoFetch
+	}
+	var all []string
+	if unasked > 0 {
+		all = append(all, "the agents of "+words.Nodes(unasked)+
+			" do not say that they can fetch images; each is waited for until its deadline")
+	}
+	if more > 0 {
+		all = append(all, fmt.Sprintf("the template has %d images, and nodes fetch the first %d; its pods pull the others",
+			fetch.MaxImages+more, fetch.MaxImages))
+	}
+	return strings.Join(all, "; ")
 }
 
 // Gate keeps the nodes of the step under way together: none of them changes before all have answered, or were waited

@@ -72,6 +72,8 @@ type DaemonSet struct {
 	Live *Live `json:",omitempty"`
 	// Images is what it says of images; nil where they are as written.
 	Images *v1alpha1.ImagesStatus `json:",omitempty"`
+	// MoreImages is how many images the current template has beyond those that a node can be asked for.
+	MoreImages int `json:",omitempty"`
 	// First says whether pods of the newest template wait for what the first one's node finds out.
 	First     First `json:",omitempty"`
 	Placement *placement.Rules

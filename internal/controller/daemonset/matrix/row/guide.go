@@ -97,8 +97,8 @@ func (r *Row) forCourse() course.DaemonSet {
 	}
 	return course.DaemonSet{
 		Set: r.rules, MaxUnavailable: rolloutpolicy.LimitOf(limit), Surge: r.surge,
-		MinReadySeconds: r.info.MinReadySeconds,
-		Beside:          r.cfg.Guest, Fetches: r.cfg.Fetches && !r.cfg.Guest, Foretells: r.cfg.Foretells,
+		MinReadySeconds: r.info.MinReadySeconds, MoreImages: r.info.MoreImages,
+		Beside: r.cfg.Guest, Fetches: r.cfg.Fetches && !r.cfg.Guest, Foretells: r.cfg.Foretells,
 	}
 }
 
