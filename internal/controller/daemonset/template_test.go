@@ -10,9 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/fetch"
 )
 
 func TestPodOfANode(t *testing.T) {
@@ -92,6 +94,40 @@ func TestPrefixOfNames(t *testing.T) {
 		ds.Name = name
 		if got := newPodMold(ds).meta.GenerateName; got != want {
 			t.Errorf("%d characters: names begin with %q, want %q", len(name), got, want)
+		}
+	}
+}
+
+// A node that fetches pinned images is asked for what the pod will name: their digests, or while these are not known
+// the tags, and what these name by then.
+func TestWhatIsFetchedOfPinnedImages(t *testing.T) {
+	const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	pinned := []v1alpha1.PinnedImage{
+		{Image: "r.example/agent:2", Digest: digest}, {Image: "r.example/unknown:1"},
+	}
+	for name, c := range map[string]struct {
+		images moldImages
+		want   []fetch.Image
+	}{
+		"as written": {moldImages{}, []fetch.Image{{Image: "r.example/unknown:1"}, {Image: "r.example/agent:2"}}},
+		"nobody knows the digests": {moldImages{first: true}, []fetch.Image{
+			{Image: "r.example/unknown:1", Policy: corev1.PullAlways},
+			{Image: "r.example/agent:2", Policy: corev1.PullAlways}}},
+		"one has a digest": {moldImages{pinned: pinned}, []fetch.Image{
+			{Image: "r.example/unknown:1"}, {Image: "r.example/agent@" + digest}}},
+	} {
+		ds := testDaemonSet("logs")
+		spec := &ds.Spec.Template.Spec
+		spec.InitContainers = []corev1.Container{{Name: "init", Image: "r.example/unknown:1"}}
+		spec.Containers = []corev1.Container{{Name: "agent", Image: "r.example/agent:2"}}
+		m := newPodMold(ds)
+		m.fillImages(c.images)
+		if got, more := fetch.Images(&m.spec); !reflect.DeepEqual(got, c.want) || more != 0 {
+			t.Errorf("%s: %v and %d more are asked for, want %v", name, got, more, c.want)
+		}
+		p := m.pod(&action.CreatePod{Node: "n1", Revision: "hash", PodName: "logs-1"})
+		if got, _ := fetch.Images(&p.Spec); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: the pod needs %v, and its node was asked for %v", name, got, c.want)
 		}
 	}
 }
