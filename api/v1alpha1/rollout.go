@@ -200,6 +200,10 @@ type DaemonSetRolloutStatus struct {
 	// target's placement rules want it: there is no pod to soak, so the step soaks from then.
 	// +optional
 	LastDeparture *metav1.Time `json:"lastDeparture,omitempty"`
+	// Soaked is how long that step has soaked since the last of its nodes was changed, as the controllers that
+	// watched it saw it, rounded down. The clock of the next controller may be another.
+	// +optional
+	Soaked *metav1.Duration `json:"soaked,omitempty"`
 	// Steps are all steps of the policy, as the fleet is now.
 	// +optional
 	// +listType=atomic

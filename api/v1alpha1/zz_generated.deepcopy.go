@@ -234,6 +234,11 @@ func (in *DaemonSetRolloutStatus) DeepCopyInto(out *DaemonSetRolloutStatus) {
 		in, out := &in.LastDeparture, &out.LastDeparture
 		*out = (*in).DeepCopy()
 	}
+	if in.Soaked != nil {
+		in, out := &in.Soaked, &out.Soaked
+		*out = new(v1.Duration)
+		**out = **in
+	}
 	if in.Steps != nil {
 		in, out := &in.Steps, &out.Steps
 		*out = make([]StepStatus, len(*in))

@@ -3,6 +3,8 @@ package rolloutpolicy
 import (
 	"slices"
 	"time"
+
+	"github.com/everynode/everynode/internal/deadline"
 )
 
 // Windows are the times in which changes may begin. No window at all is always.
@@ -71,4 +73,22 @@ func (w window) around(now time.Time) []span {
 		}
 	}
 	return out
+}
+
+// Opening is whether a policy's windows are open, and when that changes, as it was found out last. It is found out
+// again after a day: windows are looked for a week ahead, and one that the change to summer time leaves out comes
+// later.
+type Opening struct {
+	policy               *Policy
+	open                 bool
+	from, changes, again time.Time
+}
+
+// Look is as Windows.Open, of the policy's windows.
+func (o *Opening) Look(p *Policy, now time.Time) (open bool, changes time.Time) {
+	if o.policy != p || now.Before(o.from) || !o.again.After(now) {
+		open, changes := p.Windows.Open(now)
+		*o = Opening{p, open, now, changes, deadline.Sooner(changes, now.Add(24*time.Hour))}
+	}
+	return o.open, o.changes
 }

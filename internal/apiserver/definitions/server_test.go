@@ -95,6 +95,7 @@ failedRevisions:
 step: canary
 stepStarted: "2026-03-01T12:00:00Z"
 lastDeparture: "2026-03-01T12:00:00Z"
+soaked: 3m0s
 steps:
 - {name: canary, nodes: 3, done: 1, failed: 2, unavailable: 2}
 counts: {FailedRevision: 2, Waiting: 9}

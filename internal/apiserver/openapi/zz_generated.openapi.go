@@ -1241,6 +1241,12 @@ func schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutStatus(ref common.R
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
+					"soaked": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Soaked is how long that step has soaked since the last of its nodes was changed, as the controllers that watched it saw it, rounded down. The clock of the next controller may be another.",
+							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
+						},
+					},
 					"steps": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{

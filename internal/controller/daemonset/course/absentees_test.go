@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 )
 
 // The daemon does not come up on the way back, and somebody repairs such nodes: their objects are deleted, and come back
@@ -61,11 +62,11 @@ func TestFewAbsenteesAreRemembered(t *testing.T) {
 		n.daemon.Available, n.change.taken = false, true
 		w.removeNode(name)
 	}
-	for i := range keptAbsentees + 5 {
+	for i := range standing.KeptAbsentees + 5 {
 		gone(fmt.Sprint("gone-", i))
 	}
-	if n := len(w.course.absentees); n != keptAbsentees {
-		t.Errorf("%d are remembered, want %d", n, keptAbsentees)
+	if n := len(w.course.absentees); n != standing.KeptAbsentees {
+		t.Errorf("%d are remembered, want %d", n, standing.KeptAbsentees)
 	}
 	if n := len(w.course.Status().Replacing.Available); n != keptNames {
 		t.Errorf("the status names %d, want %d", n, keptNames)
@@ -80,14 +81,14 @@ func TestFewAbsenteesAreRemembered(t *testing.T) {
 	if w.course.nodes["gone-5"].change.taken {
 		t.Error("a node counts as taken whose daemon is available again")
 	}
-	w.pass(absence)
+	w.pass(standing.Absence)
 	w.addNode("gone-6", nil, "")
 	if w.course.nodes["gone-6"].change.taken || len(w.course.absentees) > 0 {
-		t.Errorf("after %s %d are remembered", absence, len(w.course.absentees))
+		t.Errorf("after %s %d are remembered", standing.Absence, len(w.course.absentees))
 	}
 	gone("too-long")
-	w.pass(absence)
+	w.pass(standing.Absence)
 	if r := w.course.Status().Replacing; r != nil && len(r.Available) > 0 {
-		t.Errorf("after %s the status names %s", absence, r.Available)
+		t.Errorf("after %s the status names %s", standing.Absence, r.Available)
 	}
 }

@@ -140,3 +140,48 @@ func TestAFaultFromBeforeThePodIsNoEvidence(t *testing.T) {
 		t.Errorf("%s: %s", phase, message)
 	}
 }
+
+// another has a process go on whose clock is off by so much from now on. It takes no pod to be ready later than it
+// was seen.
+func (w *world) another(off time.Duration) {
+	w.now = w.now.Add(off)
+	for _, m := range w.nodes {
+		if m.daemon.Since.After(w.now) {
+			m.daemon.Since = w.now
+		}
+		if !m.ready.IsZero() {
+			m.ready = m.ready.Add(off)
+		}
+	}
+	w.crash()
+}
+
+// A soak is neither shorter nor much longer where processes go on whose clocks are off, also when one follows another.
+// What was soaking when the last one wrote the status goes on from there; a pod that came later soaks from then.
+func TestSoaksLastByAnyClock(t *testing.T) {
+	for _, departs := range []bool{false, true} {
+		for _, off := range offs {
+			w := newWorld()
+			w.addFleet(1, 1, 10, "v1")
+			w.start(policy(t, "waves: [{name: canary, count: 2, soak: 30m, maxUnavailable: 2}]"), dsWith("v1", 5))
+			w.pass(time.Minute)
+			if departs {
+				w.rules["v2"] = func(node string) bool { return node != "z0-r0-04" } // one of the canary's
+			}
+			w.update("v2")
+			soaked := time.Duration(0)
+			for _, clock := range []time.Duration{off, -off, off} {
+				w.passIn(10*time.Second, 7*time.Minute)
+				soaked += 7 * time.Minute
+				w.another(clock)
+			}
+			for w.on("v2") <= 2 && soaked < 3*time.Hour {
+				w.pass(10 * time.Second)
+				soaked += 10 * time.Second
+			}
+			if soaked < 30*time.Minute || soaked > 40*time.Minute {
+				t.Errorf("a daemon leaves: %t, clocks are off by %s: the next step began after %s", departs, off, soaked)
+			}
+		}
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/btree"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/failedrevision"
@@ -57,10 +59,10 @@ type Course struct {
 	moved     []string
 	timers    deadline.Timers[*node]
 	recent    recent
-	window    window
+	window    rolloutpolicy.Opening
 	gate      gate
 	// absentees are nodes that were deleted while they were without a daemon by our doing.
-	absentees []absentee
+	absentees standing.Absentees
 }
 
 type gate = fetching.Gate[rolloutpolicy.Step]
@@ -80,6 +82,9 @@ type state struct {
 	returns time.Time
 	// left is when the daemon was last taken away from a node of that step.
 	left time.Time
+	// quiet is since when no daemon has come to that step or left it. Where another process watched it before, soaks
+	// count from soaksFrom: its clock may have been another.
+	quiet, soaksFrom time.Time
 	// unread is where the steps were when the policy was read last, until it is again.
 	unread *v1alpha1.DaemonSetRolloutStatus
 	failedrevision.Memory
@@ -261,6 +266,10 @@ func (c *Course) restore(status *v1alpha1.DaemonSetRolloutStatus) {
 	if status.LastDeparture != nil {
 		c.state.left = c.past(status.LastDeparture.Time)
 	}
+	c.state.quiet = c.now.Add(-ptr.Deref(status.Soaked, metav1.Duration{}).Duration)
+	if status.Step != "" {
+		c.state.soaksFrom = c.state.quiet
+	}
 }
 
 // past is the time, or now if that is sooner, as the API keeps it.
@@ -369,7 +378,7 @@ func (c *Course) reopen(b begun) {
 	}
 	c.state.open = open
 	if len(b.names) == 0 || c.policy.StepName(open) != b.names[0] {
-		c.state.openSince, c.state.left = c.now, time.Time{}
+		c.opens(open)
 	}
 	c.state.unread, c.gate = nil, gate{}
 }
@@ -430,8 +439,8 @@ func (c *Course) beginAnew() {
 	for _, n := range c.nodes {
 		n.change.late = false
 	}
-	c.state.open, c.state.openSince, c.state.left, c.state.unread = rolloutpolicy.Step{}, c.now, time.Time{}, nil
-	c.gate = gate{}
+	c.opens(rolloutpolicy.Step{})
+	c.state.unread, c.gate = nil, gate{}
 	c.forgetFailures()
 }
 

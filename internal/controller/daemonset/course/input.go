@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/fetching"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
@@ -33,7 +35,7 @@ func (c *Course) input(n *node) standing.Input {
 		_, in.Failed = c.state.failures[n.name]
 	}
 	if !n.daemon.Since.IsZero() {
-		in.Soaked = deadline.Later(n.daemon.Since, n.change.up).Add(c.soak(n))
+		in.Soaked = deadline.Later(n.daemon.Since, c.upSince(n)).Add(c.soak(n))
 	}
 	return in
 }
@@ -228,6 +230,12 @@ func (c *Course) deadline(n *node) time.Time {
 	return from.Add(c.policy.Failure.StartDeadline + time.Duration(c.ds.MinReadySeconds)*time.Second)
 }
 
+// opens has a step be the furthest that has begun, from now on.
+func (c *Course) opens(s rolloutpolicy.Step) {
+	c.state.open, c.state.openSince, c.state.left = s, c.now, time.Time{}
+	c.state.quiet, c.state.soaksFrom = c.now, time.Time{}
+}
+
 func (c *Course) soak(n *node) time.Duration {
 	if c.policy == nil {
 		return 0
@@ -235,11 +243,52 @@ func (c *Course) soak(n *node) time.Duration {
 	return c.policy.Waves[n.step.Wave].Soak
 }
 
+// upSince is since when the node's daemon counts as available: not before this process, or one before it, saw that.
+func (c *Course) upSince(n *node) time.Time {
+	if n.step == c.state.open && !c.ds.Foretells {
+		return deadline.Later(n.change.up, c.state.soaksFrom)
+	}
+	return n.change.up
+}
+
 // patience is until when the node may soak. Its own word says since when its pod is ready,
 // and one that moves it on while the pod is ready must not hold up all others for ever.
 func (c *Course) patience(n *node) time.Time {
+	up := c.upSince(n)
 	if c.policy == nil {
-		return n.change.up
+		return up
 	}
-	return n.change.up.Add(2*c.soak(n) + c.policy.Failure.StartDeadline)
+	return up.Add(2*c.soak(n) + c.policy.Failure.StartDeadline)
+}
+
+// quietUntil is until when the nodes that the daemon left in the present step are watched;
+// zero if they need not be.
+func (c *Course) quietUntil() time.Time {
+	s := c.steps[c.state.open]
+	if c.policy == nil || s == nil || s.sums[standing.Removed] == 0 {
+		return time.Time{}
+	}
+	since := deadline.Later(deadline.Later(c.state.openSince, c.state.left), c.state.soaksFrom)
+	ends := since.Add(c.policy.Waves[c.state.open.Wave].Soak)
+	if !ends.After(c.now) {
+		return time.Time{}
+	}
+	return ends
+}
+
+// soaked is how long the present step has soaked, as the status says it, and when that will be more. It says so a few
+// times only, and nothing while nodes are still to be changed: the next process has to see the soak from its beginning.
+func (c *Course) soaked() (d *metav1.Duration, more time.Time) {
+	s := c.steps[c.state.open]
+	if c.policy == nil || !c.changing || c.isNew || c.back || c.targetFailed || s == nil ||
+		s.over()+s.sums[standing.Soaks] < s.sums[standing.Selected] {
+		return nil, time.Time{}
+	}
+	whole, is := c.policy.Waves[c.state.open.Wave].Soak, c.now.Sub(c.state.quiet)
+	grain := min(max(whole/10, time.Second), 5*time.Minute)
+	if is >= whole {
+		return &metav1.Duration{Duration: whole}, time.Time{}
+	}
+	is = is.Truncate(grain)
+	return &metav1.Duration{Duration: is}, c.state.quiet.Add(min(is+grain, whole))
 }

@@ -161,6 +161,9 @@ func (c *Course) observeUp(n *node, was *standing.Daemon) {
 		if c.started && c.now.After(d.Since) {
 			ch.up = c.now // the node's clock may be behind
 		}
+		if n.step == c.state.open && c.started {
+			c.state.quiet = c.now
+		}
 	}
 }
 
@@ -212,7 +215,7 @@ func (c *Course) node(name string) *node {
 	n := c.nodes[name]
 	if n == nil {
 		n = &node{name: name}
-		n.change.taken = c.comesBack(name)
+		n.change.taken = c.absentees.Take(name, c.now)
 		n.timer.Owner, n.quiet.Owner = n, n
 		c.counts[standing.NotSelected]++
 		c.nodes[name] = n
@@ -350,7 +353,7 @@ func (c *Course) turnBack() {
 		stays := ch.taken && cmp.Or(n.daemon.Revision, ch.instead) == c.state.stable
 		ch.taken, ch.spared = stays, ch.spared || ch.taken && !stays
 	}
-	c.absentees = slices.DeleteFunc(c.absentees, func(a absentee) bool { return a.revision != c.state.stable })
+	c.absentees = slices.DeleteFunc(c.absentees, func(a standing.Absentee) bool { return a.Revision != c.state.stable })
 }
 
 // turnForward is a change of direction away from the stable revision. What was taken before the last way
@@ -457,6 +460,6 @@ func (c *Course) chooseAll() {
 // whose age could be looked at, so the step soaks from then on.
 func (c *Course) leftAt(n *node, was *standing.Daemon) {
 	if c.started && !was.Empty() && n.daemon.Empty() && c.gone(n) {
-		c.state.left = c.now
+		c.state.left, c.state.quiet = c.now, c.now
 	}
 }

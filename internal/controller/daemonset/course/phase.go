@@ -72,7 +72,8 @@ func (c *Course) refreshSteps(of ...rolloutpolicy.Step) (any bool) {
 func (c *Course) stands() {
 	if c.started && !c.stood {
 		c.phase, c.message, c.wake = c.stand()
-		c.wake = deadline.Sooner(c.wake, c.quietUntil()) // a change ends also while it is paused
+		_, more := c.soaked()
+		c.wake = deadline.Sooner(deadline.Sooner(c.wake, c.quietUntil()), more) // a change ends also while it is paused
 		c.stood = true
 	}
 }
@@ -171,7 +172,8 @@ func (c *Course) nextStep() bool {
 		return false
 	}
 	ahead := c.gate.Next()
-	c.state.open, c.state.openSince, c.state.left, c.gate = next, c.now, time.Time{}, gate{}
+	c.opens(next)
+	c.gate = gate{}
 	c.refreshSteps(next, ahead)
 	return true
 }
@@ -267,23 +269,8 @@ func (c *Course) approved(s rolloutpolicy.Step) bool {
 	return ok && s.Compare(upTo) <= 0
 }
 
-// window is whether a policy's windows are open, and when that changes. It is found out again after
-// a day: windows are looked for a week ahead, and one that the change to summer time leaves out comes later.
-type window struct {
-	policy               *rolloutpolicy.Policy
-	open                 bool
-	from, changes, again time.Time
-}
-
 // open reports whether now is inside a window, and when that changes next; the zero time means never.
-func (c *Course) open() (bool, time.Time) {
-	w := &c.window
-	if w.policy != c.policy || c.now.Before(w.from) || !w.again.After(c.now) {
-		open, changes := c.policy.Windows.Open(c.now)
-		*w = window{c.policy, open, c.now, changes, deadline.Sooner(changes, c.now.Add(24*time.Hour))}
-	}
-	return w.open, w.changes
-}
+func (c *Course) open() (bool, time.Time) { return c.window.Look(c.policy, c.now) }
 
 // faulty reports whether so many nodes are out of order that nothing new begins.
 func (c *Course) faulty() bool {
@@ -451,24 +438,6 @@ func (c *Course) failing3() string {
 		c.named += " (" + strings.Join(names, ", ") + ")"
 	}
 	return c.named
-}
-
-// quietUntil is until when the nodes that the daemon left in the present step are watched;
-// zero if they need not be.
-func (c *Course) quietUntil() time.Time {
-	s := c.steps[c.state.open]
-	if c.policy == nil || s == nil || s.sums[standing.Removed] == 0 {
-		return time.Time{}
-	}
-	since := c.state.openSince
-	if c.state.left.After(since) {
-		since = c.state.left
-	}
-	ends := since.Add(c.policy.Waves[c.state.open.Wave].Soak)
-	if !ends.After(c.now) {
-		return time.Time{}
-	}
-	return ends
 }
 
 // aborts reports whether people give the target up: for as long as the spec says so.

@@ -16,7 +16,7 @@ func TestAPausedChangeEndsInItsTime(t *testing.T) {
 	w.update("v2")
 	w.pass(10 * time.Second) // one after the other
 	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Paused: true})
-	for range 5 {
+	for range 15 {
 		if at, any := w.course.NextTick(); any {
 			w.now = at
 			w.course.Tick(at)

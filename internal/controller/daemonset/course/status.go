@@ -66,7 +66,7 @@ func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
 	}
 	out.Replacing = c.between()
 	if u := c.state.unread; u != nil && c.changing {
-		out.Step, out.StepStarted, out.LastDeparture, out.Steps = u.Step, u.StepStarted, u.LastDeparture, slices.Clone(u.Steps)
+		out.Step, out.StepStarted, out.LastDeparture, out.Soaked, out.Steps = u.Step, u.StepStarted, u.LastDeparture, u.Soaked, slices.Clone(u.Steps)
 	}
 	if c.policy == nil {
 		return out
@@ -78,6 +78,7 @@ func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
 		if left := metav1.NewTime(c.state.left); !left.IsZero() {
 			out.LastDeparture = &left
 		}
+		out.Soaked, _ = c.soaked()
 	}
 	out.Fetch = c.fetchStatus()
 	steps := c.fleet.Steps()
@@ -111,8 +112,8 @@ func (c *Course) between() *v1alpha1.Replacing {
 		}
 	}
 	for _, a := range c.absentees {
-		if len(out.Available)+len(out.Unavailable) < keptNames && a.until.After(c.now) {
-			out.Available = append(out.Available, a.name)
+		if len(out.Available)+len(out.Unavailable) < keptNames && a.Until.After(c.now) {
+			out.Available = append(out.Available, a.Name)
 		}
 	}
 	return out
@@ -147,7 +148,7 @@ func (c *Course) Failing() map[standing.Reason]int {
 // stepsOf is what a status says of steps.
 func stepsOf(s *v1alpha1.DaemonSetRolloutStatus) *v1alpha1.DaemonSetRolloutStatus {
 	return &v1alpha1.DaemonSetRolloutStatus{Step: s.Step, StepStarted: s.StepStarted, LastDeparture: s.LastDeparture,
-		Steps: slices.Clone(s.Steps)}
+		Soaked: s.Soaked, Steps: slices.Clone(s.Steps)}
 }
 
 // StepOf is the name of the step that a node belongs to; "" for one that is not in the fleet.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
@@ -147,54 +146,19 @@ func (c *Course) UnderWay() (n int) {
 // Fails reports whether the target counts as failed.
 func (c *Course) Fails() bool { return c.state.HasFailed(c.state.target) }
 
-// absentee is a node that was deleted while it was without an available daemon by our doing. Who repairs a node may
-// delete its object and make it again: until a daemon is available there, that still uses up the limit.
-type absentee struct {
-	name, revision string // revision is that of the pod that it had, or was to get
-	until          time.Time
-}
-
-// So long, and so many, absentees are remembered; the oldest are forgotten first. A node that is gone for good
-// uses up nothing.
-const (
-	absence       = time.Hour
-	keptAbsentees = 1000
-)
-
 // noteAbsent remembers the node, which is deleted, if it is without a daemon by our doing.
 func (c *Course) noteAbsent(n *node) {
 	if !n.change.taken || !n.chosen.any() {
 		return
 	}
-	c.absentees = append(c.absentees, absentee{n.name, cmp.Or(n.daemon.Revision, n.change.instead), c.now.Add(absence)})
-	c.forgetAbsentees()
+	c.absentees.Add(n.name, cmp.Or(n.daemon.Revision, n.change.instead), c.now)
 }
 
 // recallAbsentees remembers those that a status names; of when they went is only known that it was before.
 func (c *Course) recallAbsentees(stored map[string]standing.Before) {
 	for _, name := range slices.Sorted(maps.Keys(stored)) {
 		if c.nodes[name] == nil && stored[name] == standing.WasAvailable {
-			c.absentees = append(c.absentees, absentee{name, c.lastWay(), c.now.Add(absence)})
+			c.absentees.Add(name, c.lastWay(), c.now)
 		}
 	}
-}
-
-// comesBack reports whether a node of that name was such an absentee until now.
-func (c *Course) comesBack(name string) bool {
-	c.forgetAbsentees()
-	i := slices.IndexFunc(c.absentees, func(a absentee) bool { return a.name == name })
-	if i < 0 {
-		return false
-	}
-	c.absentees = slices.Delete(c.absentees, i, i+1)
-	return true
-}
-
-// forgetAbsentees drops those that are away for too long, or too many.
-func (c *Course) forgetAbsentees() {
-	old := max(len(c.absentees)-keptAbsentees, 0)
-	for old < len(c.absentees) && !c.absentees[old].until.After(c.now) {
-		old++
-	}
-	c.absentees = slices.Delete(c.absentees, 0, old)
 }
