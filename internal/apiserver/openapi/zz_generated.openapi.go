@@ -1317,7 +1317,7 @@ func schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutStatus(ref common.R
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ContentStatus{}.OpenAPIModelName(), v1alpha1.FailedRevision{}.OpenAPIModelName(), v1alpha1.Failures{}.OpenAPIModelName(), v1alpha1.FetchStatus{}.OpenAPIModelName(), v1alpha1.FollowedPolicy{}.OpenAPIModelName(), v1alpha1.ImagesStatus{}.OpenAPIModelName(), v1alpha1.Replacing{}.OpenAPIModelName(), v1alpha1.StepStatus{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
+			v1alpha1.ContentStatus{}.OpenAPIModelName(), v1alpha1.FailedRevision{}.OpenAPIModelName(), v1alpha1.Failures{}.OpenAPIModelName(), v1alpha1.FetchStatus{}.OpenAPIModelName(), v1alpha1.FollowedPolicy{}.OpenAPIModelName(), v1alpha1.ImagesStatus{}.OpenAPIModelName(), v1alpha1.Replacing{}.OpenAPIModelName(), v1alpha1.StepStatus{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Duration{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
 	}
 }
 
