@@ -162,7 +162,8 @@ func ReportOf(p *corev1.Pod) Report {
 	}
 	out := Report{Revision: r.Revision, At: r.At.UTC()}
 	if c := r.answer(p.Status.Conditions); c != nil {
-		out.Reason, out.Why = r.Answered(p.Status.Conditions)
+		out.Reason = Reason(c.Reason)
+		_, out.Why = said(c)
 		out.Answered = deadline.Later(c.LastTransitionTime.UTC(), out.At)
 	}
 	return out
@@ -174,14 +175,15 @@ func (r *Request) Answered(conditions []corev1.PodCondition) (reason Reason, why
 	if c == nil {
 		return "", ""
 	}
-	return Reason(c.Reason), strings.TrimPrefix(strings.TrimPrefix(c.Message, r.Key()), ": ")
+	_, why = said(c)
+	return Reason(c.Reason), why
 }
 
 // answer is the condition that answers the request; nil if none does.
 func (r *Request) answer(conditions []corev1.PodCondition) *corev1.PodCondition {
 	for i := range conditions {
 		c := &conditions[i]
-		if key, _, _ := strings.Cut(c.Message, ": "); c.Type == Condition && key == r.Key() {
+		if key, _ := said(c); c.Type == Condition && key == r.Key() {
 			return c
 		}
 	}
@@ -190,9 +192,15 @@ func (r *Request) answer(conditions []corev1.PodCondition) *corev1.PodCondition 
 
 // SameRequest reports whether two conditions answer the same request.
 func SameRequest(a, b *corev1.PodCondition) bool {
-	of, _, _ := strings.Cut(a.Message, ": ")
-	other, _, _ := strings.Cut(b.Message, ": ")
+	of, _ := said(a)
+	other, _ := said(b)
 	return of == other
+}
+
+// said takes apart what Answer put together: the key of the request, and what else is to be said.
+func said(c *corev1.PodCondition) (key, why string) {
+	key, why, _ = strings.Cut(c.Message, ": ")
+	return key, why
 }
 
 // Answer is the condition for what came of a request.
