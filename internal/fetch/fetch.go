@@ -97,6 +97,9 @@ func Of(annotations map[string]string) (*Request, error) {
 	return &r, nil
 }
 
+// Can reports whether a node with these labels fetches images when it is asked: its agent says so.
+func Can(labels map[string]string) bool { return labels[Name] == "true" }
+
 // Images are those that a pod with the spec needs on its node: of volumes, init containers and containers, in the order
 // in which they are needed and each once. Of more than MaxImages they are the first, and more is how many others there
 // are: the pod pulls these.

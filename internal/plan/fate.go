@@ -136,7 +136,7 @@ func (p *planner) warnOfFetch() {
 	}
 	unable, such := 0, ""
 	for _, n := range p.survey.Nodes {
-		if p.fates[n.Name] == changes && n.Labels[fetch.Name] != "true" {
+		if p.fates[n.Name] == changes && !fetch.Can(n.Labels) {
 			unable, such = unable+1, cmp.Or(such, n.Name)
 		}
 	}

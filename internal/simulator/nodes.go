@@ -266,7 +266,7 @@ func (n *nodes) register(ctx context.Context, known *node) (*corev1.Node, error)
 // label says once that the node fetches images, also on one that an older release registered. Who takes the label away
 // later means it.
 func (n *nodes) label(ctx context.Context, known *node, object *corev1.Node) (*corev1.Node, error) {
-	if known.labelled || object.Labels[fetch.Name] == "true" {
+	if known.labelled || fetch.Can(object.Labels) {
 		known.labelled = true
 		return object, nil
 	}

@@ -49,8 +49,7 @@ func fetches(f *findings, c *Cluster) {
 	}
 }
 
-// cannotFetch reports whether the node's agent does not say that it fetches images.
-func cannotFetch(n *corev1.Node) bool { return n.Labels[fetch.Name] != "true" }
+func cannotFetch(n *corev1.Node) bool { return !fetch.Can(n.Labels) }
 
 // fetchingPolicy is the policy if nodes of some wave are to fetch images; else, or where it cannot be followed, nil.
 func fetchingPolicy(p *v1alpha1.RolloutPolicy) *rolloutpolicy.Policy {

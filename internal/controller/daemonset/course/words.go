@@ -36,7 +36,7 @@ func (c *Course) progress() string {
 }
 
 // canFetch reports whether the node's agent says that it fetches images.
-func (n *node) canFetch() bool { return n.fact.labels()[fetch.Name] == "true" }
+func (n *node) canFetch() bool { return fetch.Can(n.fact.labels()) }
 
 // fetchStatus says what hinders that nodes fetch images as the policy wants; nil for nothing.
 func (c *Course) fetchStatus() *v1alpha1.FetchStatus {

@@ -164,7 +164,7 @@ func (j *judgement) fetches() {
 	p, wish := firstOf(j.oldestOld, j.oldestNew), j.order.Fetch
 	switch {
 	case !p.info.Bound || !p.fetchUntil.IsZero():
-	case wish == standing.Ask && j.cell.column != nil && j.cell.column.Node.Labels[fetch.Name] == "true",
+	case wish == standing.Ask && j.cell.column != nil && fetch.Can(j.cell.column.Node.Labels),
 		wish == standing.NoWish && p.info.Fetch.Revision != "":
 		j.verdict.work, j.removals = workFetch, []removal{{p, action.ReasonFetch}}
 	}
