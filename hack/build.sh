@@ -11,7 +11,7 @@ if [ -e bin/everynode ]; then
   build
   exit
 fi
-echo "Building bin/everynode for the first time: it downloads its modules and compiles them, about 5 minutes on two cores."
+echo "Building bin/everynode for the first time: it downloads its modules and compiles them, 5 to 15 minutes on two cores."
 packages=$(CGO_ENABLED=0 go list -deps ./cmd/everynode 2> >(grep -v '^go: downloading ' >&2) | wc -l)
 # -v names each package when it is begun; everything else is passed on.
 build -v 2>&1 | awk -v all="$packages" -v terminal="$([ -t 1 ] && echo 1)" '
