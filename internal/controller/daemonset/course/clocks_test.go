@@ -1,6 +1,7 @@
 package course
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -183,5 +184,63 @@ func TestSoaksLastByAnyClock(t *testing.T) {
 				t.Errorf("a daemon leaves: %t, clocks are off by %s: the next step began after %s", departs, off, soaked)
 			}
 		}
+	}
+}
+
+// Nodes that a revision kills while no process watches are found out by the next one, whatever its clock says, also
+// where no node is left that was not given it.
+func TestKillsAreFoundAfterARestartByAnyClock(t *testing.T) {
+	for _, canary := range []int{10, 100} {
+		for _, off := range offs {
+			w := newWorld()
+			w.addFleet(1, 1, 100, "v1")
+			w.start(policy(t, fmt.Sprintf("waves: [{name: canary, count: %d, maxUnavailable: 100, soak: 30m}]\n"+
+				"failure: {max: 5%%, min: 2, startDeadline: 1m, then: Rollback}", canary)), dsWith("v1", 1))
+			w.pass(20 * time.Minute)
+			w.update("v2")
+			w.pass(30 * time.Second)
+			fallen := 0
+			for _, name := range w.names() {
+				if m := w.nodes[name]; m.daemon.Revision == "v2" && fallen < 6 {
+					fallen++
+					m.fault, m.silent, m.since = "it is silent", true, w.now
+					m.daemon.Available, m.daemon.Since = false, time.Time{}
+				}
+			}
+			w.another(off)
+			w.pass(2 * time.Minute)
+			phase, message := w.course.Phase()
+			if want := fmt.Sprintf("6 of %d changed nodes", canary); phase != v1alpha1.PhaseRolledBack ||
+				!strings.Contains(message, want) {
+				t.Errorf("%d nodes have it, the clock is off by %s: %s: %s", canary, off, phase, message)
+			}
+		}
+	}
+}
+
+// What fell before the target was tried again says nothing after a restart either.
+func TestARetryOverlooksWhatFellBeforeAfterARestart(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 1, 100, "v1")
+	w.start(policy(t, "waves: [{name: canary, count: 10, maxUnavailable: 10, soak: 30m}]\n"+
+		"failure: {max: 5%, min: 2, startDeadline: 1m}"), dsWith("v1", 1))
+	w.pass(20 * time.Minute)
+	w.update("v2")
+	w.pass(30 * time.Second)
+	for _, name := range w.names() {
+		if m := w.nodes[name]; m.daemon.Revision == "v2" {
+			m.fault, m.silent, m.since = "it is silent", true, w.now
+			m.daemon.Available, m.daemon.Since = false, time.Time{}
+			w.tell(name)
+		}
+	}
+	w.pass(2 * time.Minute)
+	w.expect(t, v1alpha1.PhaseHalted, "2 of 10 changed nodes")
+	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Retry: &v1alpha1.Retry{Revision: "v2", Count: 1}})
+	w.pass(time.Second)
+	w.another(0)
+	w.pass(2 * time.Minute)
+	if phase, message := w.course.Phase(); phase == v1alpha1.PhaseHalted {
+		t.Errorf("%s: %s", phase, message)
 	}
 }

@@ -207,6 +207,7 @@ func (c *Course) PausedBecause(why string) {
 func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 	c.restore(status)
 	c.started, c.began = true, c.now
+	c.age()
 	isAnother := c.state.target == "" // than the one that the status speaks of, or there is none
 	if isAnother {
 		c.state.stable = c.mostRun()
@@ -232,10 +233,10 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 	c.recallBefore(stored)
 	c.recallInstead()
 	c.recallAbsentees(stored)
-	c.recent.baseline(c)
 	c.recallEarlier()
 	c.overlook()
 	c.refreshAll()
+	c.recent.baseline(c, c.recent.others)
 	c.settle()
 }
 
@@ -430,7 +431,7 @@ func (c *Course) retarget() {
 		c.disregardEarlier()
 	}
 	c.refuse()
-	c.recent.baseline(c)
+	c.recent.baseline(c, c.recent.others+len(c.recent.changed))
 }
 
 // beginAnew goes back to the first step, without evidence.

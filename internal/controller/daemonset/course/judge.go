@@ -60,7 +60,7 @@ func (c *Course) judge(n *node) view {
 func (c *Course) judgeBy(n *node, in *standing.Input) view {
 	if !n.chosen.any() {
 		target := cmp.Or(c.state.stable, c.state.target)
-		return view{state: standing.Outside, order: Order{Target: target, Changing: in.Changing}}
+		return view{state: standing.Outside, order: standing.Order{Target: target, Changing: in.Changing}}
 	}
 	v := view{state: standing.Classify(in), order: c.order(n, in)}
 	v.cause, v.reason, v.wake = c.cause(n, in), c.reason(n, in, v.state), in.Wake(v.state)
@@ -143,9 +143,9 @@ func (c *Course) candidate(n *node, in *standing.Input) (change, free bool) {
 	return true, free
 }
 
-func (c *Course) order(n *node, in *standing.Input) Order {
+func (c *Course) order(n *node, in *standing.Input) standing.Order {
 	want := in.Want
-	return Order{
+	return standing.Order{
 		Fetch: in.Fetch.Wish, Target: want, Change: in.Begun && want != "", Changing: in.Changing,
 		Create: c.started && want != "" && (in.Begun || !in.IsNew && !in.Joins || want != in.Target),
 	}

@@ -38,8 +38,7 @@ const hearing = time.Minute
 const fewTimes = 3
 
 // mostHits is how many places are looked at, and how many may explain something: each costs a look at all nodes, and a
-// place that
-// explains something is among those with the most.
+// place that explains something is among those with the most.
 const mostHits = 8
 
 // lostPlaces finds them; nil if it is too early. It looks at every node, so a fleet that

@@ -76,7 +76,7 @@ type view struct {
 	reason string
 	// free: taking it makes nothing unavailable.
 	free  bool
-	order Order
+	order standing.Order
 	wake  time.Time
 }
 

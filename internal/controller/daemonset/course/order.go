@@ -4,25 +4,12 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 )
 
-// Order says what is to be on a node now.
-type Order struct {
-	// Target is the revision that a pod made now is to have; "" if none is to be made.
-	Target string
-	// Change tells that the pod of another revision may be replaced, Create that a pod
-	// may be made where there is none.
-	Change, Create bool
-	// Changing tells that there is another revision to go to than the stable one.
-	Changing bool
-	// Fetch says whether the node is to fetch the images of the target of the change.
-	Fetch standing.Wish
-}
-
 // Order is what is to be on the node. Of one that is not known nothing is told yet.
-func (c *Course) Order(name string) Order {
+func (c *Course) Order(name string) standing.Order {
 	if n := c.nodes[name]; n != nil {
 		return n.view.order
 	}
-	return Order{Target: c.state.stable, Changing: c.changing}
+	return standing.Order{Target: c.state.stable, Changing: c.changing}
 }
 
 // Moved returns the nodes whose order has changed since it was last called.

@@ -44,7 +44,8 @@ func (r *recent) note(c *Course, n *node) {
 		switch {
 		case !c.changing || d.Revision != c.state.target:
 			is = withoutCause
-		case n.fell.Before(c.state.since): // before the target was tried again
+		case n.fell.Before(c.state.since), !n.fell.After(c.began) && c.past(n.fact.Since).Before(c.state.since):
+			// before the target was tried again
 		case c.fellAfterItsChange(n):
 			is = soonAfter
 		}
@@ -79,6 +80,23 @@ func (c *Course) fellAfterItsChange(n *node) bool {
 	return !fell.Before(bound) && fell.Before(bound.Add(suspicion))
 }
 
+// age has the faults that the course was told of before it began be as old as the API's clock says. What that clock
+// says now is not known: it is at least the latest time that it has given.
+func (c *Course) age() {
+	var latest time.Time
+	for _, n := range c.nodes {
+		latest = deadline.Later(latest, deadline.Later(n.daemon.Made, n.daemon.Bound))
+		if n.fact.Silent {
+			latest = deadline.Later(latest, n.fact.Since)
+		}
+	}
+	for _, n := range c.nodes {
+		if !n.fact.Since.IsZero() {
+			n.fell = c.now.Add(-max(0, latest.Sub(n.fact.Since)))
+		}
+	}
+}
+
 // drop takes the node out of the counts.
 func (r *recent) drop(n *node) {
 	delete(r.changed, n)
@@ -97,9 +115,9 @@ func (r *recent) forget(c *Course) {
 	}
 }
 
-// baseline remembers how usual it is that nodes fall out of order.
-func (r *recent) baseline(c *Course) {
-	r.before, r.of = r.others+len(r.changed), c.totals[standing.Selected]
+// baseline remembers how usual it is that nodes fall out of order: that so many have lately, and not by the target.
+func (r *recent) baseline(c *Course, fell int) {
+	r.before, r.of = fell, c.totals[standing.Selected]
 }
 
 // suspect blames the nodes that fell out of order after their change, if the share of the

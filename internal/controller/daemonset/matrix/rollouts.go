@@ -115,10 +115,10 @@ func (m *Matrix) StepOf(uid types.UID, node string) string {
 
 // Order is what is to be on a node, as the rollout of a DaemonSet has it; false if its
 // changes follow no policy.
-func (m *Matrix) Order(uid types.UID, node string) (course.Order, bool) {
+func (m *Matrix) Order(uid types.UID, node string) (standing.Order, bool) {
 	c := m.courseOf(uid)
 	if c == nil {
-		return course.Order{}, false
+		return standing.Order{}, false
 	}
 	return c.Order(node), true
 }

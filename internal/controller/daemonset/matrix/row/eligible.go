@@ -3,7 +3,7 @@ package row
 import (
 	"cmp"
 
-	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 )
 
@@ -27,7 +27,7 @@ func (r *Row) eligibleBy(revision string, c *cell) placement.Eligibility {
 // eligibility is what the placement rules say about a cell. Under a policy those of the
 // revision that the node is to have say it. A pod that fits by the rules of its own
 // revision was left out by a change of the template: it stays until it is its turn to go.
-func (r *Row) eligibility(c *cell, order course.Order) placement.Eligibility {
+func (r *Row) eligibility(c *cell, order standing.Order) placement.Eligibility {
 	if r.guide == nil || c.column == nil {
 		return c.newest
 	}
@@ -46,7 +46,7 @@ func (r *Row) eligibility(c *cell, order course.Order) placement.Eligibility {
 
 // fitsItself reports whether a pod of the cell is where its own revision wants it, or while a
 // change is under way lets it stay. After that no turn would ever come.
-func (r *Row) fitsItself(c *cell, order course.Order) bool {
+func (r *Row) fitsItself(c *cell, order standing.Order) bool {
 	for _, p := range c.pods {
 		own := p.info.Revision
 		stays := r.rules.Selects(own, c.column.Node, true) ||
@@ -60,11 +60,11 @@ func (r *Row) fitsItself(c *cell, order course.Order) bool {
 
 // order is what the rollout says about a node. Without one, every node is to have the
 // newest revision, and the row's budget says when.
-func (r *Row) order(node string) course.Order {
+func (r *Row) order(node string) standing.Order {
 	if g := r.guide; g != nil {
 		return g.course.Order(node)
 	}
-	return course.Order{Target: r.info.Revision, Change: true, Create: true}
+	return standing.Order{Target: r.info.Revision, Change: true, Create: true}
 }
 
 // wanted is the revision by whose rules a node is judged: the one that it is to have.

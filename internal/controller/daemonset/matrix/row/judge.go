@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/internal/content"
-	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
@@ -41,7 +41,7 @@ type judgement struct {
 	now   time.Time
 	// guided: the row follows a policy. order is what its rollout says of the cell.
 	guided bool
-	order  course.Order
+	order  standing.Order
 	census
 
 	verdict verdict
@@ -53,7 +53,7 @@ type judgement struct {
 }
 
 // judge computes what follows for one cell that is to be as the order says.
-func (r *Row) judge(c *cell, order course.Order) *judgement {
+func (r *Row) judge(c *cell, order standing.Order) *judgement {
 	j := &judgement{row: r, cell: c, spec: &r.info, surge: r.surge, now: r.now, guided: r.guide != nil, order: order,
 		census: takeCensus(c.pods, order.Target)}
 	j.countStatus()
