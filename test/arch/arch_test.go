@@ -117,7 +117,7 @@ func pure(path string) bool {
 	name := path[strings.LastIndexByte(path, '/')+1:]
 	return slices.Contains([]string{
 		"podadmission", "matrix", "belongings", "history", "course", "admit", "rollouts", "rolloutpolicy", "plan", "podworker", "graph", "health", "fit", "score", "queue", "placement", "changes", "ruleset",
-		"survey", "why", "eviction", "illness", "imagegc", "journal", "ledger", "deadline", "zone", "userns", "turns", "timeline", "diagnosis", "volume", "servicenetwork",
+		"survey", "why", "news", "standing", "fetching", "row", "eviction", "illness", "imagegc", "journal", "ledger", "deadline", "zone", "userns", "turns", "timeline", "diagnosis", "volume", "servicenetwork",
 		"space", "hashcheck", "share", "roster", "content", "contents",
 	}, name)
 }

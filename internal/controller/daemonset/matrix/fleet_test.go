@@ -430,17 +430,22 @@ func (f *fleet) addSet(name, revision string, most intstr.IntOrString, surge boo
 	s := &daemons{
 		info: fact.DaemonSet{
 			UID: types.UID(name), Namespace: "default", Name: name, Generation: 1, Revision: revision,
-			Strategy: fact.Strategy{MaxUnavailable: most}, Placement: placement.Compile(&corev1.PodSpec{}),
+			Placement: placement.Compile(&corev1.PodSpec{}),
 		},
 		known: map[string]bool{revision: true}, hidden: map[string]bool{}, bad: map[string]map[string]ailment{},
 	}
-	s.info.Strategy.MaxSurge = intstr.FromInt32(0)
-	if surge {
-		s.info.Strategy.MaxUnavailable, s.info.Strategy.MaxSurge = intstr.FromInt32(0), most
-	}
+	s.proceed(most, surge)
 	f.sets[s.info.UID] = s
 	f.tell(s)
 	return s
+}
+
+// proceed says how many nodes may change at a time, and whether the old pod stays meanwhile.
+func (s *daemons) proceed(most intstr.IntOrString, surge bool) {
+	s.info.Strategy = fact.Strategy{MaxUnavailable: most}
+	if surge {
+		s.info.Strategy = fact.Strategy{MaxSurge: most}
+	}
 }
 
 // update gives a DaemonSet another template.

@@ -42,8 +42,9 @@ type entry struct {
 	*row.Row
 	dirty bool // Ready looks at it
 	timer deadline.Timer[*entry]
-	// turn is how much of its policy's pace had been spent when it took from that last: who shares one takes in turn.
+	// turn is how much of the pace had been spent when it took from that last: who shares one takes in turn.
 	turn int
+	took *pace
 }
 
 // New returns an empty matrix.

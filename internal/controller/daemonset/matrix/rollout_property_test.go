@@ -172,10 +172,11 @@ func (p *play) event() {
 	}
 }
 
-// rare events: a node joins or leaves, what ran falls, a policy that has nothing to do ends.
+// rare events: a node joins or leaves, what ran falls, a policy that has nothing to do ends, and somebody changes the
+// strategy.
 func (p *play) rare() {
 	t, f := p.t, p.f
-	switch rapid.IntRange(0, 4).Draw(t, "rare") {
+	switch rapid.IntRange(0, 6).Draw(t, "rare") {
 	case 0:
 		p.joined++
 		p.join(20 + p.joined)
@@ -199,6 +200,11 @@ func (p *play) rare() {
 		if st, decides := f.m.Rollout(set.info.UID); decides && st.Phase == v1alpha1.PhaseComplete {
 			f.forsake(set)
 		}
+	case 5, 6:
+		set := p.set()
+		set.proceed(intstr.FromInt(rapid.IntRange(1, 4).Draw(t, "most")), rapid.Bool().Draw(t, "surge"))
+		set.info.Strategy.OnDelete = rapid.IntRange(0, 3).Draw(t, "on delete") == 0
+		f.tell(set)
 	}
 }
 
@@ -235,6 +241,8 @@ func (p *play) audit() {
 func (p *play) ends() {
 	p.f.flaky = 0
 	for _, set := range p.f.sets {
+		set.info.Strategy.OnDelete = false
+		p.f.tell(set)
 		for _, on := range set.bad {
 			maps.DeleteFunc(on, func(_ string, is ailment) bool { return is == refused || is == deaf })
 		}
@@ -357,5 +365,34 @@ func TestDaemonSetsShareAPace(t *testing.T) {
 		if most := minutes*c.pace + c.pace/6 + 1; all > most {
 			t.Errorf("%+v: %d turns in %d minutes, %d are allowed", c, all, minutes, most)
 		}
+	}
+}
+
+// What a DaemonSet took from another policy's pace does not put it last in the pace that it shares now.
+func TestTurnsAreCountedForEachPolicy(t *testing.T) {
+	f := newFleet(1)
+	p := &play{f: f, r: newReferee(t, f)}
+	for i := range 16 {
+		p.join(i)
+	}
+	law := rules{min: 1, max: "5%", faults: "20%", then: v1alpha1.FailureHalt, pace: 60}
+	moves := f.addSet("moves", "a", intstr.FromInt(8), false)
+	stays := f.addSet("stays", "a", intstr.FromInt(8), false)
+	p.obey(moves, law, "policy-1")
+	f.pass(time.Minute)
+	for i := range 8 {
+		f.update(moves, fmt.Sprintf("v%d", i))
+		f.pass(3 * time.Minute)
+	}
+	law.pace = 6
+	p.obey(stays, law, "policy-2")
+	p.obey(moves, law, "policy-2")
+	f.pass(5 * time.Minute)
+	f.update(moves, "b")
+	f.update(stays, "b")
+	clear(p.r.turns)
+	f.pass(2 * time.Minute)
+	if n, others := p.r.turns[moves.info.UID], p.r.turns[stays.info.UID]; n < 4 || others < 4 {
+		t.Errorf("the one that moved had %d turns, the other %d", n, others)
 	}
 }

@@ -21,7 +21,7 @@ func (m *Matrix) Ready() []action.Action {
 	m.wakeSharers()
 	rows := m.dirty
 	m.dirty = nil
-	slices.SortFunc(rows, inTurn)
+	slices.SortFunc(rows, m.inTurn)
 	var out []action.Action
 	for _, r := range rows {
 		r.dirty = false
@@ -34,10 +34,18 @@ func (m *Matrix) Ready() []action.Action {
 }
 
 // inTurn orders rows that share a pace: who took longest ago goes first.
-func inTurn(a, b *entry) int {
+func (m *Matrix) inTurn(a, b *entry) int {
 	is, other := a.Info(), b.Info()
-	return cmp.Or(cmp.Compare(a.turn, b.turn), cmp.Compare(is.Namespace, other.Namespace),
+	return cmp.Or(cmp.Compare(m.turn(a), m.turn(b)), cmp.Compare(is.Namespace, other.Namespace),
 		cmp.Compare(is.Name, other.Name), cmp.Compare(is.UID, other.UID))
+}
+
+// turn is the row's last turn in its pace. What it took from that of a policy which it followed before does not count.
+func (m *Matrix) turn(r *entry) int {
+	if r.took == nil || r.took != m.pace(r) {
+		return 0
+	}
+	return r.turn
 }
 
 // paceOf is the pace of a policy.
@@ -66,7 +74,7 @@ func (m *Matrix) takeTurn(r *entry) []action.Action {
 	}
 	did := r.Step(m.now, row.Turn{Allowed: p.allows(m.now)})
 	if did.Begun > 0 {
-		r.turn = p.spend(did.Begun)
+		r.turn, r.took = p.spend(did.Begun), p
 	}
 	return did.Actions
 }

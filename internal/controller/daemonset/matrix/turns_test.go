@@ -1,6 +1,7 @@
 package matrix
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -174,5 +175,46 @@ func TestPodsThatAreReadyGoWithinTheLimit(t *testing.T) {
 		if n := len(w.answerAll(action.OK)); n != want {
 			t.Errorf("ready %t: %d of 20 pods are deleted at once, want %d", ready, n, want)
 		}
+	}
+}
+
+// A switch from maxSurge to maxUnavailable: a working successor of a pod that has stopped working stays.
+func TestSuccessorsThatWorkOutliveTheStrategy(t *testing.T) {
+	w, update := tenNodes(t, "", rollingUpdate("0", "5"))
+	update("b", rollingUpdate("0", "5"))
+	w.begins()
+	for range 5 {
+		for len(w.inFlight) > 0 {
+			w.finish(0, action.OK, true)
+		}
+		w.ready()
+	}
+	if n := w.m.PodsOfRevision("logs", "b"); n != 5 {
+		t.Fatalf("%d nodes surge, want 5", n)
+	}
+	for _, p := range maps.Clone(w.pods) {
+		switch {
+		case p.Revision == "b":
+			p.Bound, p.BoundAt, p.Ready, p.ReadySince = true, w.now, true, w.now
+		case len(w.podsOf("logs", p.Node)) == 2:
+			p.Ready = false
+		default:
+			continue
+		}
+		w.setPod(p)
+	}
+	update("b", rollingUpdate("1", "0"))
+	gone := 0
+	for _, a := range w.ready() {
+		if d, is := a.(*action.DeletePod); is && w.pods[d.PodUID].Ready {
+			gone++
+		}
+	}
+	if gone > 0 {
+		t.Errorf("%d working daemons of the target go", gone)
+	}
+	w.passTurns(60)
+	if n := w.m.PodsOfRevision("logs", "b"); n != 10 {
+		t.Errorf("a minute later %d of 10 nodes have b", n)
 	}
 }

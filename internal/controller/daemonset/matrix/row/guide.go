@@ -11,6 +11,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/news"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -197,7 +198,9 @@ func (r *Row) readyRollout(out []action.Action) []action.Action {
 		return out
 	}
 	g.inFlight = true
-	return append(r.news(out, &want), &action.UpdateRollout{Target: r.target(), Status: want,
+	out = append(out, news.Of(r.target(), &r.guide.told, &want)...)
+	r.guide.told = want
+	return append(out, &action.UpdateRollout{Target: r.target(), Status: want,
 		Failing:   g.course.Failing(),
 		PausedWhy: g.info.PausedWhy})
 }

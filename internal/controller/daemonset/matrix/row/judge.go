@@ -249,7 +249,17 @@ func (j *judgement) tooMany(p *Pod) bool {
 	if j.surge {
 		return p != j.activeOld && p != j.activeNew
 	}
-	return p != j.activeFirst
+	return p != j.stays()
+}
+
+// stays is the active pod that stays where one may: the oldest. Under a policy it is one of the target that works
+// beside an older pod that does not: working daemons go in their turn alone.
+func (j *judgement) stays() *Pod {
+	fromSurge := j.guided && j.activeOld != nil && j.activeNew != nil
+	if fromSurge && j.isUp(j.activeNew) && !j.isUp(j.activeOld) {
+		return j.activeNew
+	}
+	return j.activeFirst
 }
 
 // rollout decides about a cell with a live pod of an older revision.

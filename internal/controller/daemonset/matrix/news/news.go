@@ -1,38 +1,38 @@
-package row
+// Package news says what is told of a rollout when its status changes; pure.
+package news
 
 import (
 	"fmt"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 )
 
-// news tells what is new in the status, once.
-func (r *Row) news(out []action.Action, is *v1alpha1.DaemonSetRolloutStatus) []action.Action {
-	was := r.guide.told
-	r.guide.told = *is
+// Of is what is new in a status. It is told once, with the status itself.
+func Of(target action.Target, was, is *v1alpha1.DaemonSetRolloutStatus) (out []action.Action) {
 	say := func(warning bool, event, format string, args ...any) {
-		out = append(out, &action.RolloutNews{Target: r.target(), Warning: warning, Event: event,
+		out = append(out, &action.RolloutNews{Target: target, Warning: warning, Event: event,
 			Message: fmt.Sprintf(format, args...)})
 	}
 	moves := is.TargetRevision != is.StableRevision
 	if is.TargetRevision != was.TargetRevision && moves && is.StableRevision != "" {
 		say(false, "RolloutStarted", "revision %s is on its way to %s; stable is %s", is.TargetRevision,
-			nodes(countNodes(is)), is.StableRevision)
+			words.Nodes(countNodes(is)), is.StableRevision)
 	}
 	if is.Step != was.Step && is.Step != "" {
-		say(false, "RolloutStepOpened", "step %s has begun: %s", is.Step, nodes(nodesOfStep(is)))
+		say(false, "RolloutStepOpened", "step %s has begun: %s", is.Step, words.Nodes(nodesOfStep(is)))
 	}
 	if is.Phase != was.Phase || is.TargetRevision != was.TargetRevision {
-		r.phaseNews(say, is, was.Phase == "")
+		phase(say, target.Name, is, was.Phase == "")
 	}
 	return out
 }
 
-// phaseNews tells what the rollout does now; begins says that it has just begun to do anything.
-func (r *Row) phaseNews(say func(warning bool, event, format string, args ...any), is *v1alpha1.DaemonSetRolloutStatus,
-	begins bool) {
-	how := "daemonset/" + r.info.Name
+// phase tells what the rollout does now; begins says that it has just begun to do anything.
+func phase(say func(warning bool, event, format string, args ...any), name string,
+	is *v1alpha1.DaemonSetRolloutStatus, begins bool) {
+	how := "daemonset/" + name
 	until := "until the template changes, or everynode rollout retry " + how
 	switch is.Phase {
 	case v1alpha1.PhaseComplete:
@@ -54,24 +54,17 @@ func (r *Row) phaseNews(say func(warning bool, event, format string, args ...any
 	}
 }
 
-func nodes(n int32) string {
-	if n == 1 {
-		return "1 node"
-	}
-	return fmt.Sprintf("%d nodes", n)
-}
-
-func countNodes(s *v1alpha1.DaemonSetRolloutStatus) (n int32) {
+func countNodes(s *v1alpha1.DaemonSetRolloutStatus) (n int) {
 	for i := range s.Steps {
-		n += s.Steps[i].Nodes
+		n += int(s.Steps[i].Nodes)
 	}
 	return n
 }
 
-func nodesOfStep(s *v1alpha1.DaemonSetRolloutStatus) int32 {
+func nodesOfStep(s *v1alpha1.DaemonSetRolloutStatus) int {
 	for i := range s.Steps {
 		if s.Steps[i].Name == s.Step {
-			return s.Steps[i].Nodes
+			return int(s.Steps[i].Nodes)
 		}
 	}
 	return 0
