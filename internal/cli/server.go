@@ -19,6 +19,7 @@ import (
 	"github.com/everynode/everynode/internal/server"
 	"github.com/everynode/everynode/internal/server/backups/schedule"
 	"github.com/everynode/everynode/internal/server/config"
+	"github.com/everynode/everynode/internal/server/membership"
 )
 
 // Certificates of nodes are good for at least shortestSigning and at most longestSigning.
@@ -64,7 +65,7 @@ Three can lose one, five can lose two, and go on.`,
 				if token == "" {
 					token = os.Getenv(local.TokenVariable)
 				}
-				if err := server.Join(cmd.Context(), o, join, token); err != nil {
+				if err := membership.Join(cmd.Context(), o, join, token); err != nil {
 					return err
 				}
 			}
@@ -113,7 +114,7 @@ func addBackupFlags(cmd *cobra.Command, o *schedule.Options) {
 // meanwhile ends: the program that followed would not know of that.
 func endOr(ctx context.Context, err error, beginAnew func() error) error {
 	switch {
-	case !errors.Is(err, server.ErrBeginAnew):
+	case !errors.Is(err, membership.ErrBeginAnew):
 		return err
 	case ctx.Err() != nil:
 		return nil

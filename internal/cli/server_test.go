@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/server/membership"
 )
 
 func TestBeginAnew(t *testing.T) {
@@ -20,8 +20,8 @@ func TestBeginAnew(t *testing.T) {
 	}{
 		{"it ended", false, nil, nil, false},
 		{"it failed", false, broken, broken, false},
-		{"it becomes one of several", false, fmt.Errorf("run: %w", server.ErrBeginAnew), nil, true},
-		{"and is told to stop meanwhile", true, server.ErrBeginAnew, nil, false},
+		{"it becomes one of several", false, fmt.Errorf("run: %w", membership.ErrBeginAnew), nil, true},
+		{"and is told to stop meanwhile", true, membership.ErrBeginAnew, nil, false},
 	} {
 		ctx, stop := context.WithCancel(t.Context())
 		if c.stopped {

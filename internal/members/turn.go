@@ -2,6 +2,12 @@ package members
 
 import "context"
 
+// Where it is written whose control loops work.
+const (
+	LoopsNamespace = "kube-system"
+	LoopsLease     = "everynode-controllers"
+)
+
 // Turn is a stretch of time in which the control loops of one server work. What they write
 // in its name is refused once another turn has begun, so that a server that stood still
 // meanwhile does nothing that it had decided before.

@@ -8,6 +8,7 @@ import (
 	"github.com/everynode/everynode/internal/backup"
 	"github.com/everynode/everynode/internal/server/backups"
 	"github.com/everynode/everynode/internal/server/folder"
+	"github.com/everynode/everynode/internal/server/membership"
 )
 
 // backedUp makes backups of the server that runs.
@@ -34,7 +35,7 @@ func (s *Server) take(ctx context.Context) (*backups.Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	taken.From(backups.Origin{Server: s.name(), Servers: len(s.etcd.Members()), Start: backup.Start{
+	taken.From(backups.Origin{Server: s.servers.Name(), Servers: len(s.etcd.Members()), Start: backup.Start{
 		Listen: s.options.Listen, AdvertiseAddress: s.options.AdvertiseAddress, PeerAddress: s.options.PeerAddress,
 		ServerName: s.options.Name, ServiceCIDR: s.options.ServiceCIDR, ClusterCIDR: s.pods.Cluster.String(),
 		NodeMaskSize: s.pods.NodeBits, EtcdPrefix: s.settings.Etcd.StorageConfig.Prefix,
@@ -45,11 +46,11 @@ func (s *Server) take(ctx context.Context) (*backups.Snapshot, error) {
 // TakeStopped makes a backup of the data folder of a server that does not run, whose
 // database stays as it is. With backups.ErrRunning one does.
 func TakeStopped(ctx context.Context, dataDir string) (clusterapi.Backup, error) {
-	m, err := readMembership(dataDir)
+	m, err := membership.Read(dataDir)
 	if err != nil {
 		return nil, err
 	}
-	of := backups.Origin{Server: serverName(""), Servers: 1}
+	of := backups.Origin{Server: membership.ServerName(""), Servers: 1}
 	if m != nil {
 		of = backups.Origin{Server: m.Name, Servers: max(1, len(m.Known)), Start: backup.Start{
 			ServerName: m.Name, ServiceCIDR: m.ServiceCIDR, ClusterCIDR: m.ClusterCIDR, NodeMaskSize: m.NodeMaskSize,

@@ -21,6 +21,7 @@ import (
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/server"
 	"github.com/everynode/everynode/internal/server/config"
+	"github.com/everynode/everynode/internal/server/membership"
 	"github.com/everynode/everynode/internal/testenv/freeport"
 )
 
@@ -41,7 +42,7 @@ func runOneOf(text string) error {
 	o := config.Defaults()
 	o.Name, o.DataDir, o.Listen, o.PeerAddress, o.NoFsync = one.Name, one.Dir, []string{one.Listen}, one.Peer, true
 	if one.Join != "" {
-		if err := server.Join(context.Background(), o, one.Join, one.Token); err != nil {
+		if err := membership.Join(context.Background(), o, one.Join, one.Token); err != nil {
 			return err
 		}
 	}
@@ -50,7 +51,7 @@ func runOneOf(text string) error {
 		if err != nil {
 			return err
 		}
-		if err := s.Run(context.Background()); !errors.Is(err, server.ErrBeginAnew) {
+		if err := s.Run(context.Background()); !errors.Is(err, membership.ErrBeginAnew) {
 			return err
 		}
 	}

@@ -17,7 +17,9 @@ func listen(addresses []string) (net.Listener, error) {
 			group.Close()
 			switch {
 			case errors.Is(err, syscall.EADDRINUSE):
-				return nil, fmt.Errorf("the address %s is in use by another process; stop that one, or choose another --listen address", address)
+				return nil, fmt.Errorf(
+					"the address %s is in use by another process; stop that one, or choose another --listen address", address,
+				)
 			case errors.Is(err, syscall.EADDRNOTAVAIL):
 				return nil, fmt.Errorf("the address %s does not belong to this machine; choose another --listen address", address)
 			case errors.Is(err, syscall.EACCES):

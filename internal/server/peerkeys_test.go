@@ -78,7 +78,7 @@ func (s thief) poses(m *machine) bool {
 			conn.Close()
 		}
 	}()
-	peers, err := m.now().membership.peers(m.options.DataDir)
+	peers, err := m.now().servers.Peers()
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestKeysOfALostServerAreGivenUp(t *testing.T) {
 	if done, err := first.now().etcd.Agree(t.Context(), etcd.PeerKeys, "of one that is lost", revision); err != nil || !done {
 		t.Fatal(done, err)
 	}
-	if err := first.now().peerKeys().Look(t.Context()); !errors.Is(err, etcd.ErrNobodyHas) {
+	if err := first.now().servers.PeerKeys().Look(t.Context()); !errors.Is(err, etcd.ErrNobodyHas) {
 		t.Errorf("nobody has what all are to have: %v", err)
 	}
 	if now, _ := agreed(); now != "of one that is lost" {
@@ -161,7 +161,7 @@ func TestAuthorityOfDatabasesIsReplaced(t *testing.T) {
 		}
 	}
 	lost.stop()
-	first.eventually("the third is removed", func(ctx context.Context) error { return admission{first.now()}.Remove(ctx, lost.options.Name) })
+	first.eventually("the third is removed", func(ctx context.Context) error { return first.now().servers.Remove(ctx, lost.options.Name) })
 	// It is known to the databases, and gets no keys.
 	if got := stolen.ask(first, statusOfPeers); got != http.StatusOK {
 		t.Errorf("before the authority is replaced: %d", got)

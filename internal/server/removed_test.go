@@ -14,6 +14,7 @@ import (
 	"github.com/everynode/everynode/internal/datadir"
 	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/server/folder"
+	"github.com/everynode/everynode/internal/server/membership"
 	"github.com/everynode/everynode/internal/testenv/freeport"
 )
 
@@ -79,7 +80,7 @@ func TestRemovedServerEndsInOneLine(t *testing.T) {
 	third.start()
 	remove := func() {
 		t.Helper()
-		first.eventually("the third is removed", func(ctx context.Context) error { return admission{first.now()}.Remove(ctx, "server-3") })
+		first.eventually("the third is removed", func(ctx context.Context) error { return first.now().servers.Remove(ctx, "server-3") })
 	}
 	remove()
 	third.cancel = nil
@@ -93,13 +94,13 @@ func TestRemovedServerEndsInOneLine(t *testing.T) {
 	before := contents(t, third.options.DataDir)
 	third.endsWith(line...)
 	after := contents(t, third.options.DataDir)
-	if members := filepath.Join(third.options.DataDir, membershipFile); without(before, members) != without(after, members) {
+	if members := filepath.Join(third.options.DataDir, membership.FileName); without(before, members) != without(after, members) {
 		t.Errorf("it is refused, and the folder, which had\n%snow has\n%s", before, after)
 	}
-	if m, err := readMembership(third.options.DataDir); err != nil || !m.Removed {
+	if m, err := membership.Read(third.options.DataDir); err != nil || !m.Removed {
 		t.Errorf("what is clear is not kept: %+v, %v", m, err)
 	}
-	err := Reset(t.Context(), third.options.DataDir, time.Now())
+	err := membership.Reset(t.Context(), third.options.DataDir, time.Now())
 	if err == nil || !strings.Contains(err.Error(), "cannot be made a cluster of its own") {
 		t.Errorf("a server that was removed is made the only one: %v", err)
 	}
@@ -131,17 +132,17 @@ func without(lines, beginning string) (out string) {
 // What a database says of a server that may not take part becomes one line that says what to do.
 func TestLinesOfServersThatMayNotTakePart(t *testing.T) {
 	dir := t.TempDir()
-	m := &membership{Name: "b", URL: "https://127.0.0.1:2380"}
-	stranger := m.refused(dir, fmt.Errorf("%w (a)", etcd.ErrStranger))
+	m := &membership.File{Name: "b", URL: "https://127.0.0.1:2380"}
+	stranger := m.Refused(dir, fmt.Errorf("%w (a)", etcd.ErrStranger))
 	for _, want := range []string{"of another authority", "(a)", "everynode members remove b", "move " + dir + " away", "--join"} {
 		if !strings.Contains(stranger.Error(), want) || strings.Contains(stranger.Error(), "\n") {
 			t.Errorf("it says %q, and not %q", stranger, want)
 		}
 	}
-	if folder.Exists(filepath.Join(dir, membershipFile)) {
+	if folder.Exists(filepath.Join(dir, membership.FileName)) {
 		t.Error("what may change is written down for good")
 	}
-	if other := errors.New("other"); !errors.Is(m.refused(dir, other), other) {
+	if other := errors.New("other"); !errors.Is(m.Refused(dir, other), other) {
 		t.Error("another error is not told")
 	}
 }
@@ -167,12 +168,12 @@ func TestTooOldToJoin(t *testing.T) {
 		{"newer data", "v1.38.0", datadir.Version + 1, fmt.Sprintf("its program is too new: it writes data of version %d, and this cluster's has version %d; upgrade", datadir.Version+1, datadir.Version)},
 	} {
 		joiner.options.Kubernetes = test.kubernetes
-		j, err := newJoiner(joiner.options, first.url(), token)
+		j, err := membership.NewJoiner(joiner.options, first.url(), token)
 		if err != nil {
 			t.Fatal(err)
 		}
-		j.data = test.data
-		err = j.join(t.Context())
+		j.Data = test.data
+		err = j.Join(t.Context())
 		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, want one line: %s", test.what, err, test.want)
 		}
@@ -180,7 +181,7 @@ func TestTooOldToJoin(t *testing.T) {
 		if folder.Exists(joiner.options.DataDir) {
 			t.Errorf("%s: a data directory was made", test.what)
 		}
-		if folder.Exists(filepath.Join(first.options.DataDir, membershipFile)) || folder.Exists(folder.Peers(first.options.DataDir)) {
+		if folder.Exists(filepath.Join(first.options.DataDir, membership.FileName)) || folder.Exists(folder.Peers(first.options.DataDir)) {
 			t.Errorf("%s: the server that was asked has become one of several", test.what)
 		}
 	}

@@ -8,36 +8,30 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"path/filepath"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/apiserver"
-	"github.com/everynode/everynode/internal/apiserver/inprocess"
-	"github.com/everynode/everynode/internal/apiserver/insidedoor"
 	"github.com/everynode/everynode/internal/apiserver/options"
-	"github.com/everynode/everynode/internal/apiserver/storages"
 	"github.com/everynode/everynode/internal/datadir"
 	"github.com/everynode/everynode/internal/encryption"
 	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/etcd/external"
 	"github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/server/agreement"
 	"github.com/everynode/everynode/internal/server/backups"
 	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/server/folder"
+	"github.com/everynode/everynode/internal/server/membership"
 )
 
 // Server is a control plane.
@@ -57,26 +51,20 @@ type Server struct {
 	api      *apiserver.Server
 	ready    chan struct{}
 
-	// membership is nil for a server that is alone, and what it holds does not change.
-	membership *membership
+	// servers are those of the cluster, of which this is one.
+	servers *membership.Servers
+	// agreement is nil where the database is embedded.
+	agreement *agreement.Agreement
 	// copying has room for one who copies the database.
 	copying chan struct{}
-	// changing is held while it changes who belongs to the cluster.
-	changing   sync.Mutex
-	remembered string
 	// restored names the last restore of the database.
-	restored  string
-	leaving   atomic.Bool
-	again     sync.Once
-	beginAnew chan struct{}
-	// servers are where the servers are that live.
-	servers atomic.Pointer[[]netip.AddrPort]
+	restored string
 }
 
 // New checks the options, locks the data directory and opens the listeners. On
 // an error nothing is left open.
 func New(o config.Options) (*Server, error) {
-	s := &Server{options: o, ready: make(chan struct{}), beginAnew: make(chan struct{}),
+	s := &Server{options: o, ready: make(chan struct{}),
 		copying: make(chan struct{}, 1)}
 	if err := s.open(); err != nil {
 		s.release()
@@ -86,9 +74,9 @@ func New(o config.Options) (*Server, error) {
 }
 
 func (s *Server) open() (err error) {
-	s.membership, err = readMembership(s.options.DataDir)
+	file, err := membership.Read(s.options.DataDir)
 	if err == nil {
-		err = s.membership.apply(&s.options)
+		err = file.Apply(&s.options)
 	}
 	if err != nil {
 		return err
@@ -112,8 +100,9 @@ func (s *Server) open() (err error) {
 	if err != nil {
 		return err
 	}
-	if err = errors.Join(folder.RefuseUnfinished(o.DataDir), datadir.CheckWritten(o.DataDir, datadir.ThisProgram())); err == nil {
-		err = errors.Join(s.membership.keep(o.DataDir), s.membership.checkKeys(o.DataDir), backups.ClearScratch(o.DataDir))
+	err = errors.Join(folder.RefuseUnfinished(o.DataDir), datadir.CheckWritten(o.DataDir, datadir.ThisProgram()))
+	if err == nil {
+		err = errors.Join(file.Keep(o.DataDir), file.CheckKeys(o.DataDir), backups.ClearScratch(o.DataDir))
 	}
 	if err == nil {
 		s.listener, err = listen(o.Listen)
@@ -128,6 +117,10 @@ func (s *Server) open() (err error) {
 	if err != nil {
 		return fmt.Errorf("open the cluster's certificates: %w", err)
 	}
+	s.servers = membership.New(file, membership.Config{
+		Options: s.options, Settings: s.settings, Pods: s.pods, Advertised: s.advertise,
+		API: s.ClientConfig, Reload: s.pki.Reload,
+	})
 	return datadir.Sign(o.DataDir, datadir.ThisProgram())
 }
 
@@ -160,7 +153,7 @@ func (s *Server) Ready() <-chan struct{} { return s.ready }
 // full rights. It works after Ready.
 func (s *Server) ClientConfig() *restclient.Config { return s.api.LoopbackConfig() }
 
-// Run serves until ctx ends or a part fails. With ErrBeginAnew it has ended in order
+// Run serves until ctx ends or a part fails. With membership.ErrBeginAnew it has ended in order
 // and wants to be made and run again.
 func (s *Server) Run(ctx context.Context) (err error) {
 	defer s.release()
@@ -173,8 +166,8 @@ func (s *Server) Run(ctx context.Context) (err error) {
 		return fmt.Errorf("find the data dir: %w", err)
 	}
 	config.AdvertiseAddress, config.AdvertisePort = s.advertise()
-	config.Name = s.name()
-	config.Presence, config.Servers = s.several(), s.serverAddresses
+	config.Name = s.servers.Name()
+	config.Presence, config.Servers = s.servers.Several(), s.servers.Addresses
 	if err := s.openDatabase(ctx, &config); err != nil {
 		if ctx.Err() != nil {
 			return nil // stopped before it was ready
@@ -189,121 +182,36 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	// What works through the API ends before it, so that it can say that it ends.
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
-	if !s.several() {
+	if !s.servers.Several() {
 		defer context.AfterFunc(ctx, stopServing)()
 	}
 	parts.run("API server", func(context.Context) error { return s.api.Run(serving) })
 	if s.etcd != nil {
 		parts.run("database", s.watchDatabase)
-		parts.run("membership", s.watchMembership)
+		parts.run("membership", s.servers.Watch)
 	}
 	parts.run("certificates", func(ctx context.Context) error { s.pki.Run(ctx); return nil })
-	if s.membership != nil {
-		parts.run("certificate for the other servers", func(ctx context.Context) error {
-			pki.KeepPeers(ctx, folder.Peers(s.options.DataDir), hostOf(s.membership.URL), clock.RealClock{})
-			return nil
-		})
+	if s.servers.Member() {
+		parts.run("certificate for the other servers", s.servers.KeepCertificate)
+		parts.run("keys of all servers", s.servers.FollowKeys)
+		parts.run("authority of the servers' databases", s.servers.FollowPeers)
 	}
-	if s.membership != nil {
-		parts.run("keys of all servers", s.followKeys)
-		parts.run("authority of the servers' databases", s.followPeers)
-	}
-	if s.external != nil {
-		parts.run("keys of all servers", s.followExternalKeys)
+	if s.agreement != nil {
+		parts.run("keys of all servers", s.agreement.Follow)
 	}
 	parts.run("control loops", func(ctx context.Context) error {
 		defer stopServing()
 		return s.runControl(ctx)
 	})
 	err = parts.wait(s.databaseLost(), partsPatience)
-	if errors.Is(err, etcd.ErrRemoved) && s.leaving.Load() {
+	if errors.Is(err, etcd.ErrRemoved) && s.servers.Leaving() {
 		klog.FromContext(ctx).Info("This server has left the cluster")
 		return nil
 	}
 	if errors.Is(err, etcd.ErrRemoved) {
-		return s.membership.refused(s.options.DataDir, err)
+		return s.servers.Refused(err)
 	}
 	return err
-}
-
-// several reports whether there are other servers, or may be.
-func (s *Server) several() bool { return s.membership != nil || !s.settings.Embedded() }
-
-// watchMembership ends when this server is to begin anew.
-func (s *Server) watchMembership(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-s.beginAnew:
-		return ErrBeginAnew
-	}
-}
-
-// serverAddresses are where the servers are that live.
-func (s *Server) serverAddresses() []netip.AddrPort {
-	if at := s.servers.Load(); at != nil {
-		return *at
-	}
-	ip, port := s.advertise()
-	return []netip.AddrPort{netip.AddrPortFrom(addrOf(ip), uint16(port))} //nolint:gosec // A port.
-}
-
-func addrOf(ip net.IP) netip.Addr {
-	address, _ := netip.AddrFromSlice(ip)
-	return address.Unmap()
-}
-
-// openDatabase starts the database of this process, or finds out whether the etcd can
-// be used that the options name.
-func (s *Server) openDatabase(ctx context.Context, config *apiserver.Config) error {
-	if !s.settings.Embedded() {
-		at := s.settings.Etcd.StorageConfig
-		err := external.Probe(ctx, at)
-		if err == nil {
-			config.Stored, err = external.Stored(at.Transport)
-		}
-		if err == nil {
-			s.external, err = external.Open(at)
-		}
-		if err != nil {
-			return err
-		}
-		config.OpenStorage = s.external.Open
-		return s.checkAgreement(ctx)
-	}
-	peers, err := s.membership.peers(s.options.DataDir)
-	if err != nil {
-		return err
-	}
-	database, err := etcd.Start(ctx, etcd.Options{
-		Dir: filepath.Join(s.options.DataDir, "etcd"), NoFsync: s.options.NoFsync, Keep: s.options.KeepHistory,
-		Peers:  peers,
-		Writer: writerOf,
-	})
-	if err != nil && s.membership != nil {
-		return s.membership.refused(s.options.DataDir, err)
-	}
-	if err != nil {
-		return err
-	}
-	s.etcd = database
-	s.lentMetrics.Registerer = s.options.Metrics
-	for _, metric := range database.Metrics() {
-		if s.options.Metrics == nil {
-			break
-		}
-		err = s.lentMetrics.Register(metric)
-		if err != nil {
-			return fmt.Errorf("show the size of the database: %w", err)
-		}
-	}
-	config.OpenStorage, config.OpenReserving, config.Stored = database.Open, database.OpenReserving, database.Stored()
-	config.Members, config.Backups = admission{s}, backedUp{s}
-	config.OpenHot = storages.Hot(database.OpenHot)
-	if peers != nil {
-		config.Quorum = database.Quorum
-	}
-	return nil
 }
 
 // runControl waits for the API, announces it, and runs what works through it.
@@ -325,12 +233,12 @@ func (s *Server) runControl(ctx context.Context) error {
 	}
 	close(s.ready)
 	klog.FromContext(ctx).Info("The API server is ready", "url", s.URL(), "kubeconfig", s.Kubeconfig())
-	if !s.several() {
+	if !s.servers.Several() {
 		return s.work(ctx)
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return s.keepPresence(ctx) })
-	group.Go(func() error { return s.runElected(ctx) })
+	group.Go(func() error { return s.servers.KeepPresence(ctx) })
+	group.Go(func() error { return s.candidate().Run(ctx) })
 	return group.Wait()
 }
 
@@ -369,15 +277,4 @@ func unversioned(c *restclient.Config) *restclient.Config {
 	c.GroupVersion = &schema.GroupVersion{}
 	c.NegotiatedSerializer = serializer.NewCodecFactory(runtime.NewScheme()).WithoutConversion()
 	return c
-}
-
-// writerOf names who has a share of what can be written to the database. The server's own control loops may write as
-// much
-// as there is to do.
-func writerOf(ctx context.Context) string {
-	writer, ok := request.UserFrom(ctx)
-	if !ok || inprocess.Is(ctx) || insidedoor.Inside(ctx) {
-		return ""
-	}
-	return writer.GetName()
 }

@@ -28,7 +28,9 @@ import (
 	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/server/config"
+	"github.com/everynode/everynode/internal/server/election"
 	"github.com/everynode/everynode/internal/server/folder"
+	"github.com/everynode/everynode/internal/server/membership"
 	"github.com/everynode/everynode/internal/testenv/freeport"
 	"github.com/everynode/everynode/internal/version"
 )
@@ -89,7 +91,7 @@ func (m *machine) start() {
 					default:
 					}
 				}()
-				if err = s.Run(ctx); !errors.Is(err, ErrBeginAnew) {
+				if err = s.Run(ctx); !errors.Is(err, membership.ErrBeginAnew) {
 					select {
 					case first <- err:
 					default:
@@ -134,7 +136,7 @@ func (m *machine) join(at *machine, token string) {
 	m.t.Helper()
 	ctx, cancel := context.WithTimeout(m.t.Context(), severalPatience)
 	defer cancel()
-	if err := Join(ctx, m.options, at.url(), token); err != nil {
+	if err := membership.Join(ctx, m.options, at.url(), token); err != nil {
 		m.t.Fatalf("%s joins: %v", m.options.Name, err)
 	}
 	m.start()
@@ -184,7 +186,7 @@ func (m *machine) list() members.List {
 	s := m.now()
 	select {
 	case <-s.Ready():
-		return admission{s}.List(m.t.Context())
+		return s.servers.List(m.t.Context())
 	default:
 		return members.List{} // it begins anew
 	}
@@ -245,7 +247,7 @@ func worker(t *testing.T, all ...*machine) *machine {
 	t.Helper()
 	var out *machine
 	all[0].eventually("the control loops of a server work", func(ctx context.Context) error {
-		lease, err := all[0].client().CoordinationV1().Leases(loopsNamespace).Get(ctx, loopsLease, metav1.GetOptions{})
+		lease, err := all[0].client().CoordinationV1().Leases(members.LoopsNamespace).Get(ctx, members.LoopsLease, metav1.GetOptions{})
 		if err != nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
 			return fmt.Errorf("nobody's: %w", err)
 		}
@@ -315,7 +317,7 @@ func TestThreeServers(t *testing.T) {
 	first.stop()
 	start := time.Now()
 	second := worker(t, rest...)
-	if took := time.Since(start); took > loopsFor/2 {
+	if took := time.Since(start); took > election.Lasts/2 {
 		t.Errorf("the loops worked again %v after a stop in order", took)
 	}
 	endpointsAre(t, second, "192.0.2."+rest[0].options.Name[7:], "192.0.2."+rest[1].options.Name[7:])
@@ -337,10 +339,10 @@ func TestThreeServers(t *testing.T) {
 	leaver.mu.Lock()
 	s := leaver.running
 	leaver.mu.Unlock()
-	if err := (admission{s}).Leave(t.Context(), first.options.Name); err == nil || !strings.Contains(err.Error(), "not "+first.options.Name) {
+	if err := s.servers.Leave(t.Context(), first.options.Name); err == nil || !strings.Contains(err.Error(), "not "+first.options.Name) {
 		t.Errorf("a server leaves when another is meant: %v", err)
 	}
-	first.eventually("a server leaves", func(ctx context.Context) error { return admission{s}.Leave(ctx, leaver.options.Name) })
+	first.eventually("a server leaves", func(ctx context.Context) error { return s.servers.Leave(ctx, leaver.options.Name) })
 	leaver.stop()
 	if _, err := New(leaver.options); err == nil || !strings.Contains(err.Error(), "has left its cluster") {
 		t.Errorf("a server that has left starts: %v", err)
@@ -376,7 +378,7 @@ func TestRefusedToJoin(t *testing.T) {
 		{"the name of another", good, "there is a server of the name server-1", first, newMachine(t, 1, port)},
 	} {
 		_, before := os.Stat(test.joiner.options.DataDir)
-		err := Join(t.Context(), test.joiner.options, test.at.url(), test.token)
+		err := membership.Join(t.Context(), test.joiner.options, test.at.url(), test.token)
 		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, want %q", test.what, err, test.want)
 		}
@@ -387,7 +389,7 @@ func TestRefusedToJoin(t *testing.T) {
 	portsTaken(t, first, good, newMachine(t, 6, port))
 	secretsAreNoWayIn(t, first, good)
 	refusedByHandler(t, first, good)
-	if folder.Exists(filepath.Join(first.options.DataDir, membershipFile)) || folder.Exists(folder.Peers(first.options.DataDir)) {
+	if folder.Exists(filepath.Join(first.options.DataDir, membership.FileName)) || folder.Exists(folder.Peers(first.options.DataDir)) {
 		t.Error("the first server has become one of several, and nobody has joined")
 	}
 }
@@ -456,11 +458,11 @@ func TestServerTokenIsUsedOnce(t *testing.T) {
 	first.start()
 	token := first.token(true)
 	for range 2 { // The second time as after a crash before its database was there.
-		if err := Join(t.Context(), second.options, first.url(), token); err != nil {
+		if err := membership.Join(t.Context(), second.options, first.url(), token); err != nil {
 			t.Fatal(err)
 		}
 	}
-	err = Join(t.Context(), third.options, first.url(), token)
+	err = membership.Join(t.Context(), third.options, first.url(), token)
 	if err == nil || !strings.Contains(err.Error(), "a token is good for one server, and server-2 at https://") {
 		t.Errorf("another server joins with the token: %v", err)
 	}
@@ -468,7 +470,7 @@ func TestServerTokenIsUsedOnce(t *testing.T) {
 	second.eventually("the token is gone", func(ctx context.Context) error {
 		secrets := second.client().CoreV1().Secrets("kube-system")
 		_, err := secrets.Get(ctx, authn.BootstrapSecretPrefix+token[:6], metav1.GetOptions{})
-		m, unread := readMembership(second.options.DataDir)
+		m, unread := membership.Read(second.options.DataDir)
 		if !apierrors.IsNotFound(err) || unread != nil || m.Token != "" {
 			return fmt.Errorf("%v, %+v, %v", err, m, unread)
 		}
@@ -484,7 +486,7 @@ func portsTaken(t *testing.T, first *machine, token string, joiner *machine) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = Join(t.Context(), joiner.options, first.url(), token)
+		err = membership.Join(t.Context(), joiner.options, first.url(), token)
 		if err == nil || !strings.Contains(err.Error(), "listen for the other servers on "+m.options.PeerAddress) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("the port of %s is taken: %v", m.options.Name, err)
 		}

@@ -89,10 +89,10 @@ func TestKeysAreTakenFromAnotherServer(t *testing.T) {
 	if err := os.WriteFile(damaged, whole[:len(whole)/2], 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := first.now().clusterKeys().Look(t.Context()); !errors.Is(err, sharedkeys.ErrDamaged) {
+	if err := first.now().servers.ClusterKeys().Look(t.Context()); !errors.Is(err, sharedkeys.ErrDamaged) {
 		t.Errorf("the key of the authority is cut off, and the other servers are told: %v", err)
 	}
-	if err := second.now().clusterKeys().Look(t.Context()); err != nil {
+	if err := second.now().servers.ClusterKeys().Look(t.Context()); err != nil {
 		t.Errorf("the other server has no good keys any more: %v", err)
 	}
 	if there, err := os.ReadFile(filepath.Join(keys(second), "ca.key")); err != nil || !bytes.Equal(there, whole) {

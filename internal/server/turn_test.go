@@ -27,7 +27,7 @@ func turnOf(t *testing.T, m *machine) (turn *members.Turn, lost *atomic.Int32) {
 	s := m.running
 	m.mu.Unlock()
 	m.eventually("a turn begins", func(ctx context.Context) error {
-		lease, err := m.client().CoordinationV1().Leases(loopsNamespace).Get(ctx, loopsLease, metav1.GetOptions{})
+		lease, err := m.client().CoordinationV1().Leases(members.LoopsNamespace).Get(ctx, members.LoopsLease, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}

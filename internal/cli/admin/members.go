@@ -24,7 +24,7 @@ import (
 
 	"github.com/everynode/everynode/internal/cli/command"
 	"github.com/everynode/everynode/internal/members"
-	"github.com/everynode/everynode/internal/server"
+	"github.com/everynode/everynode/internal/server/membership"
 )
 
 func NewMembers() *cobra.Command {
@@ -85,7 +85,7 @@ not yet got is lost; none of them may ever be started again with the data that i
 Afterwards start this server, and let new ones join.`,
 		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := server.Reset(cmd.Context(), dataDir, time.Now()); err != nil {
+			if err := membership.Reset(cmd.Context(), dataDir, time.Now()); err != nil {
 				return err
 			}
 			fmt.Fprintln(cmd.OutOrStdout(), "This server is the only one now. Start it; then others can join, with empty data directories.")
@@ -103,7 +103,7 @@ func NewServerLeave() *cobra.Command {
 		Short: "Have this machine's server leave the others, and end",
 		Args:  command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			name, err := server.NameIn(dataDir)
+			name, err := membership.NameIn(dataDir)
 			if err == nil {
 				err = insistently.ask(cmd.Context(), cmd.ErrOrStderr(), func(ctx context.Context) error {
 					_, err := askServer(ctx, dataDir, http.MethodPost, members.LeavePath+"?name="+url.QueryEscape(name))

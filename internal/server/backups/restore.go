@@ -85,7 +85,11 @@ func mayRestore(dataDir string) error {
 	}
 	for _, e := range entries {
 		if name := e.Name(); name != "server.lock" && name != "lost+found" {
-			return fmt.Errorf("%s is not empty: it holds %s; a backup is restored into an empty folder, so name another with --data-dir, or move what is there away", dataDir, name)
+			return fmt.Errorf(
+				"%s is not empty: it holds %s; a backup is restored into an empty folder, so name another with --data-dir, or "+
+					"move what is there away",
+				dataDir, name,
+			)
 		}
 	}
 	return nil
@@ -135,7 +139,9 @@ func restoreInto(ctx context.Context, b *backup.Reader, work string, now time.Ti
 		return 0, err
 	}
 	if got, err := pki.ReadCAHash(filepath.Join(work, "pki")); err != nil || got != b.Manifest.Cluster {
-		return 0, fmt.Errorf("the backup's keys are not of the cluster that its manifest names: %w", errors.Join(err, fs.ErrInvalid))
+		return 0, fmt.Errorf(
+			"the backup's keys are not of the cluster that its manifest names: %w", errors.Join(err, fs.ErrInvalid),
+		)
 	}
 	file := filepath.Join(work, backup.Database)
 	if revision, err = etcd.Restore(ctx, file, filepath.Join(work, "etcd"), now); err != nil {

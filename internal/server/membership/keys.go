@@ -1,4 +1,4 @@
-package server
+package membership
 
 import (
 	"context"
@@ -13,36 +13,37 @@ import (
 	"github.com/everynode/everynode/internal/server/sharedkeys"
 )
 
-// clusterKeys has this server have the keys of the cluster that all have.
-func (s *Server) clusterKeys() *sharedkeys.Follower {
-	return s.follower(sharedkeys.Cluster(s.options.DataDir, s.pki.Reload))
+// ClusterKeys has this server have the keys of the cluster that all have.
+func (s *Servers) ClusterKeys() *sharedkeys.Follower {
+	return s.follower(sharedkeys.Cluster(s.options.DataDir, s.reload))
 }
 
-// peerKeys has it have the authority by which all databases know each other.
-func (s *Server) peerKeys() *sharedkeys.Follower {
-	return s.follower(sharedkeys.Peers(s.options.DataDir, hostOf(s.membership.URL)))
+// PeerKeys has it have the authority by which all databases know each other.
+func (s *Servers) PeerKeys() *sharedkeys.Follower {
+	return s.follower(sharedkeys.Peers(s.options.DataDir, HostOf(s.file.URL)))
 }
 
-func (s *Server) follower(f sharedkeys.Files) *sharedkeys.Follower {
+func (s *Servers) follower(f sharedkeys.Files) *sharedkeys.Follower {
 	return sharedkeys.NewFollower(f, s.etcd, memory{s}, clock.RealClock{})
 }
 
-func (s *Server) followKeys(ctx context.Context) error {
-	return sharedkeys.Follow(ctx, s.clusterKeys().Look)
+// FollowKeys has this server have the keys that all have, until ctx ends.
+func (s *Servers) FollowKeys(ctx context.Context) error {
+	return sharedkeys.Follow(ctx, s.ClusterKeys().Look)
 }
 
-// followPeers has this server have the authority that all have, a certificate of the one that
+// FollowPeers has this server have the authority that all have, a certificate of the one that
 // signs, and no trust in one that has ended, until ctx ends.
-func (s *Server) followPeers(ctx context.Context) error {
-	return sharedkeys.Follow(ctx, s.peerKeys().Look, func(context.Context) error {
-		return pki.FollowPeers(folder.Peers(s.options.DataDir), hostOf(s.membership.URL), clock.RealClock{})
+func (s *Servers) FollowPeers(ctx context.Context) error {
+	return sharedkeys.Follow(ctx, s.PeerKeys().Look, func(context.Context) error {
+		return pki.FollowPeers(folder.Peers(s.options.DataDir), HostOf(s.file.URL), clock.RealClock{})
 	}, s.endOldTrust)
 }
 
 // endOldTrust has this server begin anew when it is its turn, if its database takes an authority
 // that is trusted no more: connections that are open are not looked at again, and the database
 // reads whom it may connect to when it starts.
-func (s *Server) endOldTrust(ctx context.Context) error {
+func (s *Servers) endOldTrust(ctx context.Context) error {
 	standing := s.etcd.Status()
 	if !standing.Outdated {
 		return nil
@@ -56,13 +57,16 @@ func (s *Server) endOldTrust(ctx context.Context) error {
 	if !b.Now() {
 		return nil
 	}
-	klog.FromContext(ctx).Info("The authority of the servers' databases was replaced; this server begins anew, so that it does not take the old one any more")
+	klog.FromContext(ctx).Info(
+		"The authority of the servers' databases was replaced; this server begins anew, so that it does not take the old " +
+			"one any more",
+	)
 	s.again.Do(func() { close(s.beginAnew) })
 	return nil
 }
 
 // memory is what a server remembers of the files that it shares.
-type memory struct{ *Server }
+type memory struct{ *Servers }
 
 // Lock implements sharedkeys.Memory.
 func (m memory) Lock() { m.changing.Lock() }
@@ -72,9 +76,9 @@ func (m memory) Unlock() { m.changing.Unlock() }
 
 func (m memory) at(which etcd.Shared) (agreed, begun *string) {
 	if which == etcd.PeerKeys {
-		return &m.membership.AgreedPeers, &m.membership.BegunPeers
+		return &m.file.AgreedPeers, &m.file.BegunPeers
 	}
-	return &m.membership.AgreedKeys, &m.membership.BegunKeys
+	return &m.file.AgreedKeys, &m.file.BegunKeys
 }
 
 // Shared implements sharedkeys.Memory.
@@ -90,7 +94,13 @@ func (m memory) NoteShared(which etcd.Shared, agreed, begun string) error {
 	}
 	a, b := m.at(which)
 	*a, *b = agreed, begun
-	next := *m.membership
+	next := *m.file
 	next.Known = m.known()
-	return next.write(m.options.DataDir)
+	return next.Write(m.options.DataDir)
+}
+
+// KeepCertificate renews the certificate by which the other servers know this one, until ctx ends.
+func (s *Servers) KeepCertificate(ctx context.Context) error {
+	pki.KeepPeers(ctx, folder.Peers(s.options.DataDir), HostOf(s.file.URL), clock.RealClock{})
+	return nil
 }

@@ -1,4 +1,4 @@
-package server
+package membership
 
 import (
 	"bytes"
@@ -39,7 +39,7 @@ const maxWelcome = 8 << 20
 // server that has joined before is left as it is. Nothing is written, here or there,
 // before it is clear that this server may join and can reach the others.
 func Join(ctx context.Context, o config.Options, at, token string) error {
-	known, err := readMembership(o.DataDir)
+	known, err := Read(o.DataDir)
 	if err != nil {
 		return err
 	}
@@ -48,16 +48,20 @@ func Join(ctx context.Context, o config.Options, at, token string) error {
 		return nil
 	}
 	if known == nil && (folder.HasDatabase(o.DataDir) || folder.Exists(filepath.Join(o.DataDir, "pki"))) {
-		return fmt.Errorf("%s holds the data of a cluster of its own, which joining would give up; choose another --data-dir, or move it away", o.DataDir)
+		return fmt.Errorf(
+			"%s holds the data of a cluster of its own, which joining would give up; choose another --data-dir, or move it away",
+			o.DataDir,
+		)
 	}
-	j, err := newJoiner(o, at, token)
+	j, err := NewJoiner(o, at, token)
 	if err != nil {
 		return err
 	}
-	return j.join(ctx)
+	return j.Join(ctx)
 }
 
-func (j *joiner) join(ctx context.Context) error {
+// Join asks, and writes what it is told; see the function Join.
+func (j *Joiner) Join(ctx context.Context) error {
 	defer j.client.CloseIdleConnections()
 	if err := j.check(ctx); err != nil {
 		return fmt.Errorf("join %s: %w", j.base, err)
@@ -80,31 +84,35 @@ func (j *joiner) join(ctx context.Context) error {
 	return j.settle(welcome)
 }
 
-// joiner is a server that joins.
-type joiner struct {
+// Joiner is a server that joins.
+type Joiner struct {
 	options config.Options
 	base    *url.URL
 	token   authn.JoinToken
 	peer    string
 	client  *http.Client
-	// data is the version of the data that it writes.
-	data int
+	// Data is the version of the data that it writes.
+	Data int
 }
 
-func newJoiner(o config.Options, at, token string) (*joiner, error) {
+// NewJoiner checks what a server is given to join the one at the URL with a token.
+func NewJoiner(o config.Options, at, token string) (*Joiner, error) {
 	base, err := url.Parse(at)
 	if err != nil || base.Scheme != "https" || base.Hostname() == "" {
 		return nil, fmt.Errorf("--join %q: expected https://HOST:PORT of a server", at)
 	}
-	j := &joiner{options: o, base: base, data: datadir.Version}
+	j := &Joiner{options: o, base: base, Data: datadir.Version}
 	j.token, err = authn.ParseJoinToken(strings.TrimSpace(token))
 	if err != nil {
 		return nil, err
 	}
 	if j.token.CAHash == "" {
-		return nil, errors.New("the token lacks the fingerprint of the cluster's authority; give all that \"everynode token create --server\" has printed")
+		return nil, errors.New(
+			"the token lacks the fingerprint of the cluster's authority; give all that \"everynode token create --server\" has " +
+				"printed",
+		)
 	}
-	j.options.Name = serverName(o.Name)
+	j.options.Name = ServerName(o.Name)
 	if err := (members.Joining{Name: j.options.Name}).Validate(); err != nil {
 		return nil, err
 	}
@@ -112,18 +120,23 @@ func newJoiner(o config.Options, at, token string) (*joiner, error) {
 	if err != nil {
 		return nil, err
 	}
-	j.client = &http.Client{Timeout: joinPatience, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{
-		MinVersion:         tls.VersionTLS12,
-		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection verifies, against the hash that the token brought.
-		VerifyConnection: func(state tls.ConnectionState) error {
-			return verifyByHash(state.PeerCertificates, base.Hostname(), j.token.CAHash)
-		},
-	}}}
+	j.client = &http.Client{
+		Timeout: joinPatience,
+		Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{
+			MinVersion:         tls.VersionTLS12,
+			InsecureSkipVerify: true, //nolint:gosec // VerifyConnection verifies, against the hash that the token brought.
+			VerifyConnection: func(state tls.ConnectionState) error {
+				return verifyByHash(state.PeerCertificates, base.Hostname(), j.token.CAHash)
+			},
+		}},
+	}
 	return j, nil
 }
 
 // errForeign says that a server is of another cluster than the token.
-var errForeign = errors.New("its authority is not the one that the token names: it is a server of another cluster, or the token is")
+var errForeign = errors.New(
+	"its authority is not the one that the token names: it is a server of another cluster, or the token is",
+)
 
 // verifyByHash takes a server whose chain holds the authority with that hash, and
 // whose certificate that authority signed, for the host.
@@ -141,7 +154,12 @@ func verifyByHash(chain []*x509.Certificate, host, hash string) error {
 	if !found {
 		return errForeign
 	}
-	if _, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, DNSName: host, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err != nil {
+	if _, err := chain[0].Verify(x509.VerifyOptions{
+		Roots:         roots,
+		Intermediates: between,
+		DNSName:       host,
+		KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}); err != nil {
 		return fmt.Errorf("its certificate cannot be trusted: %w", err)
 	}
 	return nil
@@ -149,7 +167,7 @@ func verifyByHash(chain []*x509.Certificate, host, hash string) error {
 
 // check asks whether this server may join, and whether it reaches the others and can
 // be reached.
-func (j *joiner) check(ctx context.Context) error {
+func (j *Joiner) check(ctx context.Context) error {
 	if err := canListen(j.peer); err != nil {
 		return err
 	}
@@ -157,7 +175,7 @@ func (j *joiner) check(ctx context.Context) error {
 	if err := j.ask(ctx, true, &welcome); err != nil {
 		return err
 	}
-	if err := members.CheckData(j.data, welcome.Data); err != nil {
+	if err := members.CheckData(j.Data, welcome.Data); err != nil {
 		return err
 	}
 	for _, k := range welcome.Known {
@@ -168,12 +186,22 @@ func (j *joiner) check(ctx context.Context) error {
 		}
 		klog.FromContext(ctx).Info("A server's database does not answer", "server", k.Name, "address", address, "err", err)
 	}
-	return errors.New("no server's database can be reached from here; servers must reach each other at the port of their --peer-address, 2380 unless it was chosen otherwise")
+	return errors.New(
+		"no server's database can be reached from here; servers must reach each other at the port of their --peer-address, " +
+			"2380 unless it was chosen otherwise",
+	)
 }
 
 // ask asks until the servers are ready to answer.
-func (j *joiner) ask(ctx context.Context, check bool, welcome *members.Welcome) error {
-	body, err := json.Marshal(members.Joining{Name: j.options.Name, Peer: j.peer, Port: j.options.Port(), Version: j.options.Version(), Data: j.data, Check: check})
+func (j *Joiner) ask(ctx context.Context, check bool, welcome *members.Welcome) error {
+	body, err := json.Marshal(members.Joining{
+		Name:    j.options.Name,
+		Peer:    j.peer,
+		Port:    j.options.Port(),
+		Version: j.options.Version(),
+		Data:    j.Data,
+		Check:   check,
+	})
 	if err != nil {
 		return fmt.Errorf("encode who wants to join: %w", err)
 	}
@@ -198,8 +226,10 @@ func (j *joiner) ask(ctx context.Context, check bool, welcome *members.Welcome) 
 }
 
 // post asks once. again tells that the same question can be answered later.
-func (j *joiner) post(ctx context.Context, body []byte) (answer []byte, again bool, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, j.base.JoinPath(members.Path).String(), bytes.NewReader(body))
+func (j *Joiner) post(ctx context.Context, body []byte) (answer []byte, again bool, err error) {
+	request, err := http.NewRequestWithContext(
+		ctx, http.MethodPost, j.base.JoinPath(members.Path).String(), bytes.NewReader(body),
+	)
 	if err != nil {
 		return nil, false, err
 	}
@@ -224,30 +254,40 @@ func (j *joiner) post(ctx context.Context, body []byte) (answer []byte, again bo
 	case http.StatusOK:
 		return answer, false, nil
 	case http.StatusUnauthorized:
-		return nil, false, errors.New("the token is wrong or has ended; make one with \"everynode token create --server\" on a server")
+		return nil, false, errors.New(
+			"the token is wrong or has ended; make one with \"everynode token create --server\" on a server",
+		)
 	case http.StatusForbidden:
-		return nil, false, errors.New("the token is not one for servers; make one with \"everynode token create --server\" on a server")
+		return nil, false, errors.New(
+			"the token is not one for servers; make one with \"everynode token create --server\" on a server",
+		)
 	case http.StatusNotFound:
-		return nil, false, errors.New("the server that is there knows nothing of other servers: it is too old, or keeps its data in an etcd of others")
-	case http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusGatewayTimeout:
+		return nil, false, errors.New(
+			"the server that is there knows nothing of other servers: it is too old, or keeps its data in an etcd of others",
+		)
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusInternalServerError,
+		http.StatusGatewayTimeout:
 		return nil, true, errors.New(text)
 	}
 	return nil, false, errors.New(text)
 }
 
 // settle writes what the server was told. One that is stopped meanwhile joins again.
-func (j *joiner) settle(w members.Welcome) error {
+func (j *Joiner) settle(w members.Welcome) error {
 	dir := j.options.DataDir
-	m := &membership{
+	m := &File{
 		Name: j.options.Name, URL: j.peer, Settings: w.Settings, Known: w.Known, Unfinished: true, Token: j.token.ID,
 	}
-	if err := m.write(dir); err != nil {
+	if err := m.Write(dir); err != nil {
 		return err
 	}
 	if err := w.Keys.Import(filepath.Join(dir, "pki"), folder.Peers(dir)); err != nil {
 		return err
 	}
-	for path, content := range map[string][]byte{filepath.Join(dir, folder.EncryptionFile): w.Encryption, encryption.File(dir): w.StoredKeys} {
+	for path, content := range map[string][]byte{
+		filepath.Join(dir, folder.EncryptionFile): w.Encryption,
+		encryption.File(dir):                      w.StoredKeys,
+	} {
 		if len(content) == 0 {
 			continue
 		}
@@ -256,5 +296,5 @@ func (j *joiner) settle(w members.Welcome) error {
 		}
 	}
 	m.Unfinished = false
-	return m.write(dir)
+	return m.Write(dir)
 }

@@ -1,4 +1,4 @@
-package server
+package agreement
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package server
+package membership
 
 import (
 	"context"
@@ -30,10 +30,10 @@ const (
 	presenceForgotten = time.Hour
 )
 
-// keepPresence renews this server's Lease and has the endpoints of the API be those of
+// KeepPresence renews this server's Lease and has the endpoints of the API be those of
 // the servers that live, until ctx ends. Then this server is not among them any more.
-func (s *Server) keepPresence(ctx context.Context) error {
-	client, err := kubernetes.NewForConfig(s.api.LoopbackConfig())
+func (s *Servers) KeepPresence(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(s.api())
 	if err != nil {
 		return fmt.Errorf("make the client for the servers' leases: %w", err)
 	}
@@ -50,7 +50,7 @@ func (s *Server) keepPresence(ctx context.Context) error {
 		case <-ctx.Done():
 			farewell, cancel := context.WithTimeout(context.WithoutCancel(ctx), presenceInterval)
 			defer cancel()
-			s.forgetPresence(farewell, s.name())
+			s.forgetPresence(farewell, s.Name())
 			if err := s.publish(farewell, client, &seen); err != nil {
 				klog.FromContext(ctx).V(2).Info("Could not take this server from the API's endpoints; the others will", "err", err)
 			}
@@ -60,17 +60,17 @@ func (s *Server) keepPresence(ctx context.Context) error {
 	}
 }
 
-func (s *Server) bePresent(ctx context.Context, client kubernetes.Interface, seen *members.Presence) error {
+func (s *Servers) bePresent(ctx context.Context, client kubernetes.Interface, seen *members.Presence) error {
 	ip, port := s.advertise()
-	leases := client.CoordinationV1().Leases(loopsNamespace)
+	leases := client.CoordinationV1().Leases(members.LoopsNamespace)
 	wanted := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: loopsNamespace, Name: presencePrefix + s.name(),
+			Namespace: members.LoopsNamespace, Name: presencePrefix + s.Name(),
 			Labels:      map[string]string{presenceLabel: presenceKind},
 			Annotations: map[string]string{presenceAddress: fmt.Sprint(netip.AddrPortFrom(addrOf(ip), uint16(port)))}, //nolint:gosec // A port.
 		},
 		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: ptr.To(s.name()), RenewTime: &metav1.MicroTime{Time: time.Now()},
+			HolderIdentity: ptr.To(s.Name()), RenewTime: &metav1.MicroTime{Time: time.Now()},
 			LeaseDurationSeconds: ptr.To(int32(members.Patience / time.Second)),
 		},
 	}
@@ -95,27 +95,27 @@ func (s *Server) bePresent(ctx context.Context, client kubernetes.Interface, see
 }
 
 // dropToken removes the join token that this server has joined with, once.
-func (s *Server) dropToken(ctx context.Context, client kubernetes.Interface) error {
-	if s.membership == nil || s.membership.Token == "" {
+func (s *Servers) dropToken(ctx context.Context, client kubernetes.Interface) error {
+	if s.file == nil || s.file.Token == "" {
 		return nil
 	}
-	if err := jointoken.Drop(ctx, client, s.membership.Token); err != nil {
+	if err := jointoken.Drop(ctx, client, s.file.Token); err != nil {
 		return err
 	}
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	next := *s.membership
+	next := *s.file
 	next.Token = ""
-	if err := next.write(s.options.DataDir); err != nil {
+	if err := next.Write(s.options.DataDir); err != nil {
 		return err
 	}
-	s.membership.Token = ""
+	s.file.Token = ""
 	return nil
 }
 
 // publish writes where the servers are that live.
-func (s *Server) publish(ctx context.Context, client kubernetes.Interface, seen *members.Presence) error {
-	leases := client.CoordinationV1().Leases(loopsNamespace)
+func (s *Servers) publish(ctx context.Context, client kubernetes.Interface, seen *members.Presence) error {
+	leases := client.CoordinationV1().Leases(members.LoopsNamespace)
 	list, err := leases.List(ctx, metav1.ListOptions{LabelSelector: presenceLabel + "=" + presenceKind})
 	if err != nil {
 		return fmt.Errorf("list the servers' leases: %w", err)
@@ -133,7 +133,7 @@ func (s *Server) publish(ctx context.Context, client kubernetes.Interface, seen 
 	for _, name := range living {
 		at = append(at, addresses[name])
 	}
-	s.servers.Store(&at)
+	s.living.Store(&at)
 	if err := services.PointAt(ctx, client, at); err != nil {
 		return fmt.Errorf("write the API's endpoints: %w", err)
 	}
@@ -146,29 +146,31 @@ func (s *Server) publish(ctx context.Context, client kubernetes.Interface, seen 
 }
 
 // forgetPresence removes a server's Lease. If that fails, the Lease ends by itself.
-func (s *Server) forgetPresence(ctx context.Context, name string) {
-	client, err := kubernetes.NewForConfig(s.api.LoopbackConfig())
+func (s *Servers) forgetPresence(ctx context.Context, name string) {
+	client, err := kubernetes.NewForConfig(s.api())
 	if err == nil {
-		err = client.CoordinationV1().Leases(loopsNamespace).Delete(ctx, presencePrefix+name, metav1.DeleteOptions{})
+		err = client.CoordinationV1().Leases(members.LoopsNamespace).Delete(ctx, presencePrefix+name, metav1.DeleteOptions{})
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
-		klog.FromContext(ctx).V(2).Info("Could not remove the lease of a server; it ends by itself", "server", name, "err", err)
+		klog.FromContext(ctx).V(2).Info(
+			"Could not remove the lease of a server; it ends by itself", "server", name, "err", err,
+		)
 	}
 }
 
 // remember keeps who the servers are, for a start at which none of them answers.
-func (s *Server) remember() error {
-	if s.etcd == nil || s.membership == nil {
+func (s *Servers) remember() error {
+	if s.etcd == nil || s.file == nil {
 		return nil
 	}
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	next := *s.membership
+	next := *s.file
 	next.Known = s.known()
 	if s.leaving.Load() || fmt.Sprint(next.Known) == s.remembered {
 		return nil
 	}
-	if err := next.write(s.options.DataDir); err != nil {
+	if err := next.Write(s.options.DataDir); err != nil {
 		return err
 	}
 	s.remembered = fmt.Sprint(next.Known)
