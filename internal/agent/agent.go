@@ -1,29 +1,24 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"time"
 
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
+	internalapi "k8s.io/cri-api/pkg/apis"
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/agent/cgroups"
+	"github.com/everynode/everynode/internal/agent/clusternet"
 	"github.com/everynode/everynode/internal/agent/config"
 	"github.com/everynode/everynode/internal/agent/credentialprovider"
 	"github.com/everynode/everynode/internal/agent/cri"
 	"github.com/everynode/everynode/internal/agent/csi"
+	"github.com/everynode/everynode/internal/agent/entry"
 	"github.com/everynode/everynode/internal/agent/join"
 	"github.com/everynode/everynode/internal/agent/ownaddress"
+	"github.com/everynode/everynode/internal/agent/reserve"
 	"github.com/everynode/everynode/internal/agent/shutdown"
-)
-
-// connectPatience is how long the agent waits for a runtime that does not answer, connectRetry after how long it tries
-// again.
-const (
-	connectPatience = 10 * time.Second
-	connectRetry    = time.Second
 )
 
 // Agent is one node of a cluster.
@@ -57,16 +52,20 @@ func New(cfg config.Config) (*Agent, error) {
 	return a, nil
 }
 
+// Withdraw takes back what earlier runs of the agent made on this machine and what its configuration now leaves to
+// somebody else; see clusternet.
+func (a *Agent) Withdraw(ctx context.Context) error { return clusternet.Withdraw(ctx, &a.cfg) }
+
 // Run joins the cluster and runs the node's pods until ctx ends. Containers run on when it returns. The error says why
 // the node cannot go on; nil after ctx ended.
 func (a *Agent) Run(ctx context.Context) error {
 	var err error
-	a.addresses, err = nodeAddresses(ctx, &a.cfg)
+	a.addresses, err = entry.Addresses(ctx, &a.cfg)
 	if err != nil {
 		return err
 	}
-	if err := findAddress(ctx, a.cfg.DataDir, a.addresses); err != nil {
-		return unlessEnded(ctx, err)
+	if err := entry.FindAddress(ctx, a.cfg.DataDir, a.addresses); err != nil {
+		return entry.UnlessEnded(ctx, err)
 	}
 	identity, err := join.Join(ctx, join.Config{
 		Server: a.cfg.Server, Token: a.cfg.Token, NodeName: a.cfg.NodeName, NodeIPs: a.addresses.List, DataDir: a.cfg.DataDir,
@@ -74,20 +73,20 @@ func (a *Agent) Run(ctx context.Context) error {
 		TrustInterval: a.cfg.TrustInterval,
 	})
 	if err != nil {
-		return unlessEnded(ctx, fmt.Errorf("join the cluster: %w", err))
+		return entry.UnlessEnded(ctx, fmt.Errorf("join the cluster: %w", err))
 	}
 	if err := csi.Share(a.cfg.KubeletDir); err != nil {
 		return err
 	}
-	services, err := a.connect(ctx)
+	services, err := entry.Connect(ctx, a.cfg.RuntimeEndpoint, a.clk)
 	if err != nil {
-		return unlessEnded(ctx, err)
+		return entry.UnlessEnded(ctx, err)
 	}
 	defer services.Close(context.WithoutCancel(ctx))
 	if err := a.layCgroups(ctx, services.Runtime); err != nil {
-		return unlessEnded(ctx, err)
+		return entry.UnlessEnded(ctx, err)
 	}
-	client, err := newClient(identity.RESTConfig())
+	client, err := entry.NewClient(identity.RESTConfig())
 	if err != nil {
 		return err
 	}
@@ -114,42 +113,23 @@ func (a *Agent) newShutdown(n *node) *shutdown.Shutdown {
 		Announce: n.reporter.ShutDown, Reported: n.statuses.Reported}
 }
 
-// unlessEnded drops an error that comes from being told to end.
-func unlessEnded(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
-}
-
-// connect waits a while for the runtime, which may start at the same time.
-func (a *Agent) connect(ctx context.Context) (cri.Services, error) {
-	for deadline := a.clk.Now().Add(connectPatience); ; {
-		services, err := cri.Connect(ctx, a.cfg.RuntimeEndpoint)
-		if err == nil {
-			return services, nil
-		}
-		if !a.clk.Now().Before(deadline) {
-			return cri.Services{}, fmt.Errorf("%w; start the container runtime, or name its socket with --runtime-endpoint", err)
-		}
-		select {
-		case <-ctx.Done():
-			return cri.Services{}, err
-		case <-a.clk.After(connectRetry):
-		}
-	}
-}
-
-// newClient returns a client that nothing but the API server slows down.
-func newClient(config *rest.Config) (kubernetes.Interface, error) {
-	config = rest.CopyConfig(config)
-	config.QPS = -1
-	config.ContentType = "application/vnd.kubernetes.protobuf"
-	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	config.UserAgent = "everynode-agent"
-	client, err := kubernetes.NewForConfig(config)
+// layCgroups finds out who makes cgroups on this machine, and makes those of all pods. Its error says why no pod could
+// start.
+func (a *Agent) layCgroups(ctx context.Context, service internalapi.RuntimeService) error {
+	told, err := cri.CgroupDriver(ctx, service)
 	if err != nil {
-		return nil, fmt.Errorf("make a client of the API server: %w", err)
+		return err
 	}
-	return client, nil
+	a.cfg.CgroupDriver, err = reserve.ChooseDriver(cgroups.Driver(a.cfg.CgroupDriver), told)
+	if err != nil {
+		return err
+	}
+	a.cgroups, err = cgroups.New(cgroups.Config{
+		Driver: cgroups.Driver(a.cfg.CgroupDriver), Root: a.cfg.CgroupRoot, Node: a.cfg.NodeName, PodPIDs: a.cfg.PodPIDs,
+	})
+	if err != nil {
+		return err
+	}
+	a.cfg.CgroupRoot = cmp.Or(a.cfg.CgroupRoot, a.cgroups.Root())
+	return a.cgroups.Prepare()
 }

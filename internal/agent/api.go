@@ -29,7 +29,7 @@ func (a *Agent) newServer(n *node, client kubernetes.Interface, identity *join.I
 		Certificate: identity.ServingCertificate, ClientCAs: identity.CAPool, Protect: guard.Protect,
 		Lookup:  lookup.Lookup{Sources: n.sources, Runtime: n.runtime, Static: n.pods.StaticNamed},
 		Runtime: lookup.Streams{Runtime: n.runtime},
-		Pods:    n.sources.AllPods, Summary: a.newSummary(n).Summary, Pages: n.scraped.Handlers(), Images: n.stock,
+		Pods:    n.sources.AllPods, Summary: a.newSummary(n).Summary, Pages: n.scraped.Handlers(), Images: n.keepers.Stock,
 		Configz: a.cfg.Configz(),
 	})
 }
@@ -42,7 +42,7 @@ func (a *Agent) newSummary(n *node) measure.Full {
 			Stats:   n.runtime.Stats,
 			Machine: n.reporter.Use, Clock: a.clk,
 		},
-		Gauge: n.gauge, Uses: n.scraped.Uses, Observe: n.reporter.Observe,
+		Gauge: n.keepers.Gauge, Uses: n.scraped.Uses, Observe: n.reporter.Observe,
 	}
 }
 

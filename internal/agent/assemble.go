@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 
@@ -13,17 +12,24 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 
+	"github.com/everynode/everynode/internal/agent/attached"
+	"github.com/everynode/everynode/internal/agent/clusternet"
 	"github.com/everynode/everynode/internal/agent/config"
 	"github.com/everynode/everynode/internal/agent/cri"
 	"github.com/everynode/everynode/internal/agent/cri/resolvconf"
 	"github.com/everynode/everynode/internal/agent/env"
 	"github.com/everynode/everynode/internal/agent/events"
+	"github.com/everynode/everynode/internal/agent/housekeeping"
 	"github.com/everynode/everynode/internal/agent/join"
 	"github.com/everynode/everynode/internal/agent/network"
 	"github.com/everynode/everynode/internal/agent/nodestatus"
 	"github.com/everynode/everynode/internal/agent/objects"
+	"github.com/everynode/everynode/internal/agent/podresources"
 	"github.com/everynode/everynode/internal/agent/pods"
 	"github.com/everynode/everynode/internal/agent/probes"
+	"github.com/everynode/everynode/internal/agent/recall"
+	"github.com/everynode/everynode/internal/agent/remember"
+	"github.com/everynode/everynode/internal/agent/reserve"
 	"github.com/everynode/everynode/internal/agent/sources"
 	"github.com/everynode/everynode/internal/agent/staticpods"
 	"github.com/everynode/everynode/internal/agent/status"
@@ -35,40 +41,85 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 	identity *join.Identity) (*node, error) {
 	n := &node{
 		identity: identity, client: client, clock: a.clk, healthAddress: a.cfg.HealthAddress, nodeName: a.cfg.NodeName,
-		addresses: a.addresses, reserved: a.cfg.Reserved, cgroups: a.cgroups, sources: sources.New(client, a.cfg.NodeName),
+		addresses: a.addresses, sources: sources.New(client, a.cfg.NodeName),
 		broadcaster: record.NewBroadcaster(record.WithContext(ctx)),
 	}
 	recorder := n.broadcaster.NewRecorder(scheme.Scheme,
 		corev1.EventSource{Component: events.Source, Host: a.cfg.NodeName})
-	n.devices, n.drivers, n.claims = a.newDevices(n), a.newDrivers(n), a.newClaims(n)
-	n.plugins = a.newPlugins(n)
+	n.attached = attached.New(attached.Config{
+		NodeName: a.cfg.NodeName, KubeletDir: a.cfg.KubeletDir, DataDir: a.cfg.DataDir, Client: client, Clock: a.clk,
+		Changed:  func() { n.reporter.Check() },
+		KnowsCDI: func(ctx context.Context) (bool, error) { return n.runtime.KnowsCDI(ctx) },
+	})
 	var err error
 	n.reporter, err = a.newReporter(n, services, recorder)
 	if err != nil {
 		return nil, err
 	}
+	n.bound = &reserve.Bound{
+		Whole: n.reporter.Whole, Reserved: a.cfg.Reserved, Cgroups: a.cgroups, Clock: a.clk,
+		Failed: func(reason, message string) { n.events.Node(a.cfg.NodeName, reason, message) },
+	}
 	n.scraped = a.newScraped(n)
-	recalled, known, err := a.recall(ctx, n)
+	paths := clusternet.Config{
+		Config: a.cfg, Sources: n.sources, Addresses: a.addresses, Clock: a.clk, Changed: n.reporter.Check,
+	}
+	n.recalled, err = recall.Open(ctx, recall.Config{
+		DataDir: a.cfg.DataDir, Secrets: a.cfg.RememberSecrets, Client: client, Clock: a.clk,
+		Tokens: func() []volumes.Token { return n.volumes.Tokens() },
+	})
 	if err != nil {
 		return nil, err
 	}
+	var known *remember.Known
+	n.keeper, known = paths.NewKeeper(klog.FromContext(ctx))
 	if err := a.makeRuntime(n, services); err != nil {
 		return nil, err
 	}
 	objs := objects.Reader{
-		Cache: n.references, Client: client, ServiceLister: n.sources.ServiceLister(),
+		Cache: n.recalled.References, Client: client, ServiceLister: n.sources.ServiceLister(),
 		ServicesRead: n.sources.Services.HasSynced,
 		Known:        known, VolumeFile: n.file, NoSecrets: a.cfg.RememberSecrets == config.RememberNoSecrets,
 		Allocatable: n.reporter.NodeAllocatable, NodeName: a.cfg.NodeName, NodeObject: n.sources.OwnNode,
 	}
 	n.events = events.Recorder{EventRecorder: recorder}
-	a.reportDevices(ctx, n, n.events)
-	environment := newEnvironment(objs, a.addresses.Texts)
-	puller := a.newPuller(n, services, objs, n.events)
-	n.volumes = volumes.New(volumes.Config{
-		Image:   n.imageVolume(puller),
-		RootDir: filepath.Join(a.cfg.DataDir, "pods"), Objects: objs, Claims: objs, Drivers: n.drivers, Clock: a.clk,
-		Tokens: tokensOf(recalled), TokenIssued: n.podKeeper.NoteToken,
+	n.attached.Report(ctx, func(reason, message string) { n.events.Node(a.cfg.NodeName, reason, message) })
+	n.keepers = housekeeping.New(ctx, housekeeping.Config{
+		Config: a.cfg, Images: services.Images, Programs: a.programs, Secrets: objs.Secret, Events: n.events, Clock: a.clk,
+		Fetched: func(uid types.UID) { n.pods.ImagesFetched(uid) },
+		Info:    n.runtime.Info,
+	})
+	n.volumes = a.newVolumes(ctx, n, objs)
+	n.statuses = status.New(status.APIWriter{Client: client})
+	n.mirrors = staticpods.NewMirrorKeeper(staticpods.MirrorsConfig{
+		Statuses: n.statuses, Seen: n.sources, Writer: staticpods.APIMirrors{Client: client}, Clock: a.clk,
+	})
+	n.pods = pods.New(ctx, a.podsConfig(n, objs))
+	n.mirrors.Running = n.pods
+	n.pods.Recall(n.recalled.Pods.Pods)
+	n.folder = a.newFolder(ctx, n)
+	n.resources = podresources.New(podresources.Config{
+		Dir: filepath.Join(a.cfg.KubeletDir, "pod-resources"), Pods: n.pods.ActivePods, Held: n.attached.Devices.Held,
+		Healthy: n.attached.Devices.Healthy, Clock: a.clk,
+	})
+	n.keepers.Keep(n.runtime, n.volumes, n.pods, n.reporter)
+	n.server, err = a.newServer(n, client, identity)
+	if err != nil {
+		return nil, err
+	}
+	if err := connectPods(ctx, n, paths, known); err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+// newVolumes makes what puts the volumes of pods on disk.
+func (a *Agent) newVolumes(ctx context.Context, n *node, objs objects.Reader) *volumes.Manager {
+	environment := objs.Environment(a.addresses.Texts)
+	return volumes.New(volumes.Config{
+		Image:   n.keepers.Volume,
+		RootDir: filepath.Join(a.cfg.DataDir, "pods"), Objects: objs, Claims: objs, Drivers: n.attached.Drivers, Clock: a.clk,
+		Tokens: n.recalled.Tokens(), TokenIssued: n.recalled.Keeper.NoteToken,
 		Env: func(pod *corev1.Pod, c *corev1.Container) ([]env.Var, error) {
 			return environment(ctx, pod, c, podIPsOf(pod))
 		},
@@ -77,34 +128,20 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 		},
 		ContentShown: func(uid types.UID) { n.pods.ContentShown(uid) },
 	})
-	n.statuses = status.New(status.APIWriter{Client: client})
-	n.mirrors = staticpods.NewMirrorKeeper(staticpods.MirrorsConfig{
-		Statuses: n.statuses, Seen: n.sources, Writer: staticpods.APIMirrors{Client: client}, Clock: a.clk,
-	})
-	n.fetcher = a.newFetcher(ctx, n, puller)
-	n.pods = pods.New(ctx, a.podsConfig(n, objs, puller))
-	n.mirrors.Running = n.pods
-	n.pods.Recall(recalled.Pods)
-	n.folder = a.newFolder(ctx, n)
-	n.resources = a.newPodResources(n)
-	a.makeRoomKeepers(n, services)
-	n.server, err = a.newServer(n, client, identity)
+}
+
+// connectPods makes what connects the node's pods with the rest of the cluster.
+func connectPods(ctx context.Context, n *node, paths clusternet.Config, known *remember.Known) (err error) {
+	n.network, n.networkKeeper, err = paths.NewNetwork(ctx, n.identity.RESTConfig())
 	if err != nil {
-		return nil, err
+		return err
 	}
-	n.network, err = a.newNetwork(ctx, n, identity)
+	n.names, err = paths.NewNames(known)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	n.names, err = a.newNames(n.sources, known)
-	if err != nil {
-		return nil, err
-	}
-	n.services, err = a.newServices(n.sources, known)
-	if err != nil {
-		return nil, err
-	}
-	return n, nil
+	n.services, err = paths.NewServices(known)
+	return err
 }
 
 // makeRuntime makes what runs containers.
@@ -126,7 +163,7 @@ func (a *Agent) makeRuntime(n *node, services cri.Services) error {
 		},
 		Service: services.Runtime, Lister: services.Lists,
 		LogRoot: filepath.Join(a.cfg.LogDir, "pods"), LinkRoot: filepath.Join(a.cfg.LogDir, "containers"),
-		PodsRoot: filepath.Join(a.cfg.DataDir, "containers"), Cgroups: a.cgroups, Handler: n.classes.Handler,
+		PodsRoot: filepath.Join(a.cfg.DataDir, "containers"), Cgroups: a.cgroups, Handler: n.recalled.Classes.Handler,
 		DNS:            resolvconf.DNS{Servers: a.cfg.ClusterDNS, Domain: a.cfg.ClusterDomain, ResolvConf: a.cfg.ResolvConf},
 		MemoryCapacity: capacity.Memory().Value(), MinOOMScore: lowest, SeccompDefault: a.cfg.SeccompDefault,
 		MaxLogSize: a.cfg.LogMaxBytes, MaxLogFiles: a.cfg.LogMaxFiles,
@@ -134,30 +171,21 @@ func (a *Agent) makeRuntime(n *node, services cri.Services) error {
 	return nil
 }
 
-// newEnvironment returns what computes the variables of containers. Static pods start before anything is known of
-// Services.
-func newEnvironment(objs objects.Reader, hostIPs func() []string) pods.Environment {
-	return func(ctx context.Context, pod *corev1.Pod, c *corev1.Container, podIPs []string) ([]env.Var, error) {
-		if !objs.ServicesKnown() && !staticpods.IsUID(pod.UID) {
-			return nil, errors.New("services have not yet been read at least once, cannot construct envvars")
-		}
-		return env.Build(ctx, pod, c, podIPs, hostIPs(), objs)
-	}
-}
-
 // podsConfig says what the node's pods are run with.
-func (a *Agent) podsConfig(n *node, objs objects.Reader, puller pods.Images) pods.Config {
+func (a *Agent) podsConfig(n *node, objs objects.Reader) pods.Config {
 	prober := probes.New(probes.Config{
 		Exec: n.runtime.ExecSync, OnEvent: n.events.Container, OnProbe: n.probed, Version: a.cfg.Version, Clock: a.clk,
 		OnChange: func(uid types.UID) { n.pods.ProbeChanged(uid) },
 	})
 	return pods.Config{
-		Runtime: n.runtime, Devices: n.devices, Claims: n.claims, Volumes: n.volumes, Images: puller,
-		Statuses: n.mirrors, Events: n.events, Env: newEnvironment(objs, a.addresses.Texts), Clock: a.clk,
+		Runtime: n.runtime, Devices: n.attached.Devices, Claims: n.attached.Claims, Volumes: n.volumes,
+		Images:   n.keepers.Puller,
+		Statuses: n.mirrors, Events: n.events, Env: objs.Environment(a.addresses.Texts), Clock: a.clk,
 		Prober:  pods.Probes{Manager: prober, Stopped: func(uid types.UID) { n.scraped.Unprobed(string(uid)) }},
-		HostIPs: a.addresses.Texts, Node: n.sources.OwnNode, References: objs.Cache, Book: n.book, Fetcher: n.fetcher,
+		HostIPs: a.addresses.Texts, Node: n.sources.OwnNode, References: objs.Cache, Book: n.recalled.Book,
+		Fetcher: n.keepers.Fetcher,
 		Sysctls: a.cfg.AllowedUnsafeSysctls, AppArmor: config.HasAppArmor("/"),
-		Pressures:  func() []corev1.NodeConditionType { return n.evictor.Pressures() },
+		Pressures:  func() []corev1.NodeConditionType { return n.keepers.Evictor.Pressures() },
 		StaticPods: true, StaticsChanged: n.mirrors.Poke, MirrorSeen: n.mirrors.MirrorSeen,
 	}
 }
@@ -189,16 +217,18 @@ func (a *Agent) newReporter(n *node, services cri.Services, recorder record.Even
 		KubeletVersion: a.cfg.Version, KubeletPort: a.cfg.Port,
 		MaxPods: a.cfg.MaxPods, Reserved: a.cfg.Reserved,
 		Restored: n.identity.Restored, Making: n.identity.Making, Settled: n.identity.Settle,
-		DevicesForgotten: n.devices.Forgot(), DevicesReset: n.devices.Remember,
+		DevicesForgotten: n.attached.Devices.Forgot(), DevicesReset: n.attached.Devices.Remember,
 		Healthy: func() error { return n.pods.Healthy() }, ClockSkew: n.identity.ClockSkew,
 		DataDir: a.cfg.DataDir, CgroupRoot: a.cgroups.Root(), Clock: a.clk, Thresholds: a.cfg.Rules.Hard,
-		Pressures: func() []corev1.NodeConditionType { return n.evictor.Pressures() }, Network: a.networkCondition(n),
-		Devices: n.devices.Totals,
-		ImageFS: func(ctx context.Context) (string, error) { return cri.ImageFS(ctx, services.Images) },
+		Pressures: func() []corev1.NodeConditionType { return n.keepers.Evictor.Pressures() },
+		Network:   clusternet.Condition(a.cfg.ForeignNetwork, func() *network.Network { return n.network }),
+		Devices:   n.attached.Devices.Totals,
+		ImageFS:   func(ctx context.Context) (string, error) { return cri.ImageFS(ctx, services.Images) },
 		Runtime: func(ctx context.Context) (nodestatus.Runtime, error) {
 			info, err := n.runtime.Info(ctx)
 			return nodestatus.Runtime{Name: info.Name, Version: info.Version,
-				StrictGroups: info.StrictGroups, Handlers: info.Handlers, Ready: nodestatus.Condition(info.Ready), NetworkReady: nodestatus.Condition(info.NetworkReady)}, err
+				StrictGroups: info.StrictGroups, Handlers: info.Handlers, Ready: nodestatus.Condition(info.Ready),
+				NetworkReady: nodestatus.Condition(info.NetworkReady)}, err
 		},
 		Images: func(ctx context.Context) ([]corev1.ContainerImage, error) {
 			list, err := cri.ListImages(ctx, services.Images)

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/internal/agent/config"
+	"github.com/everynode/everynode/internal/agent/hollow/hollowagent"
 	"github.com/everynode/everynode/internal/agent/pods/podstest"
 	"github.com/everynode/everynode/internal/testenv"
 )
@@ -23,7 +24,7 @@ import (
 func TestHollow(t *testing.T) {
 	e := testenv.Start(t)
 	joined := make(chan struct{})
-	h := Hollow{Joined: func() { close(joined) }, Config: config.Config{
+	h := hollowagent.Agent{Joined: func() { close(joined) }, Config: config.Config{
 		Node: config.Node{Server: e.Config.Host, Token: joinToken(t, e), NodeName: "h1",
 			NodeIPs: []net.IP{net.IPv4(100, 64, 0, 1)}, Version: "v0.0.0"},
 		Folders: config.Folders{DataDir: t.TempDir()},

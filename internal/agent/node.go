@@ -13,27 +13,22 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/everynode/everynode/internal/agent/cgroups"
-	"github.com/everynode/everynode/internal/agent/claims"
+	"github.com/everynode/everynode/internal/agent/again"
+	"github.com/everynode/everynode/internal/agent/attached"
 	"github.com/everynode/everynode/internal/agent/cri"
-	"github.com/everynode/everynode/internal/agent/csi"
-	"github.com/everynode/everynode/internal/agent/devices"
+	"github.com/everynode/everynode/internal/agent/entry"
 	"github.com/everynode/everynode/internal/agent/events"
-	"github.com/everynode/everynode/internal/agent/evictor"
-	"github.com/everynode/everynode/internal/agent/fetcher"
-	"github.com/everynode/everynode/internal/agent/images"
+	"github.com/everynode/everynode/internal/agent/housekeeping"
 	"github.com/everynode/everynode/internal/agent/join"
-	"github.com/everynode/everynode/internal/agent/measure"
 	"github.com/everynode/everynode/internal/agent/mend"
 	"github.com/everynode/everynode/internal/agent/network"
 	"github.com/everynode/everynode/internal/agent/nodestatus"
-	"github.com/everynode/everynode/internal/agent/objects"
 	"github.com/everynode/everynode/internal/agent/ownaddress"
-	"github.com/everynode/everynode/internal/agent/plugins"
 	"github.com/everynode/everynode/internal/agent/podresources"
 	"github.com/everynode/everynode/internal/agent/pods"
-	"github.com/everynode/everynode/internal/agent/referred"
+	"github.com/everynode/everynode/internal/agent/recall"
 	"github.com/everynode/everynode/internal/agent/remember"
+	"github.com/everynode/everynode/internal/agent/reserve"
 	"github.com/everynode/everynode/internal/agent/scrape"
 	"github.com/everynode/everynode/internal/agent/sources"
 	"github.com/everynode/everynode/internal/agent/staticpods"
@@ -51,20 +46,14 @@ type node struct {
 	sources   *sources.Sources
 	runtime   *cri.Runtime
 	volumes   *volumes.Manager
-	devices   *devices.Manager
-	claims    *claims.Manager
-	drivers   *csi.Drivers
-	plugins   *plugins.Watcher
+	attached  *attached.Attached
 	resources *podresources.Server
 	statuses  *status.Manager
 	pods      *pods.Manager
+	recalled  *recall.Recalled
+	keepers   *housekeeping.Keepers
 	folder    *staticpods.Folder
 	mirrors   *staticpods.MirrorKeeper
-	images    *images.Collector
-	stock     images.Stock
-	fetcher   *fetcher.Fetcher
-	evictor   *evictor.Evictor
-	gauge     measure.Gauge
 	events    events.Recorder
 	server    *streaming.Server
 	network   *network.Network
@@ -72,10 +61,6 @@ type node struct {
 	networkKeeper *remember.NetworkKeeper
 	names         *dns.Server
 	keeper        *remember.Keeper
-	podKeeper     *remember.PodKeeper
-	book          *pods.Book
-	references    *referred.Cache
-	classes       *objects.RuntimeClasses
 	services      *proxy.Proxy
 	scraped       *scrape.Pages
 	broadcaster   record.EventBroadcaster
@@ -83,10 +68,8 @@ type node struct {
 	clock         clock.WithTicker
 	// healthAddress is where the node tells of its health; empty for nowhere.
 	healthAddress string
-	// nodeName is the node's, and reserved what is kept from its pods.
-	nodeName string
-	reserved corev1.ResourceList
-	cgroups  *cgroups.Cgroups
+	nodeName      string
+	bound         *reserve.Bound
 	// addresses are the node's.
 	addresses *ownaddress.Addresses
 }
@@ -107,7 +90,11 @@ func (n *node) addressChanged() {
 // run runs all parts until ctx ends. A part that fails ends it through fail.
 func (n *node) run(ctx context.Context, fail context.CancelCauseFunc) error {
 	defer n.broadcaster.Shutdown()
-	n.broadcaster.StartRecordingToSink(events.Sink{EventSink: &typedcorev1.EventSinkImpl{Interface: n.client.CoreV1().Events("")}, Context: ctx, Clock: n.clock})
+	n.broadcaster.StartRecordingToSink(events.Sink{
+		EventSink: &typedcorev1.EventSinkImpl{Interface: n.client.CoreV1().Events("")},
+		Context:   ctx,
+		Clock:     n.clock,
+	})
 	handled, err := n.sources.Feed(n.pods)
 	if err != nil {
 		return fmt.Errorf("watch the node's pods: %w", err)
@@ -128,11 +115,13 @@ func (n *node) run(ctx context.Context, fail context.CancelCauseFunc) error {
 	}
 	start("keep the node's certificates", n.identity.Run)
 	start("follow the node's address", quiet(n.followAddress))
-	start("follow the servers", quiet(n.followServers))
+	start("follow the servers", quiet(func(ctx context.Context) {
+		entry.FollowServers(ctx, n.clock, n.identity, n.sources)
+	}))
 	start("serve logs and streams", n.server.Run)
 	if n.healthAddress != "" {
 		serve := func(ctx context.Context) error { return streaming.ServeHealth(ctx, n.healthAddress, n.pods.Healthy) }
-		start("tell of the node's health", again(n.clock, "the answer about the node's health", serve))
+		start("tell of the node's health", again.Keep(n.clock, "the answer about the node's health", serve))
 	}
 	start("report the node", n.reporter.Run)
 	if n.network != nil {
@@ -143,25 +132,27 @@ func (n *node) run(ctx context.Context, fail context.CancelCauseFunc) error {
 		start("answer for names", n.names.Run)
 	}
 	start("keep what is known of services", n.keeper.Run)
-	start("keep what is known of pods", n.podKeeper.Run)
+	start("keep what is known of pods", n.recalled.Keeper.Run)
 	if n.services != nil {
 		start("make services lead to pods", n.services.Run)
 	}
 	start("refresh volumes", n.volumes.Run)
-	start("serve device plugins", again(n.clock, "the socket for device plugins", n.devices.Run))
-	start("watch plugins", quiet(n.plugins.Run))
-	start("take back devices of drivers that are away", quiet(n.claims.Run))
-	start("tell of pods' devices", again(n.clock, "the socket that tells of pods' devices", n.resources.Run))
-	start("give back volumes", quiet(n.sweepDrivers))
+	start("serve device plugins", again.Keep(n.clock, "the socket for device plugins", n.attached.Devices.Run))
+	start("watch plugins", quiet(n.attached.Plugins.Run))
+	start("take back devices of drivers that are away", quiet(n.attached.Claims.Run))
+	start("tell of pods' devices", again.Keep(n.clock, "the socket that tells of pods' devices", n.resources.Run))
+	start("give back volumes", quiet(func(ctx context.Context) {
+		n.attached.Sweep(ctx, n.pods.Known(), n.pods.Remains)
+	}))
 	start("report pods", quiet(n.statuses.Run))
 	start("watch the runtime", quiet(func(ctx context.Context) { n.runtime.Watch(ctx, n.pods) }))
-	start("keep from pods what is reserved", again(n.clock, "the bound of all pods", n.boundPods))
-	start("remove images", quiet(n.images.Run))
-	start("evict pods", quiet(n.evictor.Run))
+	start("keep from pods what is reserved", again.Keep(n.clock, "the bound of all pods", n.bound.Run))
+	start("remove images", quiet(n.keepers.Collector.Run))
+	start("evict pods", quiet(n.keepers.Evictor.Run))
 	start("watch static pods", quiet(n.folder.Run))
 	start("mirror static pods", quiet(n.mirrors.Run))
 	start("run pods", quiet(func(ctx context.Context) { n.pods.Wait(ctx) }))
-	start("fetch images", quiet(n.fetcher.Wait))
+	start("fetch images", quiet(n.keepers.Fetcher.Wait))
 	start("rotate logs", quiet(n.runtime.RotateLogs))
 	start("clear up", quiet(n.sweep))
 	start("put files back", quiet(n.mend))
@@ -185,7 +176,9 @@ func (n *node) mend(ctx context.Context) {
 		logger.Info("Somebody removed or changed a file of the node; it was put back", "path", path)
 		n.events.Node(n.nodeName, "FilePutBack", path+" was removed or changed by somebody, and was put back as it was")
 	}
-	parts := []mend.Part{n.identity, n.devices, n.claims, n.stock.Pinned, n.addresses, n.keeper, n.podKeeper}
+	parts := []mend.Part{
+		n.identity, n.attached.Devices, n.attached.Claims, n.keepers.Stock.Pinned, n.addresses, n.keeper, n.recalled.Keeper,
+	}
 	if n.networkKeeper != nil {
 		parts = append(parts, n.networkKeeper)
 	}
@@ -210,7 +203,7 @@ func (n *node) sweep(ctx context.Context) {
 		return
 	case <-n.pods.Known():
 	}
-	n.devices.Sweep(n.pods.Remains)
+	n.attached.Devices.Sweep(n.pods.Remains)
 	err := errors.Join(n.volumes.Sweep(ctx, n.pods.Remains), n.runtime.Sweep(ctx, n.pods.Remains))
 	if err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Could not clear up after pods of an earlier run")

@@ -16,8 +16,8 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"github.com/everynode/everynode/internal/agent"
 	"github.com/everynode/everynode/internal/agent/config"
+	"github.com/everynode/everynode/internal/agent/hollow/hollowagent"
 )
 
 // joining is how many agents get their certificates at a time.
@@ -93,9 +93,9 @@ func (b *bench) startAgents(ctx context.Context, fail context.CancelCauseFunc) (
 	}, nil
 }
 
-func (b *bench) agent(i int, token string, joined func()) agent.Hollow {
+func (b *bench) agent(i int, token string, joined func()) hollowagent.Agent {
 	name := fmt.Sprintf("agent-%04d", i+1)
-	return agent.Hollow{Joined: joined, Config: config.Config{
+	return hollowagent.Agent{Joined: joined, Config: config.Config{
 		Node: config.Node{
 			Server: "https://127.0.0.1:" + strconv.Itoa(b.port), Token: token, NodeName: name, Version: "v0.0.0",
 			// From a range that is reserved for networks inside a provider; nobody calls there.

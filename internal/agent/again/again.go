@@ -1,4 +1,5 @@
-package agent
+// Package again tries parts of the node again that failed, and that the node can do without.
+package again
 
 import (
 	"context"
@@ -8,12 +9,12 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// againAfter is how long to wait before a part that failed is tried again.
-const againAfter = 10 * time.Second
+// pause is how long to wait before a part that failed is tried again.
+const pause = 10 * time.Second
 
-// again makes of a part that the node can do without one that does not fail: it is tried again until ctx ends. A socket
+// Keep makes of a part that the node can do without one that does not fail: it is tried again until ctx ends. A socket
 // for plugins that cannot be made is no reason to leave all pods alone.
-func again(clk clock.Clock, what string, run func(context.Context) error) func(context.Context) error {
+func Keep(clk clock.Clock, what string, run func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for {
 			err := run(ctx)
@@ -21,11 +22,11 @@ func again(clk clock.Clock, what string, run func(context.Context) error) func(c
 				return nil //nolint:nilerr // The end of the agent is no failure.
 			}
 			klog.FromContext(ctx).Error(err, "A part of the node failed and is tried again; the rest goes on", "part", what,
-				"after", againAfter)
+				"after", pause)
 			select {
 			case <-ctx.Done():
 				return nil
-			case <-clk.After(againAfter):
+			case <-clk.After(pause):
 			}
 		}
 	}

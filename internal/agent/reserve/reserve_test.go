@@ -1,4 +1,4 @@
-package agent
+package reserve
 
 import (
 	"strings"
@@ -56,7 +56,7 @@ func TestChooseDriver(t *testing.T) {
 		{"systemd", "cgroupfs", "", "set SystemdCgroup = true in the runtime's configuration"},
 		{"cgroupfs", "systemd", "", "set SystemdCgroup = false in the runtime's configuration"},
 	} {
-		got, err := chooseDriver(c.asked, c.told)
+		got, err := ChooseDriver(c.asked, c.told)
 		if got != c.want || (err == nil) != (c.wrong == "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
 			t.Errorf("asked for %q, told %q: %q, %v", c.asked, c.told, got, err)
 		}

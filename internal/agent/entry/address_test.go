@@ -1,4 +1,4 @@
-package agent
+package entry
 
 import (
 	"os"
@@ -32,12 +32,12 @@ func TestNodeStartsWithoutANetwork(t *testing.T) {
 					t.Errorf("%s, %s: %v", name, server, err)
 					continue
 				}
-				addresses, err := nodeAddresses(t.Context(), &cfg)
+				addresses, err := Addresses(t.Context(), &cfg)
 				if err != nil {
 					t.Errorf("%s, %s: %v", name, server, err)
 					continue
 				}
-				switch err := findAddress(t.Context(), cfg.DataDir, addresses); {
+				switch err := FindAddress(t.Context(), cfg.DataDir, addresses); {
 				case c.joined && err != nil:
 					t.Errorf("%s, %s: it does not start: %v", name, server, err)
 				case !c.joined && (err == nil || !strings.Contains(err.Error(), "--node-ip")):

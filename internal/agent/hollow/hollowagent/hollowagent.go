@@ -1,4 +1,5 @@
-package agent
+// Package hollowagent runs the agent of a node without a machine.
+package hollowagent
 
 import (
 	"context"
@@ -9,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -16,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/agent/config"
+	"github.com/everynode/everynode/internal/agent/entry"
 	"github.com/everynode/everynode/internal/agent/events"
 	"github.com/everynode/everynode/internal/agent/fetcher"
 	"github.com/everynode/everynode/internal/agent/hollow"
@@ -23,6 +26,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/network"
 	"github.com/everynode/everynode/internal/agent/nodestatus"
 	"github.com/everynode/everynode/internal/agent/objects"
+	"github.com/everynode/everynode/internal/agent/ownaddress"
 	"github.com/everynode/everynode/internal/agent/pods"
 	"github.com/everynode/everynode/internal/agent/probes"
 	"github.com/everynode/everynode/internal/agent/referred"
@@ -31,11 +35,11 @@ import (
 	"github.com/everynode/everynode/internal/node/peer"
 )
 
-// Hollow is a node's agent without the machine: it joins, watches, renews its lease, and reports its node and its pods
-// by the very code of Agent, over connections of its own, but its containers are only noted down. What is not there
+// Agent is a node's agent without the machine: it joins, watches, renews its lease, and reports its node and its pods
+// by the very code of agents, over connections of its own, but its containers are only noted down. What is not there
 // serves the machine: volumes, network, services, the name server and the port for logs. Hundreds of them in one
 // process show what a fleet's agents cost a server.
-type Hollow struct {
+type Agent struct {
 	// Config is as for an agent; of it Server, Token, NodeName, NodeIPs, DataDir, Labels, Port and Version are used.
 	config.Config
 	// Joined is called when the node has its certificate; nil for nobody.
@@ -43,28 +47,28 @@ type Hollow struct {
 }
 
 // Run joins the cluster and lives until ctx ends. The error says why it cannot go on; nil after ctx ended.
-func (h Hollow) Run(ctx context.Context) error {
+func (h Agent) Run(ctx context.Context) error {
 	cfg, err := h.Complete()
 	if err != nil {
 		return err
 	}
 	clk := clock.RealClock{}
-	addresses, err := nodeAddresses(ctx, &cfg)
+	addresses, err := entry.Addresses(ctx, &cfg)
 	if err != nil {
 		return err
 	}
-	if err := findAddress(ctx, cfg.DataDir, addresses); err != nil {
-		return unlessEnded(ctx, err)
+	if err := entry.FindAddress(ctx, cfg.DataDir, addresses); err != nil {
+		return entry.UnlessEnded(ctx, err)
 	}
 	identity, err := join.Join(ctx, join.Config{Server: cfg.Server, Token: cfg.Token, NodeName: cfg.NodeName,
 		NodeIPs: addresses.List, DataDir: cfg.DataDir, Clock: clk})
 	if err != nil {
-		return unlessEnded(ctx, fmt.Errorf("join the cluster: %w", err))
+		return entry.UnlessEnded(ctx, fmt.Errorf("join the cluster: %w", err))
 	}
 	if h.Joined != nil {
 		h.Joined()
 	}
-	client, err := newClient(identity.RESTConfig())
+	client, err := entry.NewClient(identity.RESTConfig())
 	if err != nil {
 		return err
 	}
@@ -72,14 +76,18 @@ func (h Hollow) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n := &node{identity: identity, client: client, clock: clk, nodeName: cfg.NodeName, addresses: addresses,
+	n := &node{identity: identity, client: client, clock: clk, addresses: addresses,
 		sources:     sources.New(client, cfg.NodeName),
 		broadcaster: record.NewBroadcaster(record.WithContext(ctx)), references: referred.New(ctx,
 			client), statuses: status.New(status.APIWriter{Client: client})}
 	defer n.broadcaster.Shutdown()
 	recorder := n.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: events.Source, Host: cfg.NodeName})
-	n.broadcaster.StartRecordingToSink(events.Sink{EventSink: &typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")}, Context: ctx, Clock: clk})
-	n.reporter, err = nodestatus.New(hollowStatus(cfg, n, recorder))
+	n.broadcaster.StartRecordingToSink(events.Sink{
+		EventSink: &typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")},
+		Context:   ctx,
+		Clock:     clk,
+	})
+	n.reporter, err = nodestatus.New(statusConfig(cfg, n, recorder))
 	if err != nil {
 		return err
 	}
@@ -88,13 +96,28 @@ func (h Hollow) Run(ctx context.Context) error {
 		Pull:     func(context.Context, *corev1.Pod, string, corev1.PullPolicy) error { return nil },
 		Answered: func(uid types.UID) { n.pods.ImagesFetched(uid) }, Clock: clk,
 	})
-	n.pods = pods.New(ctx, hollowPods(cfg, n, runtime, events.Recorder{EventRecorder: recorder}))
+	n.pods = pods.New(ctx, podsConfig(cfg, n, runtime, events.Recorder{EventRecorder: recorder}))
 	runtime.Changed = n.pods.RuntimeChanged
-	return n.runHollow(ctx, runtime, cache.NewReflectorWithOptions(allNodes, &peer.Node{}, hollow.Forgetful{},
+	return n.run(ctx, runtime, cache.NewReflectorWithOptions(allNodes, &peer.Node{}, hollow.Forgetful{},
 		cache.ReflectorOptions{Name: "the networks of all nodes"}))
 }
 
-func hollowStatus(cfg config.Config, n *node, recorder record.EventRecorder) nodestatus.Config {
+// node is what runs of it.
+type node struct {
+	identity    *join.Identity
+	client      kubernetes.Interface
+	clock       clock.WithTicker
+	addresses   *ownaddress.Addresses
+	sources     *sources.Sources
+	broadcaster record.EventBroadcaster
+	references  *referred.Cache
+	statuses    *status.Manager
+	reporter    *nodestatus.Reporter
+	fetcher     *fetcher.Fetcher
+	pods        *pods.Manager
+}
+
+func statusConfig(cfg config.Config, n *node, recorder record.EventRecorder) nodestatus.Config {
 	ready := nodestatus.Condition{OK: true}
 	return nodestatus.Config{
 		NodeName: cfg.NodeName, NodeIPs: n.addresses.List, Labels: cfg.Labels, Taints: cfg.Taints, Client: n.client,
@@ -112,7 +135,7 @@ func hollowStatus(cfg config.Config, n *node, recorder record.EventRecorder) nod
 	}
 }
 
-func hollowPods(cfg config.Config, n *node, runtime *hollow.Runtime, ev events.Recorder) pods.Config {
+func podsConfig(cfg config.Config, n *node, runtime *hollow.Runtime, ev events.Recorder) pods.Config {
 	objs := objects.Reader{
 		Cache: n.references, Client: n.client, ServiceLister: n.sources.ServiceLister(),
 		ServicesRead: n.sources.Services.HasSynced,
@@ -122,7 +145,7 @@ func hollowPods(cfg config.Config, n *node, runtime *hollow.Runtime, ev events.R
 	return pods.Config{
 		Runtime: runtime, Devices: hollow.NoDevices{}, Claims: hollow.NoClaims{}, Images: hollow.AllImages{},
 		Volumes: hollow.ReadVolumes{Reader: objs}, Statuses: n.statuses, Events: ev,
-		Env:        newEnvironment(objs, n.addresses.Texts),
+		Env:        objs.Environment(n.addresses.Texts),
 		References: n.references, Fetcher: n.fetcher, Clock: n.clock, HostIPs: n.addresses.Texts, Node: n.sources.OwnNode,
 		Prober: pods.Probes{Manager: probes.New(probes.Config{
 			Exec: runtime.ExecSync, OnEvent: ev.Container, Version: cfg.Version, Clock: n.clock,
@@ -131,8 +154,8 @@ func hollowPods(cfg config.Config, n *node, runtime *hollow.Runtime, ev events.R
 	}
 }
 
-// runHollow runs all parts until ctx ends.
-func (n *node) runHollow(ctx context.Context, runtime *hollow.Runtime, peers *cache.Reflector) error {
+// run runs all parts until ctx ends.
+func (n *node) run(ctx context.Context, runtime *hollow.Runtime, peers *cache.Reflector) error {
 	handled, err := n.sources.Feed(n.pods)
 	if err != nil {
 		return fmt.Errorf("watch the node's pods: %w", err)
@@ -148,10 +171,13 @@ func (n *node) runHollow(ctx context.Context, runtime *hollow.Runtime, peers *ca
 			}
 		})
 	}
-	for _, run := range []func(context.Context){n.followServers, n.statuses.Run, peers.RunWithContext, n.pods.Wait,
+	for _, run := range []func(context.Context){
+		func(ctx context.Context) { entry.FollowServers(ctx, n.clock, n.identity, n.sources) },
+		n.statuses.Run, peers.RunWithContext, n.pods.Wait,
 		n.fetcher.Wait,
 		func(ctx context.Context) { runtime.Watch(ctx, n.pods) },
-		func(ctx context.Context) { n.sources.Run(ctx, handled, n.pods.APIListed) }} {
+		func(ctx context.Context) { n.sources.Run(ctx, handled, n.pods.APIListed) },
+	} {
 		wg.Go(func() { run(ctx) })
 	}
 	wg.Wait()

@@ -1,4 +1,4 @@
-package agent
+package again
 
 import (
 	"context"
@@ -30,7 +30,7 @@ func TestSocketThatFailsIsMadeLater(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Now())
 	done := make(chan error, 1)
 	go func() {
-		done <- again(clk, "sockets", podresources.New(podresources.Config{Dir: dir, Clock: clk}).Run)(ctx)
+		done <- Keep(clk, "sockets", podresources.New(podresources.Config{Dir: dir, Clock: clk}).Run)(ctx)
 	}()
 	wait := func(what string, ok func() bool) {
 		t.Helper()
@@ -49,7 +49,7 @@ func TestSocketThatFailsIsMadeLater(t *testing.T) {
 	if err := os.Remove(dir); err != nil {
 		t.Fatal(err)
 	}
-	clk.Step(againAfter)
+	clk.Step(pause)
 	wait("the socket is there", func() bool {
 		_, err := os.Stat(filepath.Join(dir, "kubelet.sock"))
 		return err == nil
@@ -84,7 +84,7 @@ func TestSocketsThatAreRemovedComeBack(t *testing.T) {
 				ctx, cancel := context.WithCancel(ctx)
 				dir, clk := filepath.Join(t.TempDir(), name), clocktesting.NewFakeClock(time.Now())
 				done := make(chan error, 1)
-				go func() { done <- again(clk, name, serve(dir, clk))(ctx) }()
+				go func() { done <- Keep(clk, name, serve(dir, clk))(ctx) }()
 				defer func() {
 					cancel()
 					err := <-done
@@ -126,7 +126,7 @@ func TestAgainEndsWithItsContext(t *testing.T) {
 	_, ctx := ktesting.NewTestContext(t)
 	ctx, cancel := context.WithCancel(ctx)
 	calls := 0
-	err := again(clock.RealClock{}, "part", func(context.Context) error {
+	err := Keep(clock.RealClock{}, "part", func(context.Context) error {
 		calls++
 		cancel()
 		return errors.New("broken")
