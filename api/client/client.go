@@ -21,6 +21,9 @@ type RolloutPolicies = gentype.ClientWithList[*v1alpha1.RolloutPolicy, *v1alpha1
 // DaemonSetRollouts reads and writes the rollouts of a namespace.
 type DaemonSetRollouts = gentype.ClientWithList[*v1alpha1.DaemonSetRollout, *v1alpha1.DaemonSetRolloutList]
 
+// NodeStartups reads and writes NodeStartups.
+type NodeStartups = gentype.ClientWithList[*v1alpha1.NodeStartup, *v1alpha1.NodeStartupList]
+
 // Client is a client of everynode.io/v1alpha1.
 type Client struct{ api rest.Interface }
 
@@ -69,5 +72,14 @@ func (c *Client) DaemonSetRollouts(namespace string) *DaemonSetRollouts {
 		"daemonsetrollouts", c.api, parameterCodec, namespace,
 		func() *v1alpha1.DaemonSetRollout { return &v1alpha1.DaemonSetRollout{} },
 		func() *v1alpha1.DaemonSetRolloutList { return &v1alpha1.DaemonSetRolloutList{} },
+	)
+}
+
+// NodeStartups returns the NodeStartups, which are in no namespace.
+func (c *Client) NodeStartups() *NodeStartups {
+	return gentype.NewClientWithList[*v1alpha1.NodeStartup, *v1alpha1.NodeStartupList](
+		"nodestartups", c.api, parameterCodec, "",
+		func() *v1alpha1.NodeStartup { return &v1alpha1.NodeStartup{} },
+		func() *v1alpha1.NodeStartupList { return &v1alpha1.NodeStartupList{} },
 	)
 }

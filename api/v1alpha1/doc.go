@@ -1,5 +1,5 @@
-// Package v1alpha1 holds Everynode's own kinds. They stand beside a DaemonSet and say
-// how its changes travel; the DaemonSet itself stays as its author wrote it.
+// Package v1alpha1 holds Everynode's own kinds. They stand beside DaemonSets and say how their changes travel, and in
+// which order new nodes start them; the DaemonSets themselves stay as their authors wrote them.
 //
 // +k8s:deepcopy-gen=package
 // +k8s:openapi-gen=true
@@ -18,7 +18,8 @@ var GroupVersion = schema.GroupVersion{Group: "everynode.io", Version: "v1alpha1
 
 // AddToScheme makes the kinds known to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &RolloutPolicy{}, &RolloutPolicyList{}, &DaemonSetRollout{}, &DaemonSetRolloutList{})
+	s.AddKnownTypes(GroupVersion, &RolloutPolicy{}, &RolloutPolicyList{}, &DaemonSetRollout{}, &DaemonSetRolloutList{},
+		&NodeStartup{}, &NodeStartupList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

@@ -86,6 +86,26 @@ func (in NodeFaults) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in NodeStartup) OpenAPIModelName() string {
+	return "io.everynode.v1alpha1.NodeStartup"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in NodeStartupList) OpenAPIModelName() string {
+	return "io.everynode.v1alpha1.NodeStartupList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in NodeStartupSpec) OpenAPIModelName() string {
+	return "io.everynode.v1alpha1.NodeStartupSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in NodeStartupStatus) OpenAPIModelName() string {
+	return "io.everynode.v1alpha1.NodeStartupStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Pace) OpenAPIModelName() string {
 	return "io.everynode.v1alpha1.Pace"
 }
@@ -133,6 +153,16 @@ func (in RolloutPolicySpec) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in RolloutPolicyStatus) OpenAPIModelName() string {
 	return "io.everynode.v1alpha1.RolloutPolicyStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in StartupDaemonSet) OpenAPIModelName() string {
+	return "io.everynode.v1alpha1.StartupDaemonSet"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in StartupGroup) OpenAPIModelName() string {
+	return "io.everynode.v1alpha1.StartupGroup"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

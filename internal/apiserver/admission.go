@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/apiserver/admission/builtinkinds"
 	"github.com/everynode/everynode/internal/apiserver/admission/certificates"
@@ -28,6 +29,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/admission/limitrange"
 	"github.com/everynode/everynode/internal/apiserver/admission/livecontent"
 	"github.com/everynode/everynode/internal/apiserver/admission/metered"
+	admitstartup "github.com/everynode/everynode/internal/apiserver/admission/nodestartup"
 	"github.com/everynode/everynode/internal/apiserver/admission/podsecurity"
 	"github.com/everynode/everynode/internal/apiserver/admission/podtopologylabels"
 	"github.com/everynode/everynode/internal/apiserver/admission/priority"
@@ -47,6 +49,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/rbac"
 	"github.com/everynode/everynode/internal/apiserver/stored"
 	"github.com/everynode/everynode/internal/apiserver/webhookcalls"
+	"github.com/everynode/everynode/internal/nodestartup"
 )
 
 // plugin is one of our own admission plugins.
@@ -145,6 +148,8 @@ func plugins(client kubernetes.Interface, factory informers.SharedInformerFactor
 		{"ServiceAccount", serviceaccount.New(s.getters)},
 		{"NodeRestriction", nodeauth.NewRestriction(s.stored, s.authorizer, networks...)},
 		{"TaintNodesByCondition", taintnodesbycondition.New()},
+		{"NodeStartup", admitstartup.New(bootstrap.ControllerAccount(nodestartup.Account).GetName(), s.startups,
+			clock.RealClock{})},
 		{"PodTopologyLabels", podtopologylabels.New(func(ctx context.Context, name string) (*corev1.Node, error) {
 			return stored.Cached[*corev1.Node](ctx, s.stored.Nodes, "", name)
 		})},

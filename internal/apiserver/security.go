@@ -20,6 +20,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/apiserver/admission/livecontent"
+	"github.com/everynode/everynode/internal/apiserver/admission/nodestartup"
 	"github.com/everynode/everynode/internal/apiserver/admission/rolloutapproval"
 	"github.com/everynode/everynode/internal/apiserver/authn"
 	"github.com/everynode/everynode/internal/apiserver/bootstrap"
@@ -47,6 +48,8 @@ type security struct {
 	rollouts *rolloutapproval.Stored
 	// contents are the copies that running pods can be pointed at; it is filled then, too.
 	contents *livecontent.Stored
+	// startups are what new nodes start; it is filled then, too.
+	startups *nodestartup.Stored
 	// nodes is the storage of Nodes, once it is there.
 	nodes *resource.REST
 }
@@ -76,7 +79,8 @@ func newSecurity(served context.Context, cfg Config, client kubernetes.Interface
 		return nil, fmt.Errorf("set up authentication: %w", err)
 	}
 	s := &security{Authenticators: authenticators, revoked: revoked, issuer: issuer, getters: getters,
-		stored: &nodeauth.Stored{}, rollouts: &rolloutapproval.Stored{}, contents: &livecontent.Stored{}, audiences: issuer.Audiences()}
+		stored: &nodeauth.Stored{}, rollouts: &rolloutapproval.Stored{}, contents: &livecontent.Stored{},
+		startups: &nodestartup.Stored{}, audiences: issuer.Audiences()}
 	s.resolver, err = rbac.NewResolver(factory)
 	if err != nil {
 		return nil, fmt.Errorf("set up RBAC: %w", err)
@@ -111,15 +115,16 @@ func (s *security) use(served registry.Served) error {
 	claimed, attachments := storage(core, "persistentvolumes"), storage(volumes, "volumeattachments")
 	slices := storage(served[resourcev1.SchemeGroupVersion], "resourceslices")
 	secrets, accounts, maps := storage(core, "secrets"), storage(core, "serviceaccounts"), storage(core, "configmaps")
-	sets, policies := storage(served[appsv1.SchemeGroupVersion], "daemonsets"), storage(served[v1alpha1.GroupVersion],
-		"rolloutpolicies")
+	own := served[v1alpha1.GroupVersion]
+	sets, policies := storage(served[appsv1.SchemeGroupVersion], "daemonsets"), storage(own, "rolloutpolicies")
+	startups := storage(own, "nodestartups")
 	if len(missing) > 0 {
 		return fmt.Errorf("these are not served from storages: %s", strings.Join(missing, ", "))
 	}
 	s.getters.Pods, s.getters.Nodes, s.getters.Secrets, s.getters.ServiceAccounts = pods, nodes, secrets, accounts
 	s.contents.ConfigMaps, s.contents.Secrets = maps, secrets
 	s.rollouts.DaemonSets, s.rollouts.Policies = sets, policies
-	s.nodes = nodes
+	s.startups.Startups, s.nodes = startups, nodes
 	s.stored.Pods, s.stored.Nodes, s.stored.CSIDrivers = pods, nodes, drivers
 	s.stored.Volumes, s.stored.Attachments, s.stored.Slices = claimed, attachments, slices
 	return nil

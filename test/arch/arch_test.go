@@ -76,6 +76,8 @@ func driver(path string) string {
 var sharedByDrivers = map[string][]string{
 	// The simulated nodes run the agent's own state machine.
 	"internal/simulator": {"internal/agent/podworker"},
+	// Whether a node waits for a daemon goes by the same rules as whether it gets one.
+	"internal/controller/nodestartup": {"internal/controller/daemonset/placement"},
 	// A node gives the pods in its own folder the API's defaults, and checks them by its rules. Its composition root
 	// starts the name server and the service proxy.
 	"internal/agent": {"internal/apiserver/podspec", "internal/dns", "internal/proxy"},
@@ -118,7 +120,7 @@ func pure(path string) bool {
 	return slices.Contains([]string{
 		"podadmission", "matrix", "belongings", "history", "course", "admit", "rollouts", "rolloutpolicy", "plan", "podworker", "graph", "health", "fit", "score", "queue", "placement", "changes", "ruleset",
 		"survey", "why", "news", "standing", "fetching", "row", "eviction", "illness", "imagegc", "journal", "ledger", "deadline", "zone", "userns", "turns", "timeline", "diagnosis", "volume", "servicenetwork",
-		"space", "hashcheck", "share", "roster", "content", "contents",
+		"space", "hashcheck", "share", "roster", "content", "contents", "startups",
 	}, name)
 }
 

@@ -120,7 +120,7 @@ func TestDaemonSetControllerRules(t *testing.T) {
 		"get,list,watch,create,delete,patch /pods",
 		"create /pods/binding",
 		"get,list,watch,create,delete,update,patch apps/controllerrevisions",
-		"get,list,watch everynode.io/rolloutpolicies",
+		"get,list,watch everynode.io/rolloutpolicies,nodestartups",
 		"get,list,watch,create,delete,update,patch everynode.io/daemonsetrollouts",
 		"update everynode.io/rolloutpolicies/status,daemonsetrollouts/status",
 		"create,patch,update ,events.k8s.io/events",

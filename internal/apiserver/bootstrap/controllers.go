@@ -16,7 +16,7 @@ type controller struct {
 }
 
 func controllers() []controller {
-	return slices.Concat(clusterControllers(), workloadControllers(), scalingControllers(), batchControllers(), storageControllers(), deviceControllers())
+	return slices.Concat(clusterControllers(), nodeControllers(), workloadControllers(), scalingControllers(), batchControllers(), storageControllers(), deviceControllers())
 }
 
 // clusterControllers keep nodes, namespaces, accounts and roles.
@@ -99,6 +99,20 @@ func clusterControllers() []controller {
 	}
 }
 
+// nodeControllers lead nodes that start.
+func nodeControllers() []controller {
+	return []controller{
+		{"node-startup-controller", []rbacv1.PolicyRule{
+			read.on(groupEverynode, "nodestartups"),
+			may("update").on(groupEverynode, "nodestartups/status"),
+			read.on(groupCore, "nodes", "pods"),
+			may("patch").on(groupCore, "nodes"),
+			read.on(groupApps, "daemonsets"),
+			recordEvents(),
+		}},
+	}
+}
+
 // workloadControllers keep pods and what groups them.
 func workloadControllers() []controller {
 	return []controller{
@@ -110,7 +124,7 @@ func workloadControllers() []controller {
 			may("get", "list", "watch", "create", "delete", "patch").on(groupCore, "pods"),
 			may("create").on(groupCore, "pods/binding"),
 			may("get", "list", "watch", "create", "delete", "update", "patch").on(groupApps, "controllerrevisions"),
-			read.on(groupEverynode, "rolloutpolicies"),
+			read.on(groupEverynode, "rolloutpolicies", "nodestartups"),
 			may("get", "list", "watch", "create", "delete", "update", "patch").on(groupEverynode, "daemonsetrollouts"),
 			may("update").on(groupEverynode, "rolloutpolicies/status", "daemonsetrollouts/status"),
 			recordEvents(),

@@ -55,6 +55,10 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.FollowedPolicy{}.OpenAPIModelName():                                 schema_everynode_everynode_api_v1alpha1_FollowedPolicy(ref),
 		v1alpha1.ImagesStatus{}.OpenAPIModelName():                                   schema_everynode_everynode_api_v1alpha1_ImagesStatus(ref),
 		v1alpha1.NodeFaults{}.OpenAPIModelName():                                     schema_everynode_everynode_api_v1alpha1_NodeFaults(ref),
+		v1alpha1.NodeStartup{}.OpenAPIModelName():                                    schema_everynode_everynode_api_v1alpha1_NodeStartup(ref),
+		v1alpha1.NodeStartupList{}.OpenAPIModelName():                                schema_everynode_everynode_api_v1alpha1_NodeStartupList(ref),
+		v1alpha1.NodeStartupSpec{}.OpenAPIModelName():                                schema_everynode_everynode_api_v1alpha1_NodeStartupSpec(ref),
+		v1alpha1.NodeStartupStatus{}.OpenAPIModelName():                              schema_everynode_everynode_api_v1alpha1_NodeStartupStatus(ref),
 		v1alpha1.Pace{}.OpenAPIModelName():                                           schema_everynode_everynode_api_v1alpha1_Pace(ref),
 		v1alpha1.PinnedImage{}.OpenAPIModelName():                                    schema_everynode_everynode_api_v1alpha1_PinnedImage(ref),
 		v1alpha1.PinnedTemplate{}.OpenAPIModelName():                                 schema_everynode_everynode_api_v1alpha1_PinnedTemplate(ref),
@@ -65,6 +69,8 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.RolloutPolicyList{}.OpenAPIModelName():                              schema_everynode_everynode_api_v1alpha1_RolloutPolicyList(ref),
 		v1alpha1.RolloutPolicySpec{}.OpenAPIModelName():                              schema_everynode_everynode_api_v1alpha1_RolloutPolicySpec(ref),
 		v1alpha1.RolloutPolicyStatus{}.OpenAPIModelName():                            schema_everynode_everynode_api_v1alpha1_RolloutPolicyStatus(ref),
+		v1alpha1.StartupDaemonSet{}.OpenAPIModelName():                               schema_everynode_everynode_api_v1alpha1_StartupDaemonSet(ref),
+		v1alpha1.StartupGroup{}.OpenAPIModelName():                                   schema_everynode_everynode_api_v1alpha1_StartupGroup(ref),
 		v1alpha1.StepApproval{}.OpenAPIModelName():                                   schema_everynode_everynode_api_v1alpha1_StepApproval(ref),
 		v1alpha1.StepStatus{}.OpenAPIModelName():                                     schema_everynode_everynode_api_v1alpha1_StepStatus(ref),
 		v1alpha1.Wave{}.OpenAPIModelName():                                           schema_everynode_everynode_api_v1alpha1_Wave(ref),
@@ -1664,6 +1670,224 @@ func schema_everynode_everynode_api_v1alpha1_NodeFaults(ref common.ReferenceCall
 	}
 }
 
+func schema_everynode_everynode_api_v1alpha1_NodeStartup(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "NodeStartup says which daemons a new node starts, in which order, before ordinary pods are placed on it.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata. The name has 60 characters at most: it is in the taint of nodes that start.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Spec is what people write: which nodes, which daemons, in which order.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.NodeStartupSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Status is written by the node startup controller.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.NodeStartupStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.NodeStartupSpec{}.OpenAPIModelName(), v1alpha1.NodeStartupStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_NodeStartupList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "NodeStartupList is a list of NodeStartups.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Items are the NodeStartups.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.NodeStartup{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.NodeStartup{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_NodeStartupSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "NodeStartupSpec is what people write.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"nodes": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Nodes chooses nodes by the labels that they have when they join; empty chooses all. Of several NodeStartups that choose a node it follows the one whose name sorts first. Nodes that are there already stay as they are.",
+							Ref:         ref(metav1.LabelSelector{}.OpenAPIModelName()),
+						},
+					},
+					"groups": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Groups are started one after the other on each node, from 1 to 20.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.StartupGroup{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"gate": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Gate says what keeps ordinary pods off a node until all groups have started. Join, the default, closes the node in the write that creates it. None starts the groups in order and lets ordinary pods be placed meanwhile.",
+							Default:     "Join",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.StartupGroup{}.OpenAPIModelName(), metav1.LabelSelector{}.OpenAPIModelName()},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_NodeStartupStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "NodeStartupStatus is how the nodes are. It does not grow with their number.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"observedGeneration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ObservedGeneration is the generation of the spec that the status speaks of.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"matchedNodes": {
+						SchemaProps: spec.SchemaProps{
+							Description: "MatchedNodes is how many nodes the spec chooses by their labels of now.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"startingNodes": {
+						SchemaProps: spec.SchemaProps{
+							Description: "StartingNodes is how many nodes follow it and have not started all groups.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"openNodes": {
+						SchemaProps: spec.SchemaProps{
+							Description: "OpenNodes is how many of the matched nodes are not starting, those included that were there before.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"openedByTimeout": {
+						SchemaProps: spec.SchemaProps{
+							Description: "OpenedByTimeout is how many nodes there are on which it went on without a daemon.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Conditions tell what stands in the way.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(metav1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Condition{}.OpenAPIModelName()},
+	}
+}
+
 func schema_everynode_everynode_api_v1alpha1_Pace(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -2167,6 +2391,84 @@ func schema_everynode_everynode_api_v1alpha1_RolloutPolicyStatus(ref common.Refe
 		},
 		Dependencies: []string{
 			metav1.Condition{}.OpenAPIModelName()},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_StartupDaemonSet(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "StartupDaemonSet names a DaemonSet.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"namespace": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Namespace of the DaemonSet.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name of the DaemonSet.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"namespace", "name"},
+			},
+		},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_StartupGroup(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "StartupGroup are daemons that a node starts together.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"daemonSets": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "DaemonSets are those whose daemons must be available on the node before the next group starts, from 1 to 20. One that does not run on a node is not waited for there; one that does not exist is.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.StartupDaemonSet{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"timeout": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Timeout is how long the group may take on a node; empty for as long as it takes.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"then": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Then says what happens after the timeout. Wait, the default, goes on waiting and says so. Open goes on without the daemons of the group that are not available: to the next group, or the node opens.",
+							Default:     "Wait",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.StartupDaemonSet{}.OpenAPIModelName()},
 	}
 }
 

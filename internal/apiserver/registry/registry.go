@@ -23,6 +23,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/registry/namespace"
 	"github.com/everynode/everynode/internal/apiserver/registry/networking"
 	"github.com/everynode/everynode/internal/apiserver/registry/node"
+	"github.com/everynode/everynode/internal/apiserver/registry/nodestartup"
 	"github.com/everynode/everynode/internal/apiserver/registry/persistentvolume"
 	"github.com/everynode/everynode/internal/apiserver/registry/persistentvolumeclaim"
 	"github.com/everynode/everynode/internal/apiserver/registry/pod"
@@ -83,5 +84,6 @@ func Kinds() []resource.Definition {
 	kinds = append(kinds, rbac.Definitions()...)
 	kinds = append(kinds, flowcontrol.Definitions()...)
 	kinds = append(kinds, rollout.Definitions()...)
+	kinds = append(kinds, nodestartup.Definition())
 	return append(kinds, admission.Definitions()...)
 }

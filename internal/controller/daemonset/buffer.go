@@ -130,6 +130,7 @@ const (
 	kindRevision  = "ControllerRevision"
 	kindPolicy    = "RolloutPolicy"
 	kindRollout   = "DaemonSetRollout"
+	kindStartup   = "NodeStartup"
 )
 
 func sameVersion(old, obj metav1.Object) bool {

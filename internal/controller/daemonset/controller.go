@@ -86,6 +86,8 @@ type Config struct {
 	// LiveContent tells that the API server lets this controller alone say what the volumes of running pods show, and
 	// what their nodes fetch.
 	LiveContent bool
+	// Startups tells that the API serves NodeStartups, and that daemons start on new nodes in their order.
+	Startups bool
 	// Watches tells when Everynode's own kinds cannot be followed; NewWatches makes one.
 	// Without it they are taken to be, and the controller waits for them at its start.
 	Watches *Watches
@@ -201,6 +203,9 @@ func (c *Controller) listen(ctx context.Context) (remove func(), synced []toolsc
 	if c.cfg.Rollouts != nil {
 		sources[2].ignore = ignoreNodeInOrder
 		sources = append(sources, ownSources...)
+	}
+	if c.cfg.Startups {
+		sources = append(sources, source{kindStartup, &v1alpha1.NodeStartup{}, sameVersion})
 	}
 	for _, s := range sources {
 		own := s.kind == kindPolicy || s.kind == kindRollout

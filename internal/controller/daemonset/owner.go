@@ -21,6 +21,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/pins"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
+	"github.com/everynode/everynode/internal/controller/daemonset/startups"
 	"github.com/everynode/everynode/internal/fetch"
 	"github.com/everynode/everynode/internal/history"
 )
@@ -42,6 +43,8 @@ type owner struct {
 	contents *contents.Book
 	// pins stands between both: it keeps what images are resolved to.
 	pins *pins.Book
+	// startups stands before the matrix itself: it adds which daemons wait for others on nodes that start.
+	startups *startups.Book
 	// following ends the reading of a namespace's kind.
 	following map[followed]context.CancelFunc
 	rollouts  *rollouts.Book
@@ -66,7 +69,8 @@ func newOwner(c *Controller, pods, rows, claims *lane) *owner {
 	if c.cfg.Record != nil {
 		o.matrix = newRecorder(c.cfg.Limits, c.cfg.Record)
 	}
-	o.pins = pins.New(o.matrix)
+	o.startups = startups.New(o.matrix)
+	o.pins = pins.New(o.startups)
 	o.contents, o.following = contents.New(o.pins), map[followed]context.CancelFunc{}
 	o.contents.Live = c.cfg.LiveContent
 	o.book = belongings.New(o.contents, c.cfg.NormalizeTemplate)
@@ -215,6 +219,8 @@ func (o *owner) apply(kind string, c change) {
 		o.rollouts.Step(rollouts.Policy{Object: obj, Gone: c.deleted})
 	case *v1alpha1.DaemonSetRollout:
 		o.rollouts.Step(rollouts.Rollout{Object: obj, Gone: c.deleted})
+	case *v1alpha1.NodeStartup:
+		o.startups.Tell(obj, c.deleted)
 	case *corev1.Pod:
 		o.book.Step(belongings.Pod{Object: obj, Gone: c.deleted})
 	case *corev1.ConfigMap, *corev1.Secret:
@@ -319,13 +325,15 @@ func (o *owner) forget(ds *appsv1.DaemonSet) {
 // moldOf returns what pods of a revision are made from, once for each generation or
 // older revision.
 func (o *owner) moldOf(ds *appsv1.DaemonSet, hash string) (*podMold, error) {
-	images := o.imagesOf(ds.UID, hash)
+	images, starts := o.imagesOf(ds.UID, hash), o.startups.Lists(ds.Namespace, ds.Name)
 	revision, current := o.book.Revision(ds.UID, content.TemplateOf(hash))
 	if _, follows := o.matrix.Rollout(ds.UID); !follows || current {
 		m := o.molds[ds.UID]
-		if m == nil || m.generation != ds.Generation || m.content != content.IDOf(hash) || !m.images.same(&images) {
+		if m == nil || m.generation != ds.Generation || m.content != content.IDOf(hash) || !m.images.same(&images) ||
+			m.starts != starts {
 			m = newPodMold(ds)
 			m.fillImages(images)
+			m.tolerate(starts)
 			if err := o.fill(ds, m, hash); err != nil {
 				return nil, err
 			}
@@ -333,7 +341,7 @@ func (o *owner) moldOf(ds *appsv1.DaemonSet, hash string) (*podMold, error) {
 		}
 		return m, nil
 	}
-	if m := o.olds[ds.UID][hash]; m != nil && m.images.same(&images) {
+	if m := o.olds[ds.UID][hash]; m != nil && m.images.same(&images) && m.starts == starts {
 		return m, nil
 	}
 	if revision == nil {
@@ -346,6 +354,7 @@ func (o *owner) moldOf(ds *appsv1.DaemonSet, hash string) (*podMold, error) {
 	// Of the older ones a rollout needs one at a time.
 	m := moldFrom(ds, template)
 	m.fillImages(images)
+	m.tolerate(starts)
 	if err := o.fill(ds, m, hash); err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/pins"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
+	"github.com/everynode/everynode/internal/nodestartup"
 	"github.com/everynode/everynode/internal/podtemplate"
 )
 
@@ -28,6 +29,7 @@ type podMold struct {
 	generation int64
 	content    string // its ID; "" where it is no part of the revision
 	images     moldImages
+	starts     bool // whether a NodeStartup lists the DaemonSet
 	meta       metav1.ObjectMeta
 	spec       corev1.PodSpec
 }
@@ -47,6 +49,16 @@ func (m *podMold) fillImages(images moldImages) {
 	m.images = images
 	if images.first || len(images.pinned) > 0 {
 		pins.Fill(&m.spec, images.pinned, images.first)
+	}
+}
+
+// tolerate has the mold, which is nobody else's, tolerate the taint of nodes that start, if it is one of their daemons.
+func (m *podMold) tolerate(starts bool) {
+	m.starts = starts
+	t := nodestartup.Toleration()
+	has := slices.ContainsFunc(m.spec.Tolerations, func(o corev1.Toleration) bool { return o.MatchToleration(&t) })
+	if starts && !has {
+		m.spec.Tolerations = append(m.spec.Tolerations, t)
 	}
 }
 

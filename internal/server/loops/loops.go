@@ -30,6 +30,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/namespace"
 	"github.com/everynode/everynode/internal/controller/nodeipam"
 	"github.com/everynode/everynode/internal/controller/nodelifecycle"
+	"github.com/everynode/everynode/internal/controller/nodestartup"
 	"github.com/everynode/everynode/internal/controller/persistentvolume"
 	"github.com/everynode/everynode/internal/controller/podgc"
 	"github.com/everynode/everynode/internal/controller/policystatus"
@@ -117,6 +118,7 @@ func (c *control) clusterLoops() []loop {
 				Events: a.Recorder("node-controller"),
 			})
 		}},
+		{"node startup", "node-startup-controller", c.addNodeStartup},
 		{"policies' status", "validatingadmissionpolicy-status-controller", func(a *actors.Actor) error {
 			return policystatus.Add(mgr, policystatus.Config{Client: a.Client})
 		}},
@@ -198,6 +200,16 @@ func (c *control) workloadLoops() []loop {
 	}
 }
 
+// addNodeStartup adds the loop that opens nodes that start.
+func (c *control) addNodeStartup(a *actors.Actor) error {
+	own, err := everynode.NewForConfig(a.Config)
+	if err != nil {
+		return err
+	}
+	return nodestartup.Add(c.manager, nodestartup.Config{Startups: own.NodeStartups(), Gates: a.Inside.Gates(),
+		Events: a.Recorder(nodestartup.EventSource), Registerer: c.Metrics})
+}
+
 // backupAccount is the account, and the name in events, of what makes backups.
 const backupAccount = "backup-controller"
 
@@ -228,7 +240,7 @@ func (c *control) addDaemonSets(a *actors.Actor) error {
 	}
 	run, err := DaemonSets(daemonset.Config{
 		Rollouts: daemonset.NewRolloutWriter(own), Watches: c.watches,
-		Content: copies.Access{Client: a.Client}, LiveContent: true,
+		Content: copies.Access{Client: a.Client}, LiveContent: true, Startups: true,
 		Informers: c.manager.GetCache(), Writer: a.Inside.DaemonSets(daemonset.NewWriter(a.Client)),
 		Recorder:          a.Recorder(daemonset.EventSource),
 		NormalizeTemplate: defaults.SetTemplate, Registerer: c.Metrics,

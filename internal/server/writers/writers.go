@@ -19,6 +19,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset"
 	"github.com/everynode/everynode/internal/controller/nodeipam"
 	"github.com/everynode/everynode/internal/controller/nodelifecycle"
+	"github.com/everynode/everynode/internal/controller/nodestartup"
 	"github.com/everynode/everynode/internal/scheduler"
 	"github.com/everynode/everynode/internal/simulator"
 )
@@ -71,6 +72,9 @@ func (i Inside) PodNetworks() nodeipam.Writer { return networkWriter{i} }
 func (i Inside) NodeLifecycle(next nodelifecycle.Writer) nodelifecycle.Writer {
 	return lifecycleWriter{next, i}
 }
+
+// Gates opens nodes that start.
+func (i Inside) Gates() nodestartup.GateWriter { return gateWriter{i} }
 
 func target(resource schema.GroupVersionResource, subresource string, obj metav1.Object) insidedoor.Target {
 	return insidedoor.Target{Resource: resource, Subresource: subresource, Namespace: obj.GetNamespace(),

@@ -9,10 +9,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	"github.com/everynode/everynode/internal/nodestartup"
 )
 
 // Eligibility says what a DaemonSet's placement rules say about one node.
@@ -35,6 +38,8 @@ type Rules struct {
 	nodeName    string
 	required    nodeaffinity.RequiredNodeAffinity
 	tolerations []corev1.Toleration
+	// starts are the NodeStartups that list the DaemonSet, and in which group of each.
+	starts []nodestartup.Place
 	// key stands for the inputs: equal keys, equal rules.
 	key string
 }
@@ -62,6 +67,22 @@ func Compile(spec *corev1.PodSpec) *Rules {
 	return p
 }
 
+// Starting returns the rules of a DaemonSet that is listed there: on a node that starts it waits for its group, and
+// then the taint of such nodes is tolerated.
+func (p *Rules) Starting(starts []nodestartup.Place) *Rules {
+	if p == nil || len(starts) == 0 {
+		return p
+	}
+	out := *p
+	out.starts = starts
+	key, err := json.Marshal(starts)
+	if err != nil {
+		panic("placement: names and numbers do not marshal: " + err.Error())
+	}
+	out.key = strings.TrimSuffix(p.key, "]") + "," + string(key) + "]"
+	return &out
+}
+
 // MarshalJSON implements json.Marshaler.
 func (p *Rules) MarshalJSON() ([]byte, error) { return []byte(p.key), nil }
 
@@ -70,14 +91,16 @@ func (p *Rules) MarshalJSON() ([]byte, error) { return []byte(p.key), nil }
 func (p *Rules) UnmarshalJSON(raw []byte) error {
 	var spec corev1.PodSpec
 	var affinity *corev1.NodeSelector
-	if err := json.Unmarshal(raw, &[]any{&spec.NodeName, &spec.NodeSelector, &affinity, &spec.Tolerations}); err != nil {
+	var starts []nodestartup.Place
+	err := json.Unmarshal(raw, &[]any{&spec.NodeName, &spec.NodeSelector, &affinity, &spec.Tolerations, &starts})
+	if err != nil {
 		return fmt.Errorf("read placement rules: %w", err)
 	}
 	if affinity != nil {
 		required := corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: affinity}
 		spec.Affinity = &corev1.Affinity{NodeAffinity: &required}
 	}
-	*p = *Compile(&spec)
+	*p = *Compile(&spec).Starting(starts)
 	return nil
 }
 
@@ -92,6 +115,11 @@ func (p *Rules) Judge(n *corev1.Node) (Eligibility, string) {
 	verdict, why := ShouldRun, ""
 	for i := range n.Spec.Taints {
 		taint := &n.Spec.Taints[i]
+		if at, waits := p.waitsFor(taint); waits {
+			verdict, why = ShouldContinueRunning, fmt.Sprintf("group %d of NodeStartup %s starts there first", at.Group,
+				at.Startup)
+			continue
+		}
 		if taint.Effect == corev1.TaintEffectPreferNoSchedule || p.tolerates(taint) {
 			continue
 		}
@@ -105,7 +133,22 @@ func (p *Rules) Judge(n *corev1.Node) (Eligibility, string) {
 	return verdict, why
 }
 
+// waitsFor reports whether a taint says that the node starts daemons that come before this one, and how far it is. It
+// counts whatever the template tolerates.
+func (p *Rules) waitsFor(taint *corev1.Taint) (at nodestartup.Place, waits bool) {
+	if taint.Key != nodestartup.TaintKey || len(p.starts) == 0 {
+		return at, false
+	}
+	at, _ = nodestartup.PlaceOf(taint.Value)
+	return at, slices.ContainsFunc(p.starts, func(s nodestartup.Place) bool {
+		return s.Startup == at.Startup && s.Group > at.Group
+	})
+}
+
 func (p *Rules) tolerates(taint *corev1.Taint) bool {
+	if taint.Key == nodestartup.TaintKey && len(p.starts) > 0 && taint.Effect == corev1.TaintEffectNoSchedule {
+		return true // as do the pods
+	}
 	return slices.ContainsFunc(p.tolerations, func(t corev1.Toleration) bool {
 		switch {
 		case t.Effect != "" && t.Effect != taint.Effect, t.Key != "" && t.Key != taint.Key:

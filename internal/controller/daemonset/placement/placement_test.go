@@ -4,9 +4,13 @@ import (
 	"encoding/json"
 	"reflect"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodestartup"
 )
 
 func nodeWith(labels map[string]string, taints ...corev1.Taint) *corev1.Node {
@@ -155,5 +159,43 @@ func TestRulesAsJSON(t *testing.T) {
 	}
 	if err := json.Unmarshal([]byte(`[1]`), &got); err == nil {
 		t.Error("a number is taken for a node's name")
+	}
+}
+
+// Where a DaemonSet is listed is a part of its rules, is read back from their JSON, and adds nothing where it is not.
+func TestRulesOfListedDaemonSets(t *testing.T) {
+	plain := Compile(&corev1.PodSpec{NodeSelector: map[string]string{"disk": "ssd"}})
+	listed := plain.Starting([]nodestartup.Place{{Startup: "s", Group: 2}})
+	if plain.Starting(nil) != plain || plain.Same(listed) {
+		t.Error("the rules do not tell who is listed from who is not")
+	}
+	raw, err := json.Marshal(listed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read Rules
+	if err := json.Unmarshal(raw, &read); err != nil || !read.Same(listed) {
+		t.Errorf("%s is read as %s, %v", raw, read.key, err)
+	}
+	ssd := map[string]string{"disk": "ssd"}
+	gate := func(place nodestartup.Place, kind v1alpha1.StartupGate) corev1.Taint {
+		return *nodestartup.Gate(place, kind, time.Unix(0, 0))
+	}
+	other := corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectNoExecute}
+	for name, c := range map[string]struct {
+		node *corev1.Node
+		want Eligibility
+	}{
+		"its group is not reached": {nodeWith(ssd, gate(nodestartup.Place{Startup: "s", Group: 1}, v1alpha1.GateJoin)), ShouldContinueRunning},
+		"nor with an open gate":    {nodeWith(ssd, gate(nodestartup.Place{Startup: "s", Group: 1}, v1alpha1.GateNone)), ShouldContinueRunning},
+		"its group is reached":     {nodeWith(ssd, gate(nodestartup.Place{Startup: "s", Group: 2}, v1alpha1.GateJoin)), ShouldRun},
+		"it is passed":             {nodeWith(ssd, gate(nodestartup.Place{Startup: "s", Group: 3}, v1alpha1.GateJoin)), ShouldRun},
+		"another startup":          {nodeWith(ssd, gate(nodestartup.Place{Startup: "t", Group: 1}, v1alpha1.GateJoin)), ShouldRun},
+		"it is for others":         {nodeWith(nil, gate(nodestartup.Place{Startup: "s", Group: 1}, v1alpha1.GateJoin)), ShouldNotRun},
+		"all are thrown out":       {nodeWith(ssd, gate(nodestartup.Place{Startup: "s", Group: 1}, v1alpha1.GateJoin), other), ShouldNotRun},
+	} {
+		if got, why := listed.Judge(c.node); got != c.want {
+			t.Errorf("%s: it %s (%s), want it %s", name, got, why, c.want)
+		}
 	}
 }

@@ -1,0 +1,92 @@
+// Package startups tells the matrix which DaemonSets NodeStartups list: a listed daemon waits on a node that starts
+// until its group is reached, and tolerates the taint of such nodes. It stands before the matrix and adds this to the
+// placement rules; of DaemonSets that nobody lists it passes everything on as it is.
+package startups
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/contents"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
+	"github.com/everynode/everynode/internal/nodestartup"
+)
+
+// rows is the matrix.
+type rows = contents.Rows
+
+// Book knows all NodeStartups.
+type Book struct {
+	rows
+	all    map[types.UID]*v1alpha1.NodeStartup
+	listed map[types.NamespacedName][]nodestartup.Place
+	// last is what was last told of each DaemonSet, as it came.
+	last map[types.UID]fact.DaemonSet
+}
+
+// New returns a book that knows of none.
+func New(of contents.Rows) *Book {
+	return &Book{rows: of, all: map[types.UID]*v1alpha1.NodeStartup{}, last: map[types.UID]fact.DaemonSet{}}
+}
+
+// Tell takes in a NodeStartup as it is now, or that it is gone. The DaemonSets of which another list is true from now
+// on are told to the matrix again.
+func (b *Book) Tell(s *v1alpha1.NodeStartup, gone bool) {
+	if gone {
+		delete(b.all, s.UID)
+	} else {
+		b.all[s.UID] = s
+	}
+	var all []*v1alpha1.NodeStartup
+	for _, one := range b.all {
+		all = append(all, one)
+	}
+	before := b.listed
+	b.listed = nodestartup.Listed(all)
+	for _, e := range b.last {
+		name := types.NamespacedName{Namespace: e.Namespace, Name: e.Name}
+		if !slices.Equal(before[name], b.listed[name]) {
+			b.rows.Step(b.with(e))
+		}
+	}
+}
+
+// Lists reports whether a NodeStartup lists the DaemonSet.
+func (b *Book) Lists(namespace, name string) bool {
+	return len(b.listed[types.NamespacedName{Namespace: namespace, Name: name}]) > 0
+}
+
+// Step takes an event for the matrix in, and passes it on.
+func (b *Book) Step(e matrix.Event) {
+	switch e := e.(type) {
+	case fact.DaemonSet:
+		b.last[e.UID] = e
+		b.rows.Step(b.with(e))
+	case fact.DaemonSetGone:
+		delete(b.last, types.UID(e))
+		b.rows.Step(e)
+	default:
+		b.rows.Step(e)
+	}
+}
+
+// with adds to the rules of a DaemonSet where it is listed.
+func (b *Book) with(e fact.DaemonSet) fact.DaemonSet {
+	starts := b.listed[types.NamespacedName{Namespace: e.Namespace, Name: e.Name}]
+	if len(starts) == 0 {
+		return e
+	}
+	e.Placement = e.Placement.Starting(starts)
+	if e.Earlier != nil {
+		earlier := &placement.Revisions{ByRevision: map[string]*placement.Rules{}}
+		for hash, rules := range e.Earlier.ByRevision {
+			earlier.ByRevision[hash] = rules.Starting(starts)
+		}
+		e.Earlier = earlier
+	}
+	return e
+}

@@ -1,0 +1,132 @@
+package nodestartup
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
+	"github.com/everynode/everynode/internal/controller/nodestartup/plan"
+	"github.com/everynode/everynode/internal/nodestartup"
+)
+
+// soon is when to look again at what the cache does not show yet.
+const soon = 100 * time.Millisecond
+
+// look decides about a node and carries that out. It returns when to look again, zero for at the next news.
+func (c *controller) look(ctx context.Context, name string) (time.Time, error) {
+	var n corev1.Node
+	err := c.reader.Get(ctx, types.NamespacedName{Name: name}, &n)
+	if err != nil {
+		return time.Time{}, client.IgnoreNotFound(err)
+	}
+	gate := nodestartup.TaintOf(n.Spec.Taints)
+	if gate == nil {
+		return time.Time{}, nil
+	}
+	now := c.cfg.Clock.Now()
+	s, behind, err := c.startupOf(ctx, gate)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if behind {
+		return now.Add(soon), nil
+	}
+	facts, err := c.factsOf(ctx, &n, s, now)
+	if err != nil {
+		return time.Time{}, err
+	}
+	d := plan.Decide(s, gate, func(ds types.NamespacedName) plan.Daemon { return facts[ds] }, now)
+	c.remember(&n, gate, &d)
+	if d.Changed {
+		err := c.carryOut(ctx, &n, s, gate, &d)
+		if err != nil {
+			return time.Time{}, err
+		}
+	}
+	return d.Again, nil
+}
+
+// startupOf returns the NodeStartup that a gate names; nil if there is none any more. That is never taken from the
+// cache, which may know the node before the NodeStartup: behind tells that it does.
+func (c *controller) startupOf(ctx context.Context, gate *corev1.Taint) (s *v1alpha1.NodeStartup, behind bool,
+	err error) {
+	place, known := nodestartup.PlaceOf(gate.Value)
+	if !known {
+		return nil, false, nil
+	}
+	s = &v1alpha1.NodeStartup{}
+	err = c.reader.Get(ctx, types.NamespacedName{Name: place.Startup}, s)
+	switch {
+	case err == nil && s.DeletionTimestamp == nil:
+		return s, false, nil
+	case client.IgnoreNotFound(err) != nil:
+		return nil, false, fmt.Errorf("read NodeStartup %s: %w", place.Startup, err)
+	}
+	live, err := c.cfg.Startups.Get(ctx, place.Startup, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, false, nil
+	case err != nil:
+		return nil, false, fmt.Errorf("read NodeStartup %s live: %w", place.Startup, err)
+	}
+	return nil, live.DeletionTimestamp == nil, nil
+}
+
+// factsOf says how the listed DaemonSets are on a node.
+func (c *controller) factsOf(ctx context.Context, n *corev1.Node, s *v1alpha1.NodeStartup,
+	now time.Time) (map[types.NamespacedName]plan.Daemon, error) {
+	out := map[types.NamespacedName]plan.Daemon{}
+	if s == nil {
+		return out, nil
+	}
+	pods, err := c.daemonPods(ctx, n.Name)
+	if err != nil {
+		return nil, err
+	}
+	for i := range s.Spec.Groups {
+		for _, listed := range s.Spec.Groups[i].DaemonSets {
+			name := nodestartup.NameOf(listed)
+			var ds appsv1.DaemonSet
+			err := c.reader.Get(ctx, name, &ds)
+			switch {
+			case apierrors.IsNotFound(err):
+				out[name] = plan.Daemon{Missing: true}
+			case err != nil:
+				return nil, fmt.Errorf("read DaemonSet %s: %w", name, err)
+			default:
+				out[name] = plan.DaemonOf(n, &ds, placement.Compile(&ds.Spec.Template.Spec), pods, now)
+			}
+		}
+	}
+	return out, nil
+}
+
+// remember keeps what was decided of a node, for its NodeStartup's status, and tells people once if it is late.
+func (c *controller) remember(n *corev1.Node, gate *corev1.Taint, d *plan.Decision) {
+	c.mu.Lock()
+	at := c.starting[n.Name]
+	tellLate := false
+	if at != nil {
+		if at.late != d.Late || plan.Names(at.waits) != plan.Names(d.Waits) {
+			c.tell()
+		}
+		at.waits, at.late = d.Waits, d.Late
+		if tellLate = d.Late && at.told != gate.Value; tellLate {
+			at.told = gate.Value
+		}
+	}
+	c.mu.Unlock()
+	if tellLate {
+		c.event(n, corev1.EventTypeWarning, "StartsLate", "The node waits for longer than its timeout for %s",
+			plan.Names(d.Waits))
+	}
+}

@@ -1,0 +1,82 @@
+package plan
+
+import (
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
+	"github.com/everynode/everynode/internal/deadline"
+	"github.com/everynode/everynode/internal/nodestartup"
+	"github.com/everynode/everynode/internal/pod"
+)
+
+// leftOver is how long a node must have been ready until a pod counts that was made for an earlier node of that name:
+// by then its agent has said how it really is.
+const leftOver = 30 * time.Second
+
+// Runs reports whether a DaemonSet with these rules is to run on the node once it has started. The node's own taint
+// does not count, nor do those by which Kubernetes says how a node is: they go.
+func Runs(rules *placement.Rules, n *corev1.Node) bool {
+	stripped := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}}
+	for _, t := range nodestartup.With(n.Spec.Taints, nil) {
+		passing := strings.HasPrefix(t.Key, "node.kubernetes.io/") ||
+			strings.HasPrefix(t.Key, "node.cloudprovider.kubernetes.io/")
+		if !passing {
+			stripped.Spec.Taints = append(stripped.Spec.Taints, t)
+		}
+	}
+	verdict, _ := rules.Judge(stripped)
+	return verdict == placement.ShouldRun
+}
+
+// AvailableFrom returns from when on one of the pods makes the DaemonSet available on the node; zero if none does. A
+// pod that is ready since later than now has a node whose clock is ahead: it is ready.
+func AvailableFrom(n *corev1.Node, pods []*corev1.Pod, owner types.UID, minReady time.Duration,
+	now time.Time) (from time.Time) {
+	for _, p := range pods {
+		ref := metav1.GetControllerOfNoCopy(p)
+		if ref == nil || ref.UID != owner || p.DeletionTimestamp != nil {
+			continue
+		}
+		if at := readyFrom(n, p, now); !at.IsZero() {
+			from = deadline.Sooner(from, at.Add(minReady))
+		}
+	}
+	return from
+}
+
+// readyFrom is since when a pod is ready, for a node that may have the name of an earlier one; zero if it is not.
+func readyFrom(n *corev1.Node, p *corev1.Pod, now time.Time) time.Time {
+	since, ready := pod.ReadySince(p)
+	if !ready {
+		return time.Time{}
+	}
+	if since.After(now) {
+		since = now
+	}
+	since = deadline.Later(since, p.CreationTimestamp.Time) // the node's clock may be behind
+	if !p.CreationTimestamp.Before(&n.CreationTimestamp) || !since.Before(n.CreationTimestamp.Time) {
+		return since
+	}
+	for i := range n.Status.Conditions {
+		c := &n.Status.Conditions[i]
+		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+			return deadline.Later(c.LastTransitionTime.Time, n.CreationTimestamp.Time).Add(leftOver)
+		}
+	}
+	return time.Time{}
+}
+
+// DaemonOf says how a DaemonSet is on a node that has these daemons' pods. One that is being deleted is none any more.
+func DaemonOf(n *corev1.Node, ds *appsv1.DaemonSet, rules *placement.Rules, pods []*corev1.Pod, now time.Time) Daemon {
+	if ds.DeletionTimestamp != nil {
+		return Daemon{Missing: true}
+	}
+	minReady := time.Duration(ds.Spec.MinReadySeconds) * time.Second
+	return Daemon{Elsewhere: !Runs(rules, n), From: AvailableFrom(n, pods, ds.UID, minReady, now)}
+}

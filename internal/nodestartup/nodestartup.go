@@ -1,0 +1,139 @@
+package nodestartup
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+const (
+	// TaintKey is the key of the taint of nodes that start.
+	TaintKey = "everynode.io/starting"
+	// WithoutAnnotation names, on a Node, the daemons that a timeout went on without, separated by commas.
+	WithoutAnnotation = "everynode.io/started-without"
+	// Account is the control loop that alone takes the taint away and changes it.
+	Account = "node-startup-controller"
+)
+
+// Place is how far a node is: the NodeStartup that it follows, and which of its groups starts, from 1.
+type Place struct {
+	Startup string
+	Group   int
+}
+
+// Value is the taint's value for the place.
+func (p Place) Value() string { return p.Startup + "_" + strconv.Itoa(p.Group) }
+
+// PlaceOf reads the value of a taint; false if it is none that Value makes.
+func PlaceOf(value string) (Place, bool) {
+	at := strings.LastIndexByte(value, '_')
+	if at < 1 {
+		return Place{}, false
+	}
+	n, err := strconv.Atoi(value[at+1:])
+	p := Place{Startup: value[:at], Group: n}
+	return p, err == nil && n > 0 && p.Value() == value
+}
+
+// TaintOf returns the taint of a node that starts; nil if there is none. Nobody but the controller and admission
+// writes it, and those write one.
+func TaintOf(taints []corev1.Taint) *corev1.Taint {
+	if at := slices.IndexFunc(taints, isGate); at >= 0 {
+		return &taints[at]
+	}
+	return nil
+}
+
+func isGate(t corev1.Taint) bool { return t.Key == TaintKey }
+
+// With returns the taints with this one as that of a node that starts; with nil, without any.
+func With(taints []corev1.Taint, gate *corev1.Taint) []corev1.Taint {
+	out := slices.DeleteFunc(slices.Clone(taints), isGate)
+	if gate != nil {
+		out = append(out, *gate)
+	}
+	return out
+}
+
+// Gate is the taint of a node at a place since some time. The API's form of a time has seconds only: it is rounded up,
+// so that no timeout ends early.
+func Gate(p Place, gate v1alpha1.StartupGate, at time.Time) *corev1.Taint {
+	since := metav1.NewTime(at.Add(time.Second - 1).Truncate(time.Second))
+	t := &corev1.Taint{Key: TaintKey, Value: p.Value(), Effect: corev1.TaintEffectNoSchedule, TimeAdded: &since}
+	if gate == v1alpha1.GateNone {
+		t.Effect = corev1.TaintEffectPreferNoSchedule
+	}
+	return t
+}
+
+// Toleration is what the pods of a listed DaemonSet have for that taint.
+func Toleration() corev1.Toleration {
+	return corev1.Toleration{Key: TaintKey, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
+}
+
+// Set are NodeStartups with their selectors read, in the order of their names.
+type Set struct{ sorted []selecting }
+
+type selecting struct {
+	*v1alpha1.NodeStartup
+	selector labels.Selector
+}
+
+// NewSet reads the selectors of NodeStartups. One that is being deleted, or whose selector cannot be read, chooses
+// none.
+func NewSet(all []*v1alpha1.NodeStartup) Set {
+	var s Set
+	for _, one := range all {
+		selector := labels.Everything()
+		if one.Spec.Nodes != nil {
+			var err error
+			selector, err = metav1.LabelSelectorAsSelector(one.Spec.Nodes)
+			if err != nil {
+				continue
+			}
+		}
+		if one.DeletionTimestamp == nil {
+			s.sorted = append(s.sorted, selecting{one, selector})
+		}
+	}
+	slices.SortFunc(s.sorted, func(a, b selecting) int { return strings.Compare(a.Name, b.Name) })
+	return s
+}
+
+// Matching returns those that choose a node with these labels. A node that joins follows the first of them.
+func (s Set) Matching(node map[string]string) (out []*v1alpha1.NodeStartup) {
+	for _, one := range s.sorted {
+		if one.selector.Matches(labels.Set(node)) {
+			out = append(out, one.NodeStartup)
+		}
+	}
+	return out
+}
+
+// NameOf is the name of a listed DaemonSet.
+func NameOf(d v1alpha1.StartupDaemonSet) types.NamespacedName {
+	return types.NamespacedName{Namespace: d.Namespace, Name: d.Name}
+}
+
+// Listed returns in which group of which NodeStartup DaemonSets are listed, in the order of the NodeStartups' names.
+func Listed(all []*v1alpha1.NodeStartup) map[types.NamespacedName][]Place {
+	sorted := slices.Clone(all)
+	slices.SortFunc(sorted, func(a, b *v1alpha1.NodeStartup) int { return strings.Compare(a.Name, b.Name) })
+	out := map[types.NamespacedName][]Place{}
+	for _, s := range sorted {
+		for g := range s.Spec.Groups {
+			for _, d := range s.Spec.Groups[g].DaemonSets {
+				out[NameOf(d)] = append(out[NameOf(d)], Place{Startup: s.Name, Group: g + 1})
+			}
+		}
+	}
+	return out
+}
