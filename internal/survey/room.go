@@ -161,7 +161,10 @@ func unselected(spec *corev1.PodSpec, n *corev1.Node) (out []string) {
 		}
 	}
 	if len(out) == 0 {
-		out = append(out, "its placement rules say so")
+		out = append(out, byTheRules)
 	}
 	return out
 }
+
+// byTheRules is said where nothing else is known.
+const byTheRules = "its placement rules say so"

@@ -158,7 +158,7 @@ func (s *Set) info() fact.DaemonSet {
 	return fact.DaemonSet{
 		UID: ds.UID, Namespace: ds.Namespace, Name: ds.Name, Generation: ds.Generation,
 		Revision: s.Revision, Digest: digest, Live: live,
-		Placement: placement.Compile(&ds.Spec.Template.Spec),
+		Placement: placement.Compile(&ds.Spec.Template.Spec).Starting(s.survey.starts(ds.Namespace, ds.Name)),
 		Earlier:   belongings.PlacementsOf(slices.Values(s.revisions)),
 		Strategy:  belongings.StrategyOf(ds), MinReadySeconds: ds.Spec.MinReadySeconds, MoreImages: more,
 		Reported: fact.StatusOf(&ds.Status), Conditions: fact.ConditionsOf(&ds.Status),

@@ -45,6 +45,7 @@ func (v *View) Standing(name string) Standing {
 	order, _ := v.core.Order(v.DaemonSet.UID, name)
 	if verdict == standing.NotSelected {
 		st.Reasons = unselected(&v.Template(order.Target).Spec, v.survey.nodes[name])
+		v.addStart(&st, name)
 		if strings.Contains(strings.Join(st.Reasons, " "), "taint node.kubernetes.io/") {
 			v.addFaults(&st, name) // the taint comes from one
 		}

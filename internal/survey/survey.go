@@ -30,6 +30,8 @@ type Objects struct {
 	// Policies and Rollouts are empty where the API does not have these kinds.
 	Policies []*v1alpha1.RolloutPolicy
 	Rollouts []*v1alpha1.DaemonSetRollout
+	// Startups are empty where the API does not have NodeStartups, or does not show them.
+	Startups []*v1alpha1.NodeStartup
 	// Edits are changes of content that a plan is about, by the DaemonSet whose revision they change.
 	Edits map[types.UID][]content.Edit
 	// Locate finds time zones.

@@ -25,7 +25,9 @@ var Verdicts = []standing.Verdict{
 type NodeReport struct {
 	Node string `json:"node"`
 	// Fault is what is wrong with the node itself.
-	Fault      string  `json:"fault,omitempty"`
+	Fault string `json:"fault,omitempty"`
+	// Starting says which group of a NodeStartup the node starts, and what it waits for.
+	Starting   string  `json:"starting,omitempty"`
 	DaemonSets []Place `json:"daemonSets"`
 	// Missing says what could not be read, and why.
 	Missing []string `json:"missing,omitempty"`
@@ -112,7 +114,7 @@ func Node(s *survey.Survey, name string, only *appsv1.DaemonSet) (*NodeReport, e
 		p.Reasons = append(p.Reasons, s.Unseen(ds)...)
 		r.DaemonSets = append(r.DaemonSets, p)
 	}
-	r.Fault = s.Fault(name)
+	r.Fault, r.Starting = s.Fault(name), s.Starting(name)
 	rank := func(p Place) int { return slices.Index(Verdicts, standing.Verdict(p.Verdict)) }
 	slices.SortStableFunc(r.DaemonSets, func(a, b Place) int { return rank(a) - rank(b) })
 	return r, nil

@@ -61,6 +61,9 @@ func (r *NodeReport) Write(w io.Writer, s Style) {
 	if r.Fault != "" {
 		fmt.Fprintf(w, "\n%s", survey.Wrap("Node "+r.Node+" is out of order: "+r.Fault, ""))
 	}
+	if r.Starting != "" {
+		fmt.Fprintf(w, "\n%s", survey.Wrap("Node "+r.Node+" starts "+r.Starting, ""))
+	}
 	for _, m := range r.Missing {
 		fmt.Fprint(w, survey.Wrap("("+m+")", ""))
 	}

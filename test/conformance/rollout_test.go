@@ -46,13 +46,14 @@ func TestOwnKinds(t *testing.T) {
 		var names []string
 		for _, r := range got.APIResources {
 			names = append(names, strings.Join(append([]string{r.Name, r.SingularName, r.Kind}, append(r.ShortNames, r.Categories...)...), " "))
-			if !r.Namespaced {
-				t.Errorf("%s is in no namespace", r.Name)
+			if r.Namespaced == strings.HasPrefix(r.Name, "nodestartups") {
+				t.Errorf("%s is in a namespace: %v", r.Name, r.Namespaced)
 			}
 		}
 		slices.Sort(names)
 		want := []string{
 			"daemonsetrollouts daemonsetrollout DaemonSetRollout dsr rollouts", "daemonsetrollouts/status  DaemonSetRollout",
+			"nodestartups nodestartup NodeStartup nst", "nodestartups/status  NodeStartup",
 			"rolloutpolicies rolloutpolicy RolloutPolicy rp rollouts", "rolloutpolicies/status  RolloutPolicy",
 		}
 		if !slices.Equal(names, want) {
@@ -66,11 +67,15 @@ func TestOwnKinds(t *testing.T) {
 			"spec.nodeFaults": `{"max":"20%"}`,
 			"spec.windows":    `[{"from":"09:00","timeZone":"UTC","to":"10:00"}]`,
 		})
+		s.send(t, "POST", ownKinds+"/nodestartups", asJSON, ownKind("NodeStartup", "filled", `{"groups":[{"daemonSets":[{"namespace":"a","name":"b"}]}]}`)).
+			want(t, 201).expect(t, map[string]string{"spec": `{"gate":"Join","groups":[{"daemonSets":[{"name":"b","namespace":"a"}],"then":"Wait"}]}`})
 		s.send(t, "POST", rollouts, asJSON, ownKind("DaemonSetRollout", "filled", `{}`)).want(t, 201).expect(t, map[string]string{"spec": `{}`})
 	})
 	t.Run("what is refused is named by its path", func(t *testing.T) {
 		s.send(t, "POST", policies, asJSON, ownKind("RolloutPolicy", "bad", `{"waves":[{"name":"a","percent":101},{"name":"a","count":1}]}`)).says(t, 422, "Invalid",
 			`RolloutPolicy.everynode.io "bad" is invalid: [spec.waves[0].percent: Invalid value: 101: must be at most 100, spec.waves[1].name: Duplicate value: "a"]`)
+		s.send(t, "POST", ownKinds+"/nodestartups", asJSON, ownKind("NodeStartup", "bad", `{"groups":[{"daemonSets":[{"namespace":"a","name":"b"}],"timeout":"-1s"}],"gate":"Continuous"}`)).says(t, 422, "Invalid",
+			`NodeStartup.everynode.io "bad" is invalid: [spec.gate: Unsupported value: "Continuous": supported values: "Join", "None", spec.groups[0].timeout: Invalid value: "-1s": must be at least 1s]`)
 		s.send(t, "POST", rollouts, asJSON, ownKind("DaemonSetRollout", "bad", `{"approved":{"revision":"b","step":"a"}}`)).says(t, 422, "Invalid",
 			`DaemonSetRollout.everynode.io "bad" is invalid: spec.approved.digest: Invalid value: "": must be status.targetDigest of the rollout; everynode rollout approve, retry and abort write it`)
 		s.send(t, "POST", policies+"?fieldValidation=Strict", asJSON, ownKind("RolloutPolicy", "bad", `{"wave":[]}`)).says(t, 400, "BadRequest",

@@ -77,6 +77,13 @@ func (l *lists) look(ctx context.Context) (s *survey.Survey, hidden string, err 
 		return nil, "", rollout.Unread("ControllerRevisions", err)
 	}
 	o.Nodes, o.Pods, o.DaemonSets, o.Revisions = pointers(nodes.Items), pointers(pods.Items), pointers(sets.Items), pointers(revisions.Items)
+	startups, err := l.own.NodeStartups().List(ctx, cached)
+	switch {
+	case err == nil:
+		o.Startups = pointers(startups.Items)
+	case rollout.Hidden(err) == "":
+		return nil, "", fmt.Errorf("list NodeStartups: %w", err)
+	}
 	policies, err := l.own.RolloutPolicies("").List(ctx, cached)
 	if err != nil {
 		if hidden = rollout.Hidden(err); hidden == "" {

@@ -78,9 +78,9 @@ func (w *world) all(g *v1alpha1.StartupGroup) bool {
 	return true
 }
 
-// oracle says at which group the node is to be, by the words of the API: 0 for open. It is slow and knows no taint but
-// the group and when it began.
-func (w *world) oracle(at int, began time.Time) int {
+// oracle says at which group the node is to be, by the words of the API, and since when: 0 for open. It is slow and knows
+// no taint.
+func (w *world) oracle(at int, began time.Time) (int, time.Time) {
 	groups := w.s.Spec.Groups
 	for {
 		g := &groups[at-1]
@@ -91,11 +91,11 @@ func (w *world) oracle(at int, began time.Time) int {
 		}
 		switch {
 		case !free:
-			return at
+			return at, began
 		case at == len(groups):
-			return 0
+			return 0, began
 		}
-		at, began = at+1, w.now
+		at, began = at+1, w.now.Add(time.Second-1).Truncate(time.Second)
 	}
 }
 
@@ -106,24 +106,32 @@ func TestDecideAgainstAnOracle(t *testing.T) {
 		names := slices.SortedFunc(maps.Keys(w.daemons), func(a, b types.NamespacedName) int {
 			return cmpText(a.String(), b.String())
 		})
-		for range rapid.IntRange(1, 30).Draw(t, "steps") {
+		at, began := 1, start
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			name := rapid.SampledFrom(names).Draw(t, "daemon")
-			switch rapid.IntRange(0, 4).Draw(t, "what") {
+			switch rapid.IntRange(0, 6).Draw(t, "what") {
 			case 0:
 				w.daemons[name] = Daemon{From: w.now.Add(time.Duration(rapid.IntRange(-5, 5).Draw(t, "from")) * time.Second)}
 			case 1:
 				w.daemons[name] = Daemon{Missing: rapid.Bool().Draw(t, "missing")}
 			case 2:
 				w.daemons[name] = Daemon{Elsewhere: true}
+			case 3, 4:
+				for _, d := range w.s.Spec.Groups[at-1].DaemonSets {
+					w.daemons[nodestartup.NameOf(d)] = Daemon{From: w.now}
+				}
 			default:
 				w.now = w.now.Add(time.Duration(rapid.IntRange(0, 8000).Draw(t, "ms")) * time.Millisecond)
 			}
-			before, _ := nodestartup.PlaceOf(w.gate.Value)
-			want := w.oracle(before.Group, w.gate.TimeAdded.Time)
+			before := at
+			at, began = w.oracle(at, began)
 			d := Decide(w.s, w.gate, w.facts, w.now)
-			w.check(t, &d, before.Group, want)
+			w.check(t, &d, before, at)
 			if d.Gate == nil {
 				return
+			}
+			if !d.Gate.TimeAdded.Time.Equal(began) {
+				t.Fatalf("group %d began at %v, and the gate says %v", at, began, d.Gate.TimeAdded)
 			}
 			w.gate = d.Gate
 		}
@@ -233,5 +241,32 @@ func TestNoNodeIsClosedLater(t *testing.T) {
 		if d.Gate == nil || d.Gate.Effect != c.want {
 			t.Errorf("from %s to %s: %+v", c.was, c.is, d.Gate)
 		}
+	}
+}
+
+// A timeout goes on without its own group only: a daemon of a group before, which must be there, is waited for.
+func TestTimeoutIsOfItsGroupOnly(t *testing.T) {
+	s := &v1alpha1.NodeStartup{ObjectMeta: metav1.ObjectMeta{Name: "s"}}
+	for _, name := range []string{"cni", "logs"} {
+		s.Spec.Groups = append(s.Spec.Groups, v1alpha1.StartupGroup{
+			DaemonSets: []v1alpha1.StartupDaemonSet{{Namespace: "n", Name: name}}})
+	}
+	s.Spec.Groups[1].Timeout, s.Spec.Groups[1].Then = "10s", v1alpha1.ThenOpen
+	cni := Daemon{}
+	facts := func(of types.NamespacedName) Daemon {
+		if of.Name == "cni" {
+			return cni
+		}
+		return Daemon{}
+	}
+	gate := nodestartup.Gate(nodestartup.Place{Startup: "s", Group: 2}, v1alpha1.GateJoin, start)
+	over := start.Add(time.Minute)
+	if d := Decide(s, gate, facts, over); d.Changed || len(d.Waits) != 2 || len(d.Without) != 0 {
+		t.Errorf("while cni is not available the node gets %+v", d)
+	}
+	cni.From = start
+	d := Decide(s, gate, facts, over)
+	if d.Gate != nil || !d.Changed || len(d.Without) != 1 || d.Without[0].Name != "logs" {
+		t.Errorf("once cni is available the node gets %+v", d)
 	}
 }
