@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/everynode/everynode/internal/pki/keyfile"
 )
 
 const (
@@ -38,7 +40,7 @@ type previousKey struct {
 }
 
 func loadOrCreateAccounts(dir string) (*accountKeys, error) {
-	key, err := loadOrCreateKey(filepath.Join(dir, serviceAccountKey), accountRemedy)
+	key, err := keyfile.LoadOrCreateKey(filepath.Join(dir, serviceAccountKey), accountRemedy)
 	if err != nil {
 		return nil, err
 	}
@@ -67,10 +69,10 @@ func readPreviousKeys(dir string) ([]previousKey, error) {
 	}
 	remedy := "restore it from a backup, or remove it: tokens that the keys in it signed are then void"
 	if err != nil {
-		return nil, fileError(path, pathless(err), remedy)
+		return nil, keyfile.Because(path, keyfile.Pathless(err), remedy)
 	}
 	keys, err := parsePreviousKeys(data)
-	return keys, fileError(path, err, remedy)
+	return keys, keyfile.Because(path, err, remedy)
 }
 
 func parsePreviousKeys(data []byte) (out []previousKey, err error) {
@@ -97,7 +99,7 @@ func parsePreviousKeys(data []byte) (out []previousKey, err error) {
 	if len(out) == 0 {
 		return nil, errors.New("holds no PEM block")
 	}
-	return out, cutOff(data)
+	return out, keyfile.CutOff(data)
 }
 
 func previousKeysPEM(keys []previousKey) ([]byte, error) {

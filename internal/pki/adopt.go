@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/everynode/everynode/internal/pki/keyfile"
 )
 
 // ClusterWhole reports whether files hold all that a cluster needs: while somebody replaces
@@ -51,12 +53,12 @@ func CheckCluster(files map[string][]byte) error {
 			return err
 		}
 		if previous, there := files[previousFile("", name)]; there {
-			if _, err := parseCertificates(previous); err != nil {
+			if _, err := keyfile.ParseCertificates(previous); err != nil {
 				return fmt.Errorf("%s: %w", previousFile("", name), err)
 			}
 		}
 	}
-	if _, err := parseKey(files[serviceAccountKey]); err != nil {
+	if _, err := keyfile.ParseKey(files[serviceAccountKey]); err != nil {
 		return fmt.Errorf("%s: %w", serviceAccountKey, err)
 	}
 	if previous, there := files[serviceAccountPrevious]; there {
@@ -69,11 +71,11 @@ func CheckCluster(files map[string][]byte) error {
 
 // checkPair says what is wrong with an authority, whatever the time is.
 func checkPair(name string, certFile, keyFile []byte) error {
-	certs, err := parseCertificates(certFile)
+	certs, err := keyfile.ParseCertificates(certFile)
 	if err != nil {
 		return fmt.Errorf("%s.crt: %w", name, err)
 	}
-	key, err := parseKey(keyFile)
+	key, err := keyfile.ParseKey(keyFile)
 	if err != nil {
 		return fmt.Errorf("%s.key: %w", name, err)
 	}
@@ -86,12 +88,15 @@ func checkPair(name string, certFile, keyFile []byte) error {
 // goodBy refuses an authority that is not good yet: with it this server would not start. A clock
 // is wrong, here or there.
 func goodBy(name string, certFile []byte, now time.Time) error {
-	certs, err := parseCertificates(certFile)
+	certs, err := keyfile.ParseCertificates(certFile)
 	if err != nil {
 		return fmt.Errorf("%s.crt: %w", name, err)
 	}
 	if from := certs[0].NotBefore; now.Before(from) {
-		return fmt.Errorf("%s.crt: it is good from %s on, and this machine's clock says %s: set the clocks", name, from.Format(time.RFC3339), now.Format(time.RFC3339))
+		return fmt.Errorf(
+			"%s.crt: it is good from %s on, and this machine's clock says %s: set the clocks",
+			name, from.Format(time.RFC3339), now.Format(time.RFC3339),
+		)
 	}
 	return nil
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/everynode/everynode/internal/pki/keyfile"
 )
 
 // The authorities of a cluster, by the names of their files.
@@ -35,7 +37,8 @@ const authorityRemedy = "restore it from a backup, or remove the whole directory
 const nodeAuthorityRemedy = "restore it from a backup, or remove node-ca.crt and node-ca.key and restart: " +
 	"nodes then get new serving certificates by themselves"
 
-const frontAuthorityRemedy = "remove front-proxy-ca.crt, front-proxy-ca.key, front-proxy-client.crt and front-proxy-client.key: they are then made anew"
+const frontAuthorityRemedy = "remove front-proxy-ca.crt, front-proxy-ca.key, front-proxy-client.crt and " +
+	"front-proxy-client.key: they are then made anew"
 
 // authority signs certificates, and knows which others of its kind are trusted.
 type authority struct {
@@ -83,7 +86,7 @@ func (a *authority) signed(cert *x509.Certificate) error {
 func certificatesPEM(certs []*x509.Certificate) []byte {
 	var out bytes.Buffer
 	for _, cert := range certs {
-		out.Write(certificatePEM(cert))
+		out.Write(keyfile.CertificatePEM(cert))
 	}
 	return out.Bytes()
 }
@@ -91,25 +94,27 @@ func certificatesPEM(certs []*x509.Certificate) []byte {
 // loadAuthority reads an authority; nil when it has no certificate.
 func loadAuthority(dir, name, remedy string, now time.Time) (*authority, error) {
 	certPath, keyPath := filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
-	cert, err := readCertificate(certPath)
+	cert, err := keyfile.ReadCertificate(certPath)
 	if err != nil || cert == nil {
-		return nil, fileError(certPath, err, remedy)
+		return nil, keyfile.Because(certPath, err, remedy)
 	}
-	key, err := readKey(keyPath)
+	key, err := keyfile.ReadKey(keyPath)
 	if err == nil && key == nil {
 		err = errors.New("is missing, while the CA's certificate exists")
 	}
 	if err != nil {
-		return nil, fileError(keyPath, err, remedy)
+		return nil, keyfile.Because(keyPath, err, remedy)
 	}
 	if err := checkAuthority(cert, key, now); err != nil {
-		return nil, fileError(certPath, err, remedy)
+		return nil, keyfile.Because(certPath, err, remedy)
 	}
 	a := &authority{name: name, cert: cert, key: key}
 	previousPath := previousFile(dir, name)
-	others, err := readCertificates(previousPath)
+	others, err := keyfile.ReadCertificates(previousPath)
 	if err != nil {
-		return nil, fileError(previousPath, err, "restore it from a backup, or remove it: who trusts only the old CA must then join again")
+		return nil, keyfile.Because(
+			previousPath, err, "restore it from a backup, or remove it: who trusts only the old CA must then join again",
+		)
 	}
 	for _, other := range others {
 		switch {
@@ -143,7 +148,11 @@ func loadOrCreateCluster(dir string, now time.Time) (*authority, error) {
 	}
 	for _, entry := range entries {
 		if filepath.Ext(entry.Name()) == ".crt" {
-			return nil, &FileError{Path: filepath.Join(dir, ClusterAuthority+".crt"), Err: fmt.Errorf("is missing, while %s exists", entry.Name()), Remedy: authorityRemedy}
+			return nil, &keyfile.Error{
+				Path:   filepath.Join(dir, ClusterAuthority+".crt"),
+				Err:    fmt.Errorf("is missing, while %s exists", entry.Name()),
+				Remedy: authorityRemedy,
+			}
 		}
 	}
 	return createAuthority(dir, ClusterAuthority, clusterAuthorityName, authorityRemedy, now)
@@ -173,7 +182,7 @@ func loadOrCreateFront(dir string, c clock.PassiveClock) (*authority, *pair, err
 }
 
 func createAuthority(dir, name, commonName, remedy string, now time.Time) (*authority, error) {
-	key, err := loadOrCreateKey(filepath.Join(dir, name+".key"), remedy)
+	key, err := keyfile.LoadOrCreateKey(filepath.Join(dir, name+".key"), remedy)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +190,7 @@ func createAuthority(dir, name, commonName, remedy string, now time.Time) (*auth
 	if err != nil {
 		return nil, err
 	}
-	if err := writeFile(filepath.Join(dir, name+".crt"), certificatePEM(cert)); err != nil {
+	if err := keyfile.Write(filepath.Join(dir, name+".crt"), keyfile.CertificatePEM(cert)); err != nil {
 		return nil, err
 	}
 	return &authority{name: name, cert: cert, key: key}, nil

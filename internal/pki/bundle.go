@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/everynode/everynode/internal/pki/keyfile"
 )
 
 // Users and groups of the certificates that the server issues to itself.
@@ -74,13 +76,13 @@ type state struct {
 
 // LoadOrCreate reads the key material in dir and creates what is missing. It
 // issues leaf certificates anew that end soon, whose names have changed or whose
-// authority was replaced. A file that cannot be used gives a *FileError and stays
+// authority was replaced. A file that cannot be used gives a *keyfile.Error and stays
 // as it is.
 func LoadOrCreate(dir string, opts Options) (*Bundle, error) {
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
 	}
-	if err := os.MkdirAll(dir, directoryMode); err != nil {
+	if err := os.MkdirAll(dir, keyfile.FolderMode); err != nil {
 		return nil, fmt.Errorf("create the directory for keys: %w", err)
 	}
 	b := &Bundle{dir: dir, opts: opts}

@@ -13,6 +13,8 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/everynode/everynode/internal/pki/keyfile"
 )
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -192,9 +194,9 @@ func TestBrokenFilesAreReportedAndKept(t *testing.T) {
 			before := contents(t, dir)
 
 			_, err := LoadOrCreate(dir, options(c.now))
-			var fileErr *FileError
+			var fileErr *keyfile.Error
 			if !errors.As(err, &fileErr) {
-				t.Fatalf("error = %v, want a FileError", err)
+				t.Fatalf("error = %v, want a keyfile.Error", err)
 			}
 			if filepath.Base(fileErr.Path) != c.report || !strings.Contains(err.Error(), c.says) || fileErr.Remedy == "" {
 				t.Errorf("error = %q, want one about %s that says %q", err, c.report, c.says)
@@ -314,7 +316,7 @@ func TestSignerCutsAtTheAuthoritysEnd(t *testing.T) {
 	ca := b.state.Load().cluster.cert
 	signer := b.Signer()
 	signer.clock = clocktesting.NewFakePassiveClock(ca.NotAfter.Add(-time.Hour))
-	key, err := newKey()
+	key, err := keyfile.NewKey()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -338,7 +340,7 @@ func TestReadableKeysAreRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := LoadOrCreate(dir, options(start))
-			var fileErr *FileError
+			var fileErr *keyfile.Error
 			if !errors.As(err, &fileErr) || fileErr.Path != path || !strings.Contains(err.Error(), "chmod 600 "+path) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%s with mode %o: %v", name, mode, err)
 			}
@@ -359,7 +361,7 @@ func TestOlderDirectoryGetsTheNodesAuthority(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	damage(t, filepath.Join(dir, "apiserver-kubelet-client.crt"), "x", certificatePEM(cert))
+	damage(t, filepath.Join(dir, "apiserver-kubelet-client.crt"), "x", keyfile.CertificatePEM(cert))
 	before := contents(t, dir)
 
 	b := load(t, dir, start.Add(time.Hour))
@@ -376,7 +378,7 @@ func TestOlderDirectoryGetsTheNodesAuthority(t *testing.T) {
 func TestOnlyTheNodesOwnCertificateIsTaken(t *testing.T) {
 	dir := t.TempDir()
 	load(t, dir, start)
-	key, err := newKey()
+	key, err := keyfile.NewKey()
 	if err != nil {
 		t.Fatal(err)
 	}

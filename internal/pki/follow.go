@@ -39,7 +39,9 @@ func (b *Bundle) Run(ctx context.Context) {
 		renew, failed = now.Add(renewInterval), ""
 		if err := b.Reload(); err != nil {
 			failed = look
-			klog.FromContext(ctx).Error(err, "The keys and certificates cannot be used as they are; those of before stay in use", "directory", b.dir)
+			klog.FromContext(ctx).Error(
+				err, "The keys and certificates cannot be used as they are; those of before stay in use", "directory", b.dir,
+			)
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/everynode/everynode/internal/pki/keyfile"
 )
 
 // Item is a key or certificate of the directory, for people to look at.
@@ -29,18 +31,20 @@ func Inspect(dir string) ([]Item, error) {
 	}
 	defer unlock()
 	if !exists(dir, ClusterAuthority+".crt") {
-		return nil, fmt.Errorf("%s holds no keys of a control plane: start its server once, or name the right --data-dir", dir)
+		return nil, fmt.Errorf(
+			"%s holds no keys of a control plane: start its server once, or name the right --data-dir", dir,
+		)
 	}
 	var out []Item
 	for _, name := range []string{ClusterAuthority, NodeAuthority} {
 		out = append(out, inspectAuthority(dir, name)...)
 	}
-	cluster, _ := readCertificate(filepath.Join(dir, ClusterAuthority+".crt"))
+	cluster, _ := keyfile.ReadCertificate(filepath.Join(dir, ClusterAuthority+".crt"))
 	for _, name := range leaves {
 		out = append(out, inspectLeaf(dir, name, cluster))
 	}
 	out = append(out, inspectAuthority(dir, FrontAuthority)...)
-	front, _ := readCertificate(filepath.Join(dir, FrontAuthority+".crt"))
+	front, _ := keyfile.ReadCertificate(filepath.Join(dir, FrontAuthority+".crt"))
 	out = append(out, inspectLeaf(dir, frontClientName, front))
 	out = append(out, inspectAccounts(dir)...)
 	for _, name := range append([]string{ClusterAuthority, NodeAuthority}, leaves...) {
@@ -57,11 +61,14 @@ func Inspect(dir string) ([]Item, error) {
 }
 
 func leftOver(file string) Item {
-	return Item{File: file, State: "left by a change that was interrupted; the server, or the next change, completes or drops it"}
+	return Item{
+		File:  file,
+		State: "left by a change that was interrupted; the server, or the next change, completes or drops it",
+	}
 }
 
 func broken(file string, err error) Item {
-	var known *FileError
+	var known *keyfile.Error
 	if errors.As(err, &known) {
 		err = known.Err
 	}
@@ -74,14 +81,14 @@ func itemOf(file string, cert *x509.Certificate, state string) Item {
 
 func inspectAuthority(dir, name string) (out []Item) {
 	file := name + ".crt"
-	cert, err := readCertificate(filepath.Join(dir, file))
+	cert, err := keyfile.ReadCertificate(filepath.Join(dir, file))
 	if err != nil {
 		return []Item{broken(file, err)}
 	}
 	if cert == nil {
 		return []Item{{File: file, State: "is made when the server starts"}}
 	}
-	key, err := readKey(filepath.Join(dir, name+".key"))
+	key, err := keyfile.ReadKey(filepath.Join(dir, name+".key"))
 	state := "signs"
 	switch {
 	case err != nil:
@@ -90,7 +97,7 @@ func inspectAuthority(dir, name string) (out []Item) {
 		state = "does not belong to the key beside it"
 	}
 	out = append(out, itemOf(file, cert, state))
-	previous, err := readCertificates(previousFile(dir, name))
+	previous, err := keyfile.ReadCertificates(previousFile(dir, name))
 	if err != nil {
 		return append(out, broken(previousFile("", name), err))
 	}
@@ -121,7 +128,7 @@ func inspectLeaf(dir, name string, cluster *x509.Certificate) Item {
 }
 
 func inspectAccounts(dir string) (out []Item) {
-	key, err := readKey(filepath.Join(dir, serviceAccountKey))
+	key, err := keyfile.ReadKey(filepath.Join(dir, serviceAccountKey))
 	switch {
 	case err != nil:
 		return []Item{broken(serviceAccountKey, err)}
@@ -136,7 +143,8 @@ func inspectAccounts(dir string) (out []Item) {
 	for _, old := range previous {
 		if !old.public.Equal(&key.PublicKey) {
 			out = append(out, Item{File: serviceAccountPrevious,
-				State: "signs no more since " + old.replaced.UTC().Format(time.RFC3339) + "; its tokens are accepted until --finish"})
+				State: "signs no more since " + old.replaced.UTC().Format(time.RFC3339) +
+					"; its tokens are accepted until --finish"})
 		}
 	}
 	return out
@@ -158,21 +166,23 @@ func AuthoritySince(dir, which string) (time.Time, error) {
 	if !exists(dir, previousFile("", which)) {
 		return time.Time{}, nil
 	}
-	cert, err := readCertificate(filepath.Join(dir, which+".crt"))
+	cert, err := keyfile.ReadCertificate(filepath.Join(dir, which+".crt"))
 	if err != nil || cert == nil {
-		return time.Time{}, fileError(filepath.Join(dir, which+".crt"), err, "restore it from a backup")
+		return time.Time{}, keyfile.Because(filepath.Join(dir, which+".crt"), err, "restore it from a backup")
 	}
 	return cert.NotBefore.Add(Backdate), nil
 }
 
 // AuthorityHash is the hash of the authority that signs now.
 func AuthorityHash(dir, which string) (string, error) {
-	cert, err := readCertificate(filepath.Join(dir, which+".crt"))
+	cert, err := keyfile.ReadCertificate(filepath.Join(dir, which+".crt"))
 	if err == nil && cert == nil {
 		err = errors.New("no such file")
 	}
 	if err != nil {
-		return "", fileError(filepath.Join(dir, which+".crt"), err, "start the server once with this data directory, or name the right one")
+		return "", keyfile.Because(
+			filepath.Join(dir, which+".crt"), err, "start the server once with this data directory, or name the right one",
+		)
 	}
 	return HashOf(cert), nil
 }

@@ -9,6 +9,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/everynode/everynode/internal/pki/keyfile"
 )
 
 const kubeconfigName = "everynode"
@@ -65,7 +67,7 @@ func (b *Bundle) WriteKubeconfig(path, serverURL string) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(path, data)
+	return keyfile.Write(path, data)
 }
 
 // AdminConfig is a client configuration for AdminUser at a server URL.
@@ -82,6 +84,6 @@ func (b *Bundle) AdminConfig(serverURL string) (*rest.Config, error) {
 
 func (b *Bundle) adminPEM() (certPEM, privateKeyPEM []byte, err error) {
 	p := b.state.Load().leaves[adminName]
-	privateKeyPEM, err = keyPEM(p.key)
-	return certificatePEM(p.cert), privateKeyPEM, err
+	privateKeyPEM, err = keyfile.KeyPEM(p.key)
+	return keyfile.CertificatePEM(p.cert), privateKeyPEM, err
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/everynode/everynode/internal/pki/keyfile"
 )
 
 // pair is a leaf certificate with its key, as kept in the directory.
@@ -57,19 +59,19 @@ func (p *pair) tls() *tls.Certificate {
 // readLeaf reads a pair; nil when there is no certificate. Who signed it is not looked at.
 func readLeaf(dir, name string) (*pair, error) {
 	certPath, keyPath, remedy := filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key"), leafRemedy(name)
-	certs, err := readCertificates(certPath)
+	certs, err := keyfile.ReadCertificates(certPath)
 	if err != nil || len(certs) == 0 {
-		return nil, fileError(certPath, err, remedy)
+		return nil, keyfile.Because(certPath, err, remedy)
 	}
-	key, err := readKey(keyPath)
+	key, err := keyfile.ReadKey(keyPath)
 	if err == nil && key == nil {
 		err = fmt.Errorf("is missing, while %s.crt exists", name)
 	}
 	if err != nil {
-		return nil, fileError(keyPath, err, remedy)
+		return nil, keyfile.Because(keyPath, err, remedy)
 	}
 	if !key.PublicKey.Equal(certs[0].PublicKey) {
-		return nil, fileError(certPath, errors.New("does not belong to the key beside it"), remedy)
+		return nil, keyfile.Because(certPath, errors.New("does not belong to the key beside it"), remedy)
 	}
 	return &pair{cert: certs[0], key: key, chain: certs[1:]}, nil
 }
@@ -82,15 +84,19 @@ func loadOrIssue(dir string, a *authority, l leaf, c clock.PassiveClock) (*pair,
 		return nil, err
 	}
 	if p == nil {
-		key, err := loadOrCreateKey(filepath.Join(dir, l.name+".key"), leafRemedy(l.name))
+		key, err := keyfile.LoadOrCreateKey(filepath.Join(dir, l.name+".key"), leafRemedy(l.name))
 		if err != nil {
 			return nil, err
 		}
 		p = &pair{key: key}
 	} else if err := a.signed(p.cert); err != nil {
-		return nil, fileError(filepath.Join(dir, l.name+".crt"), fmt.Errorf("was not issued by the CA in this directory: %w", err), leafRemedy(l.name))
+		return nil, keyfile.Because(
+			filepath.Join(dir, l.name+".crt"), fmt.Errorf("was not issued by the CA in this directory: %w", err),
+			leafRemedy(l.name),
+		)
 	}
-	if p.cert == nil || c.Now().Add(renewBefore).After(p.cert.NotAfter) || !l.template.matches(p.cert) || p.cert.CheckSignatureFrom(a.cert) != nil {
+	if p.cert == nil || c.Now().Add(renewBefore).After(p.cert.NotAfter) || !l.template.matches(p.cert) ||
+		p.cert.CheckSignatureFrom(a.cert) != nil {
 		signer := &Signer{authority: func() *authority { return a }, clock: c}
 		p.cert, err = signer.issue(&p.key.PublicKey, l.template)
 		if err != nil {
@@ -109,7 +115,7 @@ func (p *pair) write(dir, name string) error {
 	if present, err := os.ReadFile(path); err == nil && bytes.Equal(present, wanted) {
 		return nil
 	}
-	return writeFile(path, wanted)
+	return keyfile.Write(path, wanted)
 }
 
 func (t Template) matches(cert *x509.Certificate) bool {

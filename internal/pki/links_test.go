@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/everynode/everynode/internal/pki/keyfile"
 )
 
 // elsewhere moves a file to another disk, to which a link leads.
@@ -22,7 +24,7 @@ func elsewhere(t *testing.T, dir, name string) (path, there string) {
 
 func refusedFor(t *testing.T, err error, path, words string) {
 	t.Helper()
-	var named *FileError
+	var named *keyfile.Error
 	if !errors.As(err, &named) || named.Path != path || !strings.Contains(err.Error(), words) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("%s: %v, want that it %s", filepath.Base(path), err, words)
 	}

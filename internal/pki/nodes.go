@@ -39,7 +39,8 @@ func verifyNode(s *state, chain []*x509.Certificate, node string, now time.Time)
 		return fmt.Errorf("the agent shows the certificate of %q, not of node %s", shown.Subject.CommonName, node)
 	}
 	options := x509.VerifyOptions{
-		Roots: s.nodes.pool(), Intermediates: x509.NewCertPool(), DNSName: node, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		Roots: s.nodes.pool(), Intermediates: x509.NewCertPool(), DNSName: node, CurrentTime: now,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	for _, cert := range chain[1:] {
 		options.Intermediates.AddCert(cert)

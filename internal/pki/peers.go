@@ -14,6 +14,8 @@ import (
 
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/everynode/everynode/internal/pki/keyfile"
 )
 
 // The databases of several servers speak with each other under an authority of
@@ -26,7 +28,8 @@ const (
 	peerLeaf          = "peer"
 )
 
-const peerRemedy = "restore it from a backup, or remove this server with \"everynode members remove\" on another and join it anew"
+const peerRemedy = "restore it from a backup, or remove this server with \"everynode members remove\" on another and " +
+	"join it anew"
 
 // Peers are the key and certificate of one server's database among the others'.
 type Peers struct {
@@ -38,7 +41,7 @@ type Peers struct {
 // OpenPeers reads them, and makes what is missing. The certificate is issued anew
 // when it ends soon, is not for that host, or is of an authority that was replaced.
 func OpenPeers(dir, host string, c clock.PassiveClock) (*Peers, error) {
-	if err := os.MkdirAll(dir, directoryMode); err != nil {
+	if err := os.MkdirAll(dir, keyfile.FolderMode); err != nil {
 		return nil, fmt.Errorf("create the directory for the keys of the servers' databases: %w", err)
 	}
 	unlock, err := lockDirectory(dir)
@@ -76,7 +79,7 @@ func openPeers(dir, host string, a *authority, c clock.PassiveClock) (*Peers, er
 	if same(dir, peerTrusted, trusted) {
 		return p, nil
 	}
-	return p, writeFile(filepath.Join(dir, peerTrusted), trusted)
+	return p, keyfile.Write(filepath.Join(dir, peerTrusted), trusted)
 }
 
 // KeepPeers issues the certificate anew before it ends, until ctx ends: a server may run
@@ -108,7 +111,12 @@ func (p *Peers) ServerTLS() *tls.Config {
 		if err != nil {
 			return nil, err
 		}
-		return &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool, Certificates: []tls.Certificate{pair}}, nil
+		return &tls.Config{
+			MinVersion:   tls.VersionTLS12,
+			ClientAuth:   tls.RequireAndVerifyClientCert,
+			ClientCAs:    pool,
+			Certificates: []tls.Certificate{pair},
+		}, nil
 	}}
 }
 
@@ -158,7 +166,9 @@ var AgreedFiles = []string{
 
 // sharedPeerFiles are what the databases of all servers have. They are compared by all of them:
 // what a later version shares besides needs an agreement of its own.
-var sharedPeerFiles = []string{PeerAuthority + ".crt", PeerAuthority + ".key", PeerAuthority + "-previous.crt", peerCross}
+var sharedPeerFiles = []string{
+	PeerAuthority + ".crt", PeerAuthority + ".key", PeerAuthority + "-previous.crt", peerCross,
+}
 
 // SharedKeys are the files that a server gets which joins others, by name.
 type SharedKeys struct {
@@ -217,7 +227,7 @@ func (k SharedKeys) Import(dir, peersDir string) error {
 }
 
 func importFiles(dir string, names []string, files map[string][]byte) error {
-	if err := os.MkdirAll(dir, directoryMode); err != nil {
+	if err := os.MkdirAll(dir, keyfile.FolderMode); err != nil {
 		return fmt.Errorf("create the directory for keys: %w", err)
 	}
 	unlock, err := lockDirectory(dir)

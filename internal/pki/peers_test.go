@@ -8,6 +8,8 @@ import (
 	"time"
 
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/everynode/everynode/internal/pki/keyfile"
 )
 
 // A server that joins is the same as the others to whoever trusts one of them.
@@ -94,7 +96,7 @@ func TestPeersCertificateIsRenewedWhileItRuns(t *testing.T) {
 		}
 		clock.Step(60 * 24 * time.Hour)
 		good := func() bool {
-			cert, err := readCertificate(certFile)
+			cert, err := keyfile.ReadCertificate(certFile)
 			return err == nil && cert != nil && cert.NotAfter.After(clock.Now().Add(24*time.Hour))
 		}
 		for deadline := time.Now().Add(10 * time.Second); !good(); time.Sleep(time.Millisecond) {

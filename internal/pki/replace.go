@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/everynode/everynode/internal/pki/keyfile"
 )
 
 // ServiceAccounts names the key of service account tokens, as one that can be
@@ -45,7 +47,11 @@ func planRotation(s *state, which string, now time.Time) ([]step, error) {
 // Finish ends the trust in what Rotate replaced.
 func Finish(dir, which string, now time.Time) error {
 	return change(dir, now, func(s *state) ([]step, error) {
-		previous := map[string]int{ClusterAuthority: len(s.cluster.previous), NodeAuthority: len(s.nodes.previous), ServiceAccounts: len(s.accounts.previous)}
+		previous := map[string]int{
+			ClusterAuthority: len(s.cluster.previous),
+			NodeAuthority:    len(s.nodes.previous),
+			ServiceAccounts:  len(s.accounts.previous),
+		}
 		switch {
 		case previous[which] == 0:
 			return nil, fmt.Errorf("%s is not being replaced: there is nothing to finish", which)
@@ -133,10 +139,15 @@ func readState(dir string, now time.Time) (*state, error) {
 			return nil, err
 		}
 		if s.cluster == nil || s.nodes == nil || s.leaves[name] == nil {
-			return nil, fmt.Errorf("%s does not hold all keys of a control plane: start its server once, or name the right --data-dir", dir)
+			return nil, fmt.Errorf(
+				"%s does not hold all keys of a control plane: start its server once, or name the right --data-dir", dir,
+			)
 		}
 		if err := s.cluster.signed(s.leaves[name].cert); err != nil {
-			return nil, fileError(filepath.Join(dir, name+".crt"), fmt.Errorf("was not issued by the CA in this directory: %w", err), leafRemedy(name))
+			return nil, keyfile.Because(
+				filepath.Join(dir, name+".crt"), fmt.Errorf("was not issued by the CA in this directory: %w", err),
+				leafRemedy(name),
+			)
 		}
 	}
 	s.accounts, err = loadOrCreateAccounts(dir)
@@ -147,7 +158,7 @@ func rotateAuthority(a *authority, now time.Time) ([]step, *authority, error) {
 	if len(a.previous) > 0 {
 		return nil, nil, fmt.Errorf("%s is being replaced already: finish that first, with --finish", a.name)
 	}
-	key, err := newKey()
+	key, err := keyfile.NewKey()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -155,7 +166,11 @@ func rotateAuthority(a *authority, now time.Time) ([]step, *authority, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	base := map[string]string{ClusterAuthority: clusterAuthorityName, NodeAuthority: nodeAuthorityName, PeerAuthority: peerAuthorityName}[a.name]
+	base := map[string]string{
+		ClusterAuthority: clusterAuthorityName,
+		NodeAuthority:    nodeAuthorityName,
+		PeerAuthority:    peerAuthorityName,
+	}[a.name]
 	cert, err := newAuthority(key, base+"-"+hex.EncodeToString(serial.Bytes()[:4]), now)
 	if err != nil {
 		return nil, nil, err
@@ -164,12 +179,14 @@ func rotateAuthority(a *authority, now time.Time) ([]step, *authority, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	encoded, err := keyPEM(key)
+	encoded, err := keyfile.KeyPEM(key)
 	if err != nil {
 		return nil, nil, err
 	}
 	previous := []*x509.Certificate{a.cert, cross}
-	steps := append([]step{{write: previousFile("", a.name), data: certificatesPEM(previous)}}, replacePair(a.name, certificatePEM(cert), encoded)...)
+	steps := append([]step{{write: previousFile("", a.name), data: certificatesPEM(previous)}}, replacePair(
+		a.name, keyfile.CertificatePEM(cert), encoded,
+	)...)
 	return steps, &authority{name: a.name, cert: cert, key: key, previous: previous[:1], crosses: previous[1:]}, nil
 }
 
@@ -197,7 +214,7 @@ func crossSign(by *authority, next *x509.Certificate) (*x509.Certificate, error)
 func renewLeaves(s *state, by *authority, names []string, now time.Time) (steps []step, err error) {
 	signer := &Signer{authority: func() *authority { return by }, clock: fixedClock(now)}
 	for _, name := range names {
-		key, err := newKey()
+		key, err := keyfile.NewKey()
 		if err != nil {
 			return nil, err
 		}
@@ -207,11 +224,13 @@ func renewLeaves(s *state, by *authority, names []string, now time.Time) (steps 
 		if err != nil {
 			return nil, err
 		}
-		encoded, err := keyPEM(key)
+		encoded, err := keyfile.KeyPEM(key)
 		if err != nil {
 			return nil, err
 		}
-		steps = append(steps, replacePair(name, certificatesPEM(append([]*x509.Certificate{cert}, by.chain()...)), encoded)...)
+		steps = append(
+			steps, replacePair(name, certificatesPEM(append([]*x509.Certificate{cert}, by.chain()...)), encoded)...,
+		)
 	}
 	return steps, nil
 }
@@ -229,14 +248,16 @@ func (c fixedClock) Since(t time.Time) time.Duration { return time.Time(c).Sub(t
 
 func rotateAccounts(keys *accountKeys, now time.Time) ([]step, error) {
 	if len(keys.previous) > 0 {
-		return nil, errors.New("the key of service account tokens is being replaced already: finish that first, with --finish")
+		return nil, errors.New(
+			"the key of service account tokens is being replaced already: finish that first, with --finish",
+		)
 	}
 	var key *ecdsa.PrivateKey
-	key, err := newKey()
+	key, err := keyfile.NewKey()
 	if err != nil {
 		return nil, err
 	}
-	encoded, err := keyPEM(key)
+	encoded, err := keyfile.KeyPEM(key)
 	if err != nil {
 		return nil, err
 	}

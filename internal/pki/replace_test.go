@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/everynode/everynode/internal/pki/keyfile"
 )
 
 var later = start.Add(24 * time.Hour)
@@ -19,7 +21,7 @@ var later = start.Add(24 * time.Hour)
 // chainOf is what the API server shows to clients, in order.
 func chainOf(t *testing.T, dir string) []*x509.Certificate {
 	t.Helper()
-	certs, err := readCertificates(filepath.Join(dir, "apiserver.crt"))
+	certs, err := keyfile.ReadCertificates(filepath.Join(dir, "apiserver.crt"))
 	if err != nil || len(certs) == 0 {
 		t.Fatalf("the API server shows %v, %v", certs, err)
 	}
@@ -71,7 +73,7 @@ func whole(t *testing.T, when, dir string, old *x509.Certificate, client *x509.C
 
 func clientOf(t *testing.T, b *Bundle) *x509.Certificate {
 	t.Helper()
-	key, err := newKey()
+	key, err := keyfile.NewKey()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +136,7 @@ func openssl(t *testing.T, dir string, old *x509.Certificate) {
 		return
 	}
 	root := filepath.Join(t.TempDir(), "old.crt")
-	if err := os.WriteFile(root, certificatePEM(old), 0o600); err != nil {
+	if err := os.WriteFile(root, keyfile.CertificatePEM(old), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, trusted := range []string{root, filepath.Join(dir, "ca.crt")} {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/everynode/everynode/internal/pki/keyfile"
 )
 
 const (
@@ -37,9 +39,9 @@ func loadPeers(dir string, now time.Time) (*authority, error) {
 		return nil, err
 	}
 	path := filepath.Join(dir, peerCross)
-	crosses, err := readCertificates(path)
+	crosses, err := keyfile.ReadCertificates(path)
 	if err != nil {
-		return nil, fileError(path, err, "remove it: it is needed for a moment after a replacement only")
+		return nil, keyfile.Because(path, err, "remove it: it is needed for a moment after a replacement only")
 	}
 	for _, cross := range crosses {
 		if a.key.PublicKey.Equal(cross.PublicKey) && !slices.ContainsFunc(a.crosses, cross.Equal) {
@@ -51,14 +53,14 @@ func loadPeers(dir string, now time.Time) (*authority, error) {
 
 // peerRoots are the authorities whose certificates a database takes, as the files are now.
 func peerRoots(dir string) ([]*x509.Certificate, error) {
-	roots, err := readCertificates(filepath.Join(dir, PeerAuthority+".crt"))
+	roots, err := keyfile.ReadCertificates(filepath.Join(dir, PeerAuthority+".crt"))
 	if err == nil && len(roots) == 0 {
 		err = fs.ErrNotExist
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s.crt: %w", PeerAuthority, err)
 	}
-	previous, err := readCertificates(previousFile(dir, PeerAuthority))
+	previous, err := keyfile.ReadCertificates(previousFile(dir, PeerAuthority))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", previousFile("", PeerAuthority), err)
 	}
@@ -87,7 +89,7 @@ func (p *Peers) Standing() (out PeerStanding, err error) {
 	if err != nil {
 		return out, err
 	}
-	cert, err := readCertificate(filepath.Join(p.dir, peerLeaf+".crt"))
+	cert, err := keyfile.ReadCertificate(filepath.Join(p.dir, peerLeaf+".crt"))
 	if err != nil {
 		return out, err
 	}
@@ -212,7 +214,7 @@ func CheckPeers(files map[string][]byte) error {
 	}
 	for _, name := range []string{previousFile("", PeerAuthority), peerCross} {
 		if data, there := files[name]; there {
-			if _, err := parseCertificates(data); err != nil {
+			if _, err := keyfile.ParseCertificates(data); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}
@@ -224,7 +226,9 @@ func CheckPeers(files map[string][]byte) error {
 // certificate anew. Cut off at any moment, the directory is whole, and the next try goes on.
 func AdoptPeers(dir, host string, files map[string][]byte, c clock.PassiveClock) error {
 	if err := CheckPeers(files); err != nil {
-		return fmt.Errorf("replace the authority of the servers' databases in %s: that of the other server cannot be used: %w", dir, err)
+		return fmt.Errorf(
+			"replace the authority of the servers' databases in %s: that of the other server cannot be used: %w", dir, err,
+		)
 	}
 	if err := goodBy(PeerAuthority, files[PeerAuthority+".crt"], c.Now()); err != nil {
 		return fmt.Errorf("take the authority of the servers' databases from another server: %w", err)
@@ -289,7 +293,7 @@ func InspectPeers(dir string) ([]Item, error) {
 	}
 	defer unlock()
 	out := inspectAuthority(dir, PeerAuthority)
-	authority, _ := readCertificate(filepath.Join(dir, PeerAuthority+".crt"))
+	authority, _ := keyfile.ReadCertificate(filepath.Join(dir, PeerAuthority+".crt"))
 	out = append(out, inspectLeaf(dir, peerLeaf, authority))
 	for _, ending := range []string{"-next.crt", "-next.key"} {
 		if exists(dir, PeerAuthority+ending) {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/everynode/everynode/internal/pki/keyfile"
 )
 
 // peersAt are two servers that were started with the same authority.
@@ -210,7 +212,7 @@ func private(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		if err := os.Chmod(filepath.Join(dir, e.Name()), fileMode); err != nil {
+		if err := os.Chmod(filepath.Join(dir, e.Name()), keyfile.Mode); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"github.com/everynode/everynode/internal/pki/keyfile"
 )
 
 // Backdate is how far before its issue a certificate is already valid, so that a
@@ -47,13 +49,13 @@ func (s *Signer) Sign(publicKey crypto.PublicKey, template Template) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	return certificatePEM(cert), nil
+	return keyfile.CertificatePEM(cert), nil
 }
 
 // NewClient makes a key and a client certificate for a user and its groups, both
 // PEM encoded. Nothing is stored.
 func (s *Signer) NewClient(user string, groups []string, ttl time.Duration) (certPEM, privateKeyPEM []byte, err error) {
-	key, err := newKey()
+	key, err := keyfile.NewKey()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -61,7 +63,7 @@ func (s *Signer) NewClient(user string, groups []string, ttl time.Duration) (cer
 	if err != nil {
 		return nil, nil, err
 	}
-	privateKeyPEM, err = keyPEM(key)
+	privateKeyPEM, err = keyfile.KeyPEM(key)
 	return certPEM, privateKeyPEM, err
 }
 

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/everynode/everynode/internal/pki/keyfile"
 )
 
 // step is one change of one file, which happens or does not. A list of steps can be
@@ -19,7 +21,7 @@ type step struct {
 func (s step) apply(dir string) error {
 	switch {
 	case s.write != "":
-		return writeFile(filepath.Join(dir, s.write), s.data)
+		return keyfile.Write(filepath.Join(dir, s.write), s.data)
 	case s.rename != "":
 		if err := os.Rename(filepath.Join(dir, s.rename), filepath.Join(dir, s.to)); err != nil {
 			return fmt.Errorf("put a new file in place: %w", err)
@@ -29,7 +31,7 @@ func (s step) apply(dir string) error {
 			return fmt.Errorf("remove an old file: %w", err)
 		}
 	}
-	return syncDirectory(dir)
+	return keyfile.SyncFolder(dir)
 }
 
 // applyAll does nothing if a file is a link. A new key in its place would lie beside the
@@ -40,7 +42,7 @@ func applyAll(dir string, steps []step) error {
 		for _, name := range []string{s.write, s.to, s.remove} {
 			path := filepath.Join(dir, name)
 			if to, err := os.Readlink(path); name != "" && err == nil {
-				return &FileError{Path: path, Err: fmt.Errorf("is a link to %s, and would have to be replaced", to),
+				return &keyfile.Error{Path: path, Err: fmt.Errorf("is a link to %s, and would have to be replaced", to),
 					Remedy: "put the file itself in its place, or let the whole folder be a link"}
 			}
 		}
@@ -92,13 +94,15 @@ func settlePair(dir, name string) ([]step, error) {
 		}
 		return drop, nil
 	}
-	cert, err := readCertificate(filepath.Join(dir, nextCert))
+	cert, err := keyfile.ReadCertificate(filepath.Join(dir, nextCert))
 	if err != nil {
-		return nil, fileError(filepath.Join(dir, nextCert), err, "remove it, if "+name+".crt and "+name+".key are in order")
+		return nil, keyfile.Because(
+			filepath.Join(dir, nextCert), err, "remove it, if "+name+".crt and "+name+".key are in order",
+		)
 	}
-	key, err := readKey(filepath.Join(dir, name+".key"))
+	key, err := keyfile.ReadKey(filepath.Join(dir, name+".key"))
 	if err != nil {
-		return nil, fileError(filepath.Join(dir, name+".key"), err, "restore it from a backup")
+		return nil, keyfile.Because(filepath.Join(dir, name+".key"), err, "restore it from a backup")
 	}
 	if cert != nil && key != nil && key.PublicKey.Equal(cert.PublicKey) {
 		return []step{{rename: nextCert, to: name + ".crt"}}, nil

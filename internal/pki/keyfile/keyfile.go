@@ -1,4 +1,6 @@
-package pki
+// Package keyfile reads and writes files that each hold a key or certificates. A file that is there and cannot be
+// understood is an error that says what to do; one appears whole or not at all.
+package keyfile
 
 import (
 	"bytes"
@@ -17,49 +19,57 @@ import (
 const (
 	pemCertificate = "CERTIFICATE"
 	pemPrivateKey  = "PRIVATE KEY"
-	fileMode       = 0o600
-	directoryMode  = 0o700
 )
 
-// FileError reports a file of the directory that cannot be used, and what its
+// Mode is that of the files, FolderMode that of folders of them.
+const (
+	Mode       = 0o600
+	FolderMode = 0o700
+)
+
+// Error reports a file of the directory that cannot be used, and what its
 // owner can do about it.
-type FileError struct {
+type Error struct {
 	Path   string // the file at fault
 	Err    error  // what is wrong with it
 	Remedy string // what to do, a full clause
 }
 
 // Error implements error.
-func (e *FileError) Error() string { return fmt.Sprintf("%s: %v; %s", e.Path, e.Err, e.Remedy) }
+func (e *Error) Error() string { return fmt.Sprintf("%s: %v; %s", e.Path, e.Err, e.Remedy) }
 
 // Unwrap gives the underlying error.
-func (e *FileError) Unwrap() error { return e.Err }
+func (e *Error) Unwrap() error { return e.Err }
 
-// fileError names the file and the remedy of an error, if there is one and it does
+// Because names the file and the remedy of an error, if there is one and it does
 // not do so itself.
-func fileError(path string, err error, remedy string) error {
-	var known *FileError
+func Because(path string, err error, remedy string) error {
+	var known *Error
 	if err == nil || errors.As(err, &known) {
 		return err
 	}
-	return &FileError{Path: path, Err: err, Remedy: remedy}
+	return &Error{Path: path, Err: err, Remedy: remedy}
 }
 
-// readKey reads an ECDSA private key. The result is nil when there is no file. One
+// ReadKey reads an ECDSA private key. The result is nil when there is no file. One
 // that others can read is no secret, and is refused.
-func readKey(path string) (*ecdsa.PrivateKey, error) {
+func ReadKey(path string) (*ecdsa.PrivateKey, error) {
 	if info, err := os.Stat(path); err == nil && info.Mode().Perm()&0o077 != 0 {
-		return nil, &FileError{Path: path, Err: fmt.Errorf("other users of this machine can read this key (its mode is %04o)", info.Mode().Perm()),
-			Remedy: "run chmod 600 " + path + ", and replace the key if somebody may have read it"}
+		return nil, &Error{
+			Path:   path,
+			Err:    fmt.Errorf("other users of this machine can read this key (its mode is %04o)", info.Mode().Perm()),
+			Remedy: "run chmod 600 " + path + ", and replace the key if somebody may have read it",
+		}
 	}
 	data, err := readFile(path)
 	if data == nil || err != nil {
 		return nil, err
 	}
-	return parseKey(data)
+	return ParseKey(data)
 }
 
-func parseKey(data []byte) (*ecdsa.PrivateKey, error) {
+// ParseKey returns the ECDSA private key in the data of a file.
+func ParseKey(data []byte) (*ecdsa.PrivateKey, error) {
 	block, _ := pem.Decode(data)
 	if block == nil {
 		return nil, errors.New("holds no PEM block")
@@ -84,37 +94,38 @@ func readFile(path string) ([]byte, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if to, linked := os.Readlink(path); linked == nil {
-			return nil, &FileError{Path: path, Err: fmt.Errorf("is a link to %s, where there is nothing", to),
+			return nil, &Error{Path: path, Err: fmt.Errorf("is a link to %s, where there is nothing", to),
 				Remedy: "mount what holds it, or remove the link if a new one is to be made"}
 		}
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read: %w", pathless(err))
+		return nil, fmt.Errorf("read: %w", Pathless(err))
 	}
 	return data, nil
 }
 
-// readCertificate reads the first certificate of a file. The result is nil when
+// ReadCertificate reads the first certificate of a file. The result is nil when
 // there is no file.
-func readCertificate(path string) (*x509.Certificate, error) {
-	certs, err := readCertificates(path)
+func ReadCertificate(path string) (*x509.Certificate, error) {
+	certs, err := ReadCertificates(path)
 	if err != nil || len(certs) == 0 {
 		return nil, err
 	}
 	return certs[0], nil
 }
 
-// readCertificates reads all certificates of a file; none when there is no file.
-func readCertificates(path string) ([]*x509.Certificate, error) {
+// ReadCertificates reads all certificates of a file; none when there is no file.
+func ReadCertificates(path string) ([]*x509.Certificate, error) {
 	data, err := readFile(path)
 	if data == nil || err != nil {
 		return nil, err
 	}
-	return parseCertificates(data)
+	return ParseCertificates(data)
 }
 
-func parseCertificates(data []byte) (out []*x509.Certificate, err error) {
+// ParseCertificates returns all certificates in the data of a file; none is an error.
+func ParseCertificates(data []byte) (out []*x509.Certificate, err error) {
 	for {
 		block, rest := pem.Decode(data)
 		if block == nil {
@@ -132,19 +143,19 @@ func parseCertificates(data []byte) (out []*x509.Certificate, err error) {
 	if len(out) == 0 {
 		return nil, errors.New("holds no PEM block")
 	}
-	return out, cutOff(data)
+	return out, CutOff(data)
 }
 
-// cutOff says whether a block begins in what is left when no whole one is.
-func cutOff(rest []byte) error {
+// CutOff says whether a block begins in what is left when no whole one is.
+func CutOff(rest []byte) error {
 	if bytes.Contains(rest, []byte("-----BEGIN")) {
 		return errors.New("holds a PEM block that is cut off")
 	}
 	return nil
 }
 
-// pathless drops the path of a file error: it is told once, by FileError.
-func pathless(err error) error {
+// Pathless drops the path of a file error: it is told once, by Error.
+func Pathless(err error) error {
 	var pathErr *fs.PathError
 	if errors.As(err, &pathErr) {
 		return pathErr.Err
@@ -152,25 +163,27 @@ func pathless(err error) error {
 	return err
 }
 
-func loadOrCreateKey(path, remedy string) (*ecdsa.PrivateKey, error) {
-	key, err := readKey(path)
+// LoadOrCreateKey reads a key, and makes it if there is no file.
+func LoadOrCreateKey(path, remedy string) (*ecdsa.PrivateKey, error) {
+	key, err := ReadKey(path)
 	if err != nil {
-		return nil, fileError(path, err, remedy)
+		return nil, Because(path, err, remedy)
 	}
 	if key != nil {
 		return key, nil
 	}
-	if key, err = newKey(); err != nil {
+	if key, err = NewKey(); err != nil {
 		return nil, err
 	}
-	data, err := keyPEM(key)
+	data, err := KeyPEM(key)
 	if err != nil {
 		return nil, err
 	}
-	return key, writeFile(path, data)
+	return key, Write(path, data)
 }
 
-func newKey() (*ecdsa.PrivateKey, error) {
+// NewKey makes an ECDSA key.
+func NewKey() (*ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("generate ECDSA key: %w", err)
@@ -178,7 +191,8 @@ func newKey() (*ecdsa.PrivateKey, error) {
 	return key, nil
 }
 
-func keyPEM(key *ecdsa.PrivateKey) ([]byte, error) {
+// KeyPEM is what a file holds that has the key.
+func KeyPEM(key *ecdsa.PrivateKey) ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		return nil, fmt.Errorf("encode private key: %w", err)
@@ -186,13 +200,14 @@ func keyPEM(key *ecdsa.PrivateKey) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: pemPrivateKey, Bytes: der}), nil
 }
 
-func certificatePEM(cert *x509.Certificate) []byte {
+// CertificatePEM is what a file holds that has the certificate.
+func CertificatePEM(cert *x509.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: pemCertificate, Bytes: cert.Raw})
 }
 
-// writeFile puts data at path in one step: a reader, and a machine that loses
+// Write puts data at path in one step: a reader, and a machine that loses
 // power, sees the old content or the new, never a part.
-func writeFile(path string, data []byte) (err error) {
+func Write(path string, data []byte) (err error) {
 	dir := filepath.Dir(path)
 	temp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
 	if err != nil {
@@ -205,17 +220,18 @@ func writeFile(path string, data []byte) (err error) {
 		}
 	}()
 	_, err = temp.Write(data)
-	err = errors.Join(err, temp.Chmod(fileMode), temp.Sync(), temp.Close())
+	err = errors.Join(err, temp.Chmod(Mode), temp.Sync(), temp.Close())
 	if err != nil {
 		return err
 	}
 	if err = os.Rename(temp.Name(), path); err != nil {
 		return err
 	}
-	return syncDirectory(dir)
+	return SyncFolder(dir)
 }
 
-func syncDirectory(dir string) error {
+// SyncFolder has what was renamed in a folder be there after a loss of power.
+func SyncFolder(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
