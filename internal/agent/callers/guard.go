@@ -97,7 +97,9 @@ func (g *Guard) Protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who, ok, err := g.identify.AuthenticateRequest(r)
 		if err != nil {
-			klog.FromContext(r.Context()).Error(err, "Could not tell who calls the node", "path", r.URL.Path, "from", r.RemoteAddr)
+			klog.FromContext(r.Context()).Error(
+				err, "Could not tell who calls the node", "path", r.URL.Path, "from", r.RemoteAddr,
+			)
 		}
 		if err != nil || !ok {
 			http.Error(w, "Unauthorized", http.StatusUnauthorized)
@@ -107,7 +109,9 @@ func (g *Guard) Protect(next http.Handler) http.Handler {
 		allowed, err := g.allowed(r, who.User, verb, subresources)
 		switch {
 		case err != nil:
-			klog.FromContext(r.Context()).Error(err, "Could not tell what a caller of the node may do", "user", who.User.GetName(), "path", r.URL.Path)
+			klog.FromContext(r.Context()).Error(
+				err, "Could not tell what a caller of the node may do", "user", who.User.GetName(), "path", r.URL.Path,
+			)
 			http.Error(w, fmt.Sprintf("Authorization error (user=%s, verb=%s, resource=nodes, subresource(s)=%v)",
 				who.User.GetName(), verb, subresources), http.StatusInternalServerError)
 		case !allowed:
@@ -122,7 +126,8 @@ func (g *Guard) Protect(next http.Handler) http.Handler {
 func (g *Guard) allowed(r *http.Request, who user.Info, verb string, subresources []string) (bool, error) {
 	if who.GetName() == pki.KubeletClientUser {
 		// Only a certificate can make somebody the API server.
-		if shown, ok, err := g.certificate.AuthenticateRequest(r); ok && err == nil && shown.User.GetName() == pki.KubeletClientUser {
+		if shown, ok, err := g.certificate.AuthenticateRequest(r); ok && err == nil &&
+			shown.User.GetName() == pki.KubeletClientUser {
 			return true, nil
 		}
 	}
@@ -146,7 +151,13 @@ func question(spec authorizationv1.SubjectAccessReviewSpec) (string, error) {
 
 func (g *Guard) ask(ctx context.Context, who user.Info, verb, subresource string) (bool, error) {
 	spec := authorizationv1.SubjectAccessReviewSpec{User: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups(),
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Version: "v1", Resource: "nodes", Subresource: subresource, Name: g.cfg.NodeName}}
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb:        verb,
+			Version:     "v1",
+			Resource:    "nodes",
+			Subresource: subresource,
+			Name:        g.cfg.NodeName,
+		}}
 	for key, values := range who.GetExtra() {
 		if spec.Extra == nil {
 			spec.Extra = map[string]authorizationv1.ExtraValue{}
@@ -163,7 +174,9 @@ func (g *Guard) ask(ctx context.Context, who user.Info, verb, subresource string
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	review, err := g.cfg.Client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+	review, err := g.cfg.Client.AuthorizationV1().SubjectAccessReviews().Create(
+		ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{},
+	)
 	if err != nil {
 		return false, fmt.Errorf("ask the API server what %s may: %w", who.GetName(), err)
 	}

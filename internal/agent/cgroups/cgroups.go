@@ -59,7 +59,12 @@ type Cgroups struct {
 // New lays the cgroups out; it makes none.
 func New(cfg Config) (*Cgroups, error) {
 	cfg.Driver, cfg.Mount = cmp.Or(cfg.Driver, Cgroupfs), cmp.Or(cfg.Mount, "/sys/fs/cgroup")
-	c := &Cgroups{mount: cfg.Mount, podPIDs: cfg.PodPIDs, booted: systemd.IsRunningSystemd, systemd: asking{patience: patience}}
+	c := &Cgroups{
+		mount:   cfg.Mount,
+		podPIDs: cfg.PodPIDs,
+		booted:  systemd.IsRunningSystemd,
+		systemd: asking{patience: patience},
+	}
 	var err error
 	c.layout, err = newLayout(cfg.Driver, cfg.Root, cfg.Node)
 	if err != nil {
@@ -121,7 +126,10 @@ func (c *Cgroups) LimitsSwap(pod *corev1.Pod) bool {
 // Prepare makes the cgroups of all pods and of the classes. Its error says why no pod can start here.
 func (c *Cgroups) Prepare() error {
 	if c.layout.driver == Systemd && !c.booted() {
-		return errors.New("the container runtime leaves cgroups to systemd, which does not run on this machine; set SystemdCgroup = false in the runtime's configuration (containerd: /etc/containerd/config.toml) and restart it")
+		return errors.New(
+			"the container runtime leaves cgroups to systemd, which does not run on this machine; set SystemdCgroup = false " +
+				"in the runtime's configuration (containerd: /etc/containerd/config.toml) and restart it",
+		)
 	}
 	for _, class := range classes {
 		if err := c.apply(ofClass(class), &library.Resources{}); err != nil {
@@ -193,8 +201,8 @@ func (c *Cgroups) Remove(uid types.UID) error {
 	return c.weigh()
 }
 
-// Sweep removes the cgroups that pods left which are not live any more, by an agent that was killed meanwhile. One with processes in it is
-// somebody's, and stays.
+// Sweep removes the cgroups that pods left which are not live any more, by an agent that was killed meanwhile. One with
+// processes in it is somebody's, and stays.
 func (c *Cgroups) Sweep(live func(uid types.UID) bool) error {
 	dirs, err := c.hierarchies()
 	if err != nil {
@@ -342,7 +350,8 @@ func (c *Cgroups) within(what string, l layout, g group, call func() error) erro
 	return c.systemd.ask(what, l.path(g), call)
 }
 
-// checkControllers says which controller does not work in the group. With version 2 it does only if all groups above hand it down.
+// checkControllers says which controller does not work in the group. With version 2 it does only if all groups above
+// hand it down.
 func (c *Cgroups) checkControllers(g group) error {
 	if !c.Unified() {
 		return nil
@@ -353,7 +362,11 @@ func (c *Cgroups) checkControllers(g group) error {
 	}
 	for _, controller := range c.controllers() {
 		if !slices.Contains(strings.Fields(string(text)), controller) {
-			return fmt.Errorf("the controller %s does not work in cgroup %s: one above it does not hand it down (cgroup.subtree_control), or the kernel lacks it", controller, path.Join("/", c.layout.path(g)))
+			return fmt.Errorf(
+				"the controller %s does not work in cgroup %s: one above it does not hand it down (cgroup.subtree_control), or "+
+					"the kernel lacks it",
+				controller, path.Join("/", c.layout.path(g)),
+			)
 		}
 	}
 	return nil

@@ -64,7 +64,9 @@ func newLayout(driver Driver, root, node string) (layout, error) {
 	}
 	for _, part := range l.root {
 		if strings.Trim(part, "-_.:abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") != "" {
-			return l, fmt.Errorf("--cgroup-root %s: %q cannot be a slice of systemd; use letters, figures and . : _ -", root, part)
+			return l, fmt.Errorf(
+				"--cgroup-root %s: %q cannot be a slice of systemd; use letters, figures and . : _ -", root, part,
+			)
 		}
 	}
 	if name, _ := l.unit(ofPod(corev1.PodQOSBestEffort, types.UID(strings.Repeat("x", longestUID)))); len(name) > longestUnit {
@@ -115,8 +117,8 @@ func (l layout) podIn(class corev1.PodQOSClass, name string) (types.UID, bool) {
 	return types.UID(strings.ReplaceAll(uid, "_", "-")), isSlice && ok && uid != ""
 }
 
-// ContainerName is what a runtime calls the cgroup of a container or sandbox within its pod's. Runtimes that are not known here are taken
-// to do as containerd does.
+// ContainerName is what a runtime calls the cgroup of a container or sandbox within its pod's. Runtimes that are not
+// known here are taken to do as containerd does.
 func ContainerName(driver Driver, runtime, id string) string {
 	prefix := ""
 	switch {

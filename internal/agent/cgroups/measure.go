@@ -17,7 +17,8 @@ const Unlimited = 1 << 62
 // Usage is what a cgroup uses. Times are in nanoseconds, sizes in bytes.
 type Usage struct {
 	CPU, UserCPU, KernelCPU uint64
-	// Periods are those of the bandwidth that a limit allows, Throttled those in which it was used up, for ThrottledTime in all.
+	// Periods are those of the bandwidth that a limit allows, Throttled those in which it was used up, for ThrottledTime
+	// in all.
 	Periods, Throttled, ThrottledTime uint64
 	Memory, MostMemory, MemoryLimit   uint64
 	// MemoryFailures count how often the limit was in the way.
@@ -74,10 +75,13 @@ func usageOf(s *library.Stats) *Usage {
 	cpu, memory := s.CpuStats, s.MemoryStats
 	u := &Usage{
 		CPU: cpu.CpuUsage.TotalUsage, UserCPU: cpu.CpuUsage.UsageInUsermode, KernelCPU: cpu.CpuUsage.UsageInKernelmode,
-		Periods: cpu.ThrottlingData.Periods, Throttled: cpu.ThrottlingData.ThrottledPeriods, ThrottledTime: cpu.ThrottlingData.ThrottledTime,
-		Memory: memory.Usage.Usage, MostMemory: memory.Usage.MaxUsage, MemoryLimit: memory.Usage.Limit, MemoryFailures: memory.Usage.Failcnt,
-		RSS: first("total_rss", "anon"), Cache: first("total_cache", "file"), MappedFile: first("total_mapped_file", "file_mapped"),
-		Swap: memory.SwapOnlyUsage.Usage, InactiveFile: first("total_inactive_file", "inactive_file"),
+		Periods: cpu.ThrottlingData.Periods, Throttled: cpu.ThrottlingData.ThrottledPeriods,
+		ThrottledTime: cpu.ThrottlingData.ThrottledTime,
+		Memory:        memory.Usage.Usage, MostMemory: memory.Usage.MaxUsage, MemoryLimit: memory.Usage.Limit,
+		MemoryFailures: memory.Usage.Failcnt,
+		RSS:            first("total_rss", "anon"), Cache: first("total_cache", "file"),
+		MappedFile: first("total_mapped_file", "file_mapped"),
+		Swap:       memory.SwapOnlyUsage.Usage, InactiveFile: first("total_inactive_file", "inactive_file"),
 		Faults: first("total_pgfault", "pgfault"), MajorFaults: first("total_pgmajfault", "pgmajfault"),
 		Tasks: s.PidsStats.Current, TaskLimit: s.PidsStats.Limit,
 	}
@@ -117,14 +121,16 @@ func (c *Cgroups) ProcessesIn(path string) ([]int, error) {
 	return pids, nil
 }
 
-// open opens a cgroup for reading. The library would look for the hierarchies each time, which takes longer than reading them.
+// open opens a cgroup for reading. The library would look for the hierarchies each time, which takes longer than
+// reading them.
 func (c *Cgroups) open(path string) (library.Manager, error) {
 	config := &library.Cgroup{Resources: &library.Resources{SkipDevices: true}}
 	if c.Unified() {
 		return fs2.NewManager(config, filepath.Join(c.mount, path))
 	}
 	paths := map[string]string{}
-	for _, controller := range []string{"cpu", "cpuacct", "memory", "pids", "blkio", "devices"} { // processes are listed by the last one
+	// processes are listed by the last one
+	for _, controller := range []string{"cpu", "cpuacct", "memory", "pids", "blkio", "devices"} {
 		paths[controller] = filepath.Join(c.mount, controller, path)
 	}
 	return legacy.NewManager(config, paths)

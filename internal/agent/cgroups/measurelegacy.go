@@ -36,7 +36,13 @@ func (c *Cgroups) measureLegacy(path string) (*Usage, error) {
 	for _, hierarchy := range []struct {
 		name string
 		read func(*folder, *Usage) error
-	}{{"cpuacct", (*folder).processor}, {"cpu", (*folder).throttling}, {"memory", (*folder).memory}, {"pids", (*folder).tasks}, {"blkio", (*folder).disks}} {
+	}{
+		{"cpuacct", (*folder).processor},
+		{"cpu", (*folder).throttling},
+		{"memory", (*folder).memory},
+		{"pids", (*folder).tasks},
+		{"blkio", (*folder).disks},
+	} {
 		err := f.within(filepath.Join(c.mount, hierarchy.name, path), func() error { return hierarchy.read(f, u) })
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // not every kernel has every hierarchy
@@ -205,7 +211,12 @@ func (f *folder) memory(u *Usage) error {
 	for _, file := range []struct {
 		name string
 		into *uint64
-	}{{"memory.usage_in_bytes", &u.Memory}, {"memory.max_usage_in_bytes", &u.MostMemory}, {"memory.failcnt", &u.MemoryFailures}, {"memory.limit_in_bytes", &u.MemoryLimit}} {
+	}{
+		{"memory.usage_in_bytes", &u.Memory},
+		{"memory.max_usage_in_bytes", &u.MostMemory},
+		{"memory.failcnt", &u.MemoryFailures},
+		{"memory.limit_in_bytes", &u.MemoryLimit},
+	} {
 		if err := f.number(file.name, file.into); err != nil {
 			return err
 		}

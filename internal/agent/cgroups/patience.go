@@ -13,8 +13,9 @@ const (
 	unanswered = 16
 )
 
-// asking bounds how long systemd is waited for: the library waits without an end for an answer on the bus. What was given up is still under
-// way, and may be done late; until then nothing else is asked about that cgroup, and what is asked at once is bounded.
+// asking bounds how long systemd is waited for: the library waits without an end for an answer on the bus. What was
+// given up is still under way, and may be done late; until then nothing else is asked about that cgroup, and what is
+// asked at once is bounded.
 type asking struct {
 	patience time.Duration
 

@@ -13,9 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// weigh gives the cgroups of the classes their weights beside the Guaranteed pods: all Burstable pods weigh together what they
-// asked for, and all BestEffort ones as little as there can be. Without that each class would weigh as much as a whole processor,
-// however many pods are in it.
+// weigh gives the cgroups of the classes their weights beside the Guaranteed pods: all Burstable pods weigh together
+// what they asked for, and all BestEffort ones as little as there can be. Without that each class would weigh as much
+// as a whole processor, however many pods are in it.
 func (c *Cgroups) weigh() error {
 	c.weighing.Lock()
 	defer c.weighing.Unlock()

@@ -1,12 +1,12 @@
-// Package claims is the node's side of dynamic resource allocation: before a pod's containers start it has drivers prepare the devices
-// of the pod's ResourceClaims, tells the container runtime their names in the Container Device Interface, and has the drivers undo it
-// when the pod has ended.
+// Package claims is the node's side of dynamic resource allocation: before a pod's containers start it has drivers
+// prepare the devices of the pod's ResourceClaims, tells the container runtime their names in the Container Device
+// Interface, and has the drivers undo it when the pod has ended.
 //
 //	Prepare: read the claims, check that they are the pod's ──► note on disk ──► NodePrepareResources ──► note the devices
 //	Release: is the pod the last one? ──► NodeUnprepareResources ──► forget
 //
-// What drivers were asked to prepare is on disk before they are asked: an agent that starts anew knows what is to be undone. A driver
-// that is away is asked when it is back; the pod stays until then, and so does its claim.
+// What drivers were asked to prepare is on disk before they are asked: an agent that starts anew knows what is to be
+// undone. A driver that is away is asked when it is back; the pod stays until then, and so does its claim.
 package claims
 
 import (
@@ -83,7 +83,13 @@ type given struct {
 
 // New reads what drivers had prepared in an earlier life of the agent.
 func New(cfg Config) *Manager {
-	m := &Manager{cfg: cfg, sockets: map[string]string{}, known: map[types.UID]*prepared{}, held: map[types.UID]chan struct{}{}, left: make(chan struct{}, 1)}
+	m := &Manager{
+		cfg:     cfg,
+		sockets: map[string]string{},
+		known:   map[types.UID]*prepared{},
+		held:    map[types.UID]chan struct{}{},
+		left:    make(chan struct{}, 1),
+	}
 	m.someLeft()
 	raw, err := os.ReadFile(cfg.File)
 	switch {
@@ -94,7 +100,10 @@ func New(cfg Config) *Manager {
 		m.saved = raw
 		if err := json.Unmarshal(raw, &m.known); err != nil {
 			m.known = map[types.UID]*prepared{}
-			m.broken = fmt.Errorf("read which devices are prepared: %s: %w; remove the file when no pod with a resource claim is left on the node", cfg.File, err)
+			m.broken = fmt.Errorf(
+				"read which devices are prepared: %s: %w; remove the file when no pod with a resource claim is left on the node",
+				cfg.File, err,
+			)
 		}
 	}
 	return m
@@ -106,7 +115,9 @@ func (m *Manager) Problem() error { return m.broken }
 // Register implements plugins.Handler: a driver is there.
 func (m *Manager) Register(_ context.Context, name, socket string, versions []string) error {
 	if !slices.Contains(versions, draapi.DRAPluginService) {
-		return fmt.Errorf("the DRA driver %s at %s speaks %q; what is needed is %s", name, socket, versions, draapi.DRAPluginService)
+		return fmt.Errorf(
+			"the DRA driver %s at %s speaks %q; what is needed is %s", name, socket, versions, draapi.DRAPluginService,
+		)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -122,8 +133,8 @@ func (m *Manager) Deregister(_ context.Context, name string) {
 	m.someLeft()
 }
 
-// Prepare has drivers prepare the devices of the pod's claims. Drivers are asked anew for each sandbox: what they did may have ended with
-// the machine.
+// Prepare has drivers prepare the devices of the pod's claims. Drivers are asked anew for each sandbox: what they did
+// may have ended with the machine.
 func (m *Manager) Prepare(ctx context.Context, pod *corev1.Pod) error {
 	if len(pod.Spec.ResourceClaims) == 0 {
 		return nil
@@ -164,7 +175,9 @@ func (m *Manager) check(ctx context.Context, pod *corev1.Pod) ([]*resourcev1.Res
 			}
 		}
 		if !resourceclaim.IsReservedForPod(pod, claim, false) {
-			return nil, fmt.Errorf("pod %s (%s) is not allowed to use ResourceClaim %s (%s)", pod.Name, pod.UID, claim.Name, claim.UID)
+			return nil, fmt.Errorf(
+				"pod %s (%s) is not allowed to use ResourceClaim %s (%s)", pod.Name, pod.UID, claim.Name, claim.UID,
+			)
 		}
 		if claim.Status.Allocation == nil {
 			return nil, fmt.Errorf("ResourceClaim %s has no devices", claim.Name)
@@ -210,9 +223,12 @@ func (m *Manager) prepare(ctx context.Context, pod *corev1.Pod, c *resourcev1.Re
 	about := &draapi.Claim{Namespace: c.Namespace, Uid: string(c.UID), Name: c.Name}
 	devices := map[string][]given{}
 	for _, driver := range drivers {
-		answer, err := call(ctx, m, driver, func(ctx context.Context, api draapi.DRAPluginClient) (*draapi.NodePrepareResourcesResponse, error) {
-			return api.NodePrepareResources(ctx, &draapi.NodePrepareResourcesRequest{Claims: []*draapi.Claim{about}})
-		})
+		answer, err := call(
+			ctx, m, driver,
+			func(ctx context.Context, api draapi.DRAPluginClient) (*draapi.NodePrepareResourcesResponse, error) {
+				return api.NodePrepareResources(ctx, &draapi.NodePrepareResourcesRequest{Claims: []*draapi.Claim{about}})
+			},
+		)
 		if err != nil {
 			return fmt.Errorf("NodePrepareResources of DRA driver %s: %w", driver, err)
 		}
@@ -274,8 +290,12 @@ func (m *Manager) Container(ctx context.Context, pod *corev1.Pod, c *corev1.Cont
 		return nil, err
 	}
 	if !can {
-		return nil, fmt.Errorf("the container runtime does not know devices by their CDI names (%s): containerd does from version 1.7 on, with enable_cdi in its configuration, "+
-			"and by itself from 2.0 on", names[0])
+		return nil, fmt.Errorf(
+			"the container runtime does not know devices by their CDI names (%s): containerd does from version 1.7 on, with "+
+				"enable_cdi in its configuration, "+
+				"and by itself from 2.0 on",
+			names[0],
+		)
 	}
 	return names, nil
 }
@@ -313,7 +333,8 @@ func (m *Manager) of(pod *corev1.Pod, wanted corev1.ResourceClaim) ([]string, er
 	return nil, fmt.Errorf("ResourceClaim %s is not prepared", *name)
 }
 
-// serves says whether the device is for a request; "" is for all of them. The alternative that was chosen is named behind a slash.
+// serves says whether the device is for a request; "" is for all of them. The alternative that was chosen is named
+// behind a slash.
 func (g given) serves(request string) bool {
 	return request == "" || len(g.Requests) == 0 || slices.ContainsFunc(g.Requests, func(r string) bool {
 		return r == request || strings.HasPrefix(r, request+"/")
@@ -362,9 +383,12 @@ func (m *Manager) release(ctx context.Context, pod, uid types.UID) error {
 		})
 	}
 	for _, driver := range drivers {
-		answer, err := call(ctx, m, driver, func(ctx context.Context, api draapi.DRAPluginClient) (*draapi.NodeUnprepareResourcesResponse, error) {
-			return api.NodeUnprepareResources(ctx, &draapi.NodeUnprepareResourcesRequest{Claims: []*draapi.Claim{about}})
-		})
+		answer, err := call(
+			ctx, m, driver,
+			func(ctx context.Context, api draapi.DRAPluginClient) (*draapi.NodeUnprepareResourcesResponse, error) {
+				return api.NodeUnprepareResources(ctx, &draapi.NodeUnprepareResourcesRequest{Claims: []*draapi.Claim{about}})
+			},
+		)
 		if err != nil {
 			return fmt.Errorf("NodeUnprepareResources of DRA driver %s for ResourceClaim %s: %w", driver, about.Name, err)
 		}
@@ -373,7 +397,9 @@ func (m *Manager) release(ctx context.Context, pod, uid types.UID) error {
 			return fmt.Errorf("NodeUnprepareResources of DRA driver %s skipped ResourceClaim %s", driver, about.Name)
 		}
 		if one.GetError() != "" {
-			return fmt.Errorf("NodeUnprepareResources of DRA driver %s failed for ResourceClaim %s: %s", driver, about.Name, one.Error)
+			return fmt.Errorf(
+				"NodeUnprepareResources of DRA driver %s failed for ResourceClaim %s: %s", driver, about.Name, one.Error,
+			)
 		}
 	}
 	return m.note(func() { delete(m.known, uid) })
@@ -455,7 +481,9 @@ func (m *Manager) Mend() (mended []string, err error) {
 }
 
 // call asks a driver.
-func call[T any](ctx context.Context, m *Manager, driver string, ask func(context.Context, draapi.DRAPluginClient) (T, error)) (answer T, err error) {
+func call[T any](
+	ctx context.Context, m *Manager, driver string, ask func(context.Context, draapi.DRAPluginClient) (T, error),
+) (answer T, err error) {
 	socket, err := m.socket(driver)
 	if err != nil {
 		return answer, err

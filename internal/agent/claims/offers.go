@@ -19,7 +19,8 @@ type Offers interface {
 	Delete(ctx context.Context, name string) error
 }
 
-// Run takes back what drivers offer that went away, or did not come again when the agent started: nobody would prepare those devices.
+// Run takes back what drivers offer that went away, or did not come again when the agent started: nobody would prepare
+// those devices.
 func (m *Manager) Run(ctx context.Context) {
 	for {
 		select {

@@ -67,7 +67,12 @@ func nameOf(hostname string) string { return strings.ToLower(strings.TrimSpace(h
 func (c *Config) completeRoom() error {
 	setDefault(&c.EvictionHard, eviction.Default)
 	var err error
-	texts := eviction.Texts{Hard: c.EvictionHard, Soft: c.EvictionSoft, SoftGrace: c.EvictionSoftGrace, Reclaim: c.EvictionReclaim}
+	texts := eviction.Texts{
+		Hard:      c.EvictionHard,
+		Soft:      c.EvictionSoft,
+		SoftGrace: c.EvictionSoftGrace,
+		Reclaim:   c.EvictionReclaim,
+	}
 	c.Rules, err = eviction.ParseRules(texts)
 	if err != nil {
 		return err
@@ -98,14 +103,21 @@ func (c *Config) completeImages() error {
 		c.ImageGCLow = min(80, c.ImageGCHigh)
 	}
 	if c.ImageMinAge < 0 || c.ImageMaxAge < 0 || c.ImageMaxAge > 0 && c.ImageMaxAge <= c.ImageMinAge {
-		return fmt.Errorf("--image-maximum-gc-age %s must be longer than --minimum-image-ttl-duration %s, or 0 for never; neither can be negative", c.ImageMaxAge, c.ImageMinAge)
+		return fmt.Errorf(
+			"--image-maximum-gc-age %s must be longer than --minimum-image-ttl-duration %s, or 0 for never; neither can be "+
+				"negative",
+			c.ImageMaxAge, c.ImageMinAge,
+		)
 	}
 	if c.ImageMinAge == 0 {
 		c.ImageMinAge = 2 * time.Minute
 	}
 	if c.ImageGCLow < 0 || c.ImageGCLow > c.ImageGCHigh || c.ImageGCHigh > 100 {
-		return fmt.Errorf("--image-gc-low-threshold %d and --image-gc-high-threshold %d: percentages are needed, the first not above the second",
-			c.ImageGCLow, c.ImageGCHigh)
+		return fmt.Errorf(
+			"--image-gc-low-threshold %d and --image-gc-high-threshold %d: percentages are needed, the first not above the "+
+				"second",
+			c.ImageGCLow, c.ImageGCHigh,
+		)
 	}
 	return nil
 }
@@ -131,11 +143,17 @@ func (c *Config) checkRemember() error {
 		return nil
 	}
 	if !filepath.IsAbs(c.RememberSecrets) {
-		return fmt.Errorf("--remember-secrets %q is none of %s, %s, and the absolute path of a file with a key", c.RememberSecrets, RememberNoSecrets, RememberPlain)
+		return fmt.Errorf(
+			"--remember-secrets %q is none of %s, %s, and the absolute path of a file with a key",
+			c.RememberSecrets, RememberNoSecrets, RememberPlain,
+		)
 	}
 	c.RememberSecrets = filepath.Clean(c.RememberSecrets)
 	if strings.HasPrefix(c.RememberSecrets, c.DataDir+"/") {
-		return errors.New("--remember-secrets names a key in the data folder, where it would protect nothing; keep it where a thief of the disk does not find it, or say plain")
+		return errors.New(
+			"--remember-secrets names a key in the data folder, where it would protect nothing; keep it where a thief of the " +
+				"disk does not find it, or say plain",
+		)
 	}
 	return nil
 }

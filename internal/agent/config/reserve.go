@@ -17,7 +17,9 @@ const (
 )
 
 // reservable are the resources of which some can be kept from pods.
-var reservable = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, ProcessIDs}
+var reservable = []corev1.ResourceName{
+	corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage, ProcessIDs,
+}
 
 // ProcessIDs is the name by which processes and threads are reserved, as with a kubelet. Pods do not request them.
 const ProcessIDs corev1.ResourceName = "pid"
@@ -31,7 +33,10 @@ func (c *Config) completeReserve() error {
 		return fmt.Errorf("--max-pods %d: a node takes one pod at least", c.MaxPods)
 	}
 	c.Reserved = corev1.ResourceList{}
-	for flag, list := range map[string]map[string]string{"--system-reserved": c.SystemReserved, "--kube-reserved": c.KubeReserved} {
+	for flag, list := range map[string]map[string]string{
+		"--system-reserved": c.SystemReserved,
+		"--kube-reserved":   c.KubeReserved,
+	} {
 		if err := c.reserve(flag, list); err != nil {
 			return err
 		}
@@ -67,7 +72,10 @@ func (c *Config) completeLogs() error {
 	}
 	c.LogMaxBytes = size.Value()
 	if c.LogMaxFiles < 2 {
-		return errors.New("--container-log-max-files: a container has two files of logs at least, the one that is written and the one before it")
+		return errors.New(
+			"--container-log-max-files: a container has two files of logs at least, the one that is written and the one " +
+				"before it",
+		)
 	}
 	return nil
 }

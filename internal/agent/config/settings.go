@@ -93,8 +93,11 @@ var placeSettings = []setting{
 		func(c *Config, f *kubeletFile) { f.StaticPodPath = c.ManifestPath }},
 	{"runtime-endpoint", []string{"containerRuntimeEndpoint", "imageServiceEndpoint"},
 		func(c *Config, f *kubeletFile) error {
-			if images := f.ImageServiceEndpoint; images != "" && images != cmp.Or(f.ContainerRuntimeEndpoint, c.RuntimeEndpoint) {
-				return fmt.Errorf("imageServiceEndpoint %q: containers and images are asked for at one socket, containerRuntimeEndpoint", images)
+			if images := f.ImageServiceEndpoint; images != "" &&
+				images != cmp.Or(f.ContainerRuntimeEndpoint, c.RuntimeEndpoint) {
+				return fmt.Errorf(
+					"imageServiceEndpoint %q: containers and images are asked for at one socket, containerRuntimeEndpoint", images,
+				)
 			}
 			return fill(&c.RuntimeEndpoint, f.ContainerRuntimeEndpoint)
 		},
@@ -115,8 +118,17 @@ var placeSettings = []setting{
 	{"register-with-taints", []string{"registerWithTaints"},
 		func(c *Config, f *kubeletFile) error {
 			for _, t := range f.RegisterWithTaints {
-				if t.Key == "" || !slices.Contains([]corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}, t.Effect) {
-					return fmt.Errorf("registerWithTaints %q: a taint has a key, and the effect NoSchedule, PreferNoSchedule or NoExecute", t.ToString())
+				if t.Key == "" ||
+					!slices.Contains(
+						[]corev1.TaintEffect{
+							corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute,
+						},
+						t.Effect,
+					) {
+					return fmt.Errorf(
+						"registerWithTaints %q: a taint has a key, and the effect NoSchedule, PreferNoSchedule or NoExecute",
+						t.ToString(),
+					)
 				}
 			}
 			if len(f.RegisterWithTaints) > 0 {
@@ -243,7 +255,9 @@ func takePulls(c *Config, f *kubeletFile) error {
 	case most != nil && *most < 1:
 		return fmt.Errorf("maxParallelImagePulls %d: one image at a time at least is pulled", *most)
 	case most != nil && serial && *most > 1:
-		return errors.New("maxParallelImagePulls: with serializeImagePulls only one image at a time is pulled; leave one of them out")
+		return errors.New(
+			"maxParallelImagePulls: with serializeImagePulls only one image at a time is pulled; leave one of them out",
+		)
 	case serial:
 		c.MaxPulls = 1
 	case most != nil:

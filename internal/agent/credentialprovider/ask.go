@@ -22,7 +22,8 @@ import (
 )
 
 const (
-	// patience is how long a program may take, as with a kubelet; lingering is how long what it started may hold its output after that.
+	// patience is how long a program may take, as with a kubelet; lingering is how long what it started may hold its
+	// output after that.
 	patience  = time.Minute
 	lingering = 2 * time.Second
 	// maxAnswer bounds what is read of a program's answer, maxWords of what it says went wrong, in bytes.
@@ -67,8 +68,8 @@ func Load(file, dir string, clk clock.PassiveClock) (*Programs, error) {
 	return &Programs{programs: programs, clock: clk, patience: patience, answer: map[question]remembered{}}, nil
 }
 
-// Ask returns what the programs for an image say, a name without tag and digest, in the order of the configuration. The error says
-// which programs failed and why; what the others said is there all the same.
+// Ask returns what the programs for an image say, a name without tag and digest, in the order of the configuration. The
+// error says which programs failed and why; what the others said is there all the same.
 func (p *Programs) Ask(ctx context.Context, image string) (all []Credentials, err error) {
 	for i := range p.programs {
 		one := &p.programs[i]
@@ -91,8 +92,11 @@ func (p *Programs) Ask(ctx context.Context, image string) (all []Credentials, er
 // questions are those whose answers hold for the image, the narrowest first.
 func questions(program, image string) []question {
 	registry, _, _ := strings.Cut(image, "/")
-	return []question{{program, protocol.ImagePluginCacheKeyType, image}, {program, protocol.RegistryPluginCacheKeyType, registry},
-		{program, protocol.GlobalPluginCacheKeyType, ""}}
+	return []question{
+		{program, protocol.ImagePluginCacheKeyType, image},
+		{program, protocol.RegistryPluginCacheKeyType, registry},
+		{program, protocol.GlobalPluginCacheKeyType, ""},
+	}
 }
 
 func (p *Programs) recall(program, image string) (Credentials, bool) {
@@ -195,7 +199,9 @@ func (p *program) run(ctx context.Context, image string) (*protocol.CredentialPr
 		return nil, fmt.Errorf("answers with more than %d bytes", maxAnswer)
 	case err != nil:
 		// What it says is for who looks after the node: the error is seen by users of pods.
-		klog.FromContext(ctx).Info("A credential provider failed", "program", p.name, "image", image, "err", err, "said", string(words.text))
+		klog.FromContext(ctx).Info(
+			"A credential provider failed", "program", p.name, "image", image, "err", err, "said", string(words.text),
+		)
 		return nil, fmt.Errorf("%w; the log of the node's agent has what it said", err)
 	}
 	return p.parse(answer.text)
@@ -208,7 +214,10 @@ func (p *program) parse(answer []byte) (*protocol.CredentialProviderResponse, er
 		return nil, fmt.Errorf("does not answer with a CredentialProviderResponse: %w", err)
 	}
 	if response.APIVersion != p.version || response.Kind != "CredentialProviderResponse" {
-		return nil, fmt.Errorf("answers with the kind %q of %q in place of CredentialProviderResponse of %q", response.Kind, response.APIVersion, p.version)
+		return nil, fmt.Errorf(
+			"answers with the kind %q of %q in place of CredentialProviderResponse of %q",
+			response.Kind, response.APIVersion, p.version,
+		)
 	}
 	switch response.CacheKeyType {
 	case protocol.ImagePluginCacheKeyType, protocol.RegistryPluginCacheKeyType, protocol.GlobalPluginCacheKeyType:

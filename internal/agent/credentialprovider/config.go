@@ -35,7 +35,10 @@ type program struct {
 // load reads the configuration file and finds the programs. Its errors are one line and say what to do.
 func load(file, dir string) ([]program, error) {
 	if file == "" || dir == "" {
-		return nil, errors.New("credential providers need --image-credential-provider-config, a file, and --image-credential-provider-bin-dir, the folder with the programs")
+		return nil, errors.New(
+			"credential providers need --image-credential-provider-config, a file, and --image-credential-provider-bin-dir, " +
+				"the folder with the programs",
+		)
 	}
 	data, err := document.Read(file)
 	if err != nil {
@@ -123,7 +126,9 @@ func checkFolder(dir string) error {
 	case !info.IsDir():
 		return fmt.Errorf("--image-credential-provider-bin-dir %s is not a folder", dir)
 	case info.Mode().Perm()&0o022 != 0 && info.Mode()&os.ModeSticky == 0:
-		return fmt.Errorf("programs in %s are run as root, and others than its owner can put some there: chmod go-w %s", dir, dir)
+		return fmt.Errorf(
+			"programs in %s are run as root, and others than its owner can put some there: chmod go-w %s", dir, dir,
+		)
 	}
 	return nil
 }
@@ -142,7 +147,8 @@ func (p *program) check() error {
 	return nil
 }
 
-// parsePattern reads a pattern of images: a host, in whose parts * stands for anything, and maybe a port and the beginning of a path.
+// parsePattern reads a pattern of images: a host, in whose parts * stands for anything, and maybe a port and the
+// beginning of a path.
 func parsePattern(pattern string) (*url.URL, error) {
 	u, err := url.Parse("https://" + pattern)
 	if err != nil || u.Host == "" || strings.Contains(pattern, "://") {

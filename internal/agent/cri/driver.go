@@ -14,7 +14,8 @@ import (
 	"github.com/everynode/everynode/internal/agent/cgroups"
 )
 
-// CgroupDriver asks the runtime who makes cgroups; empty if it does not tell. Containerd before 2.0 tells in its configuration.
+// CgroupDriver asks the runtime who makes cgroups; empty if it does not tell. Containerd before 2.0 tells in its
+// configuration.
 func CgroupDriver(ctx context.Context, service internalapi.RuntimeService) (cgroups.Driver, error) {
 	// Many runtimes do not know the question yet: its error is no news for the log.
 	told, err := service.RuntimeConfig(klog.NewContext(ctx, klog.Logger{}))
@@ -37,8 +38,8 @@ func CgroupDriver(ctx context.Context, service internalapi.RuntimeService) (cgro
 	return cgroups.Cgroupfs, nil
 }
 
-// driverInConfig reads which driver containerd's way of running pods has, out of its configuration as it shows it; empty for other
-// runtimes.
+// driverInConfig reads which driver containerd's way of running pods has, out of its configuration as it shows it;
+// empty for other runtimes.
 func driverInConfig(config string) cgroups.Driver {
 	var c struct {
 		Containerd struct {
@@ -61,11 +62,17 @@ func driverInConfig(config string) cgroups.Driver {
 	return cgroups.Cgroupfs
 }
 
-// checkDriver says what is wrong if the runtime has another cgroup driver than the agent began with: it would refuse the pods' cgroups.
+// checkDriver says what is wrong if the runtime has another cgroup driver than the agent began with: it would refuse
+// the pods' cgroups.
 func (r *Runtime) checkDriver(ctx context.Context) (string, error) {
 	driver, err := CgroupDriver(ctx, r.service)
 	if own := r.cfg.Cgroups.Driver(); err == nil && driver != "" && driver != own {
-		return fmt.Sprintf("the container runtime has the cgroup driver %s since it was restarted, and no pod could start: the agent has %s; drain the node and restart the agent, or set SystemdCgroup = %t again in the runtime's configuration (containerd: /etc/containerd/config.toml)", driver, own, own == cgroups.Systemd), nil
+		return fmt.Sprintf(
+			"the container runtime has the cgroup driver %s since it was restarted, and no pod could start: the agent has %s; "+
+				"drain the node and restart the agent, or set SystemdCgroup = %t again in the runtime's configuration "+
+				"(containerd: /etc/containerd/config.toml)",
+			driver, own, own == cgroups.Systemd,
+		), nil
 	}
 	return "", err
 }

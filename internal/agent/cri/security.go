@@ -64,8 +64,8 @@ func (r *Runtime) securityContext(spec *ContainerSpec) (*runtimeapi.LinuxContain
 	return out, nil
 }
 
-// throttled are the folders, below root, that tell how often each processor was slowed down for its heat: from that a container could
-// guess what others compute.
+// throttled are the folders, below root, that tell how often each processor was slowed down for its heat: from that a
+// container could guess what others compute.
 func throttled(root string) []string {
 	// The pattern is a good one, and that is the only error.
 	found, _ := filepath.Glob(filepath.Join(root, "sys/devices/system/cpu/cpu[0-9]*/thermal_throttle"))
@@ -98,8 +98,10 @@ func checkNonRoot(spec *ContainerSpec, out *runtimeapi.LinuxContainerSecurityCon
 		spec.Pod.Name+"_"+spec.Pod.Namespace+"("+string(spec.Pod.UID)+")", spec.Container.Name)
 	switch {
 	case out.RunAsUsername != "":
-		return &ConfigError{fmt.Sprintf("container has runAsNonRoot and image has non-numeric user (%s), cannot verify user is non-root %s",
-			out.RunAsUsername, who)}
+		return &ConfigError{fmt.Sprintf(
+			"container has runAsNonRoot and image has non-numeric user (%s), cannot verify user is non-root %s",
+			out.RunAsUsername, who,
+		)}
 	case out.RunAsUser != nil && out.RunAsUser.Value != 0:
 		return nil
 	case fromImage:
@@ -186,7 +188,10 @@ func apparmor(p *corev1.AppArmorProfile, privileged bool) *runtimeapi.SecurityPr
 		return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Unconfined}
 	case corev1.AppArmorProfileTypeLocalhost:
 		if p.LocalhostProfile != nil {
-			return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_Localhost, LocalhostRef: *p.LocalhostProfile}
+			return &runtimeapi.SecurityProfile{
+				ProfileType:  runtimeapi.SecurityProfile_Localhost,
+				LocalhostRef: *p.LocalhostProfile,
+			}
 		}
 	}
 	return &runtimeapi.SecurityProfile{ProfileType: runtimeapi.SecurityProfile_RuntimeDefault}

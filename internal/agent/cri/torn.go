@@ -13,9 +13,9 @@ import (
 // cniResults is where CNI's library, in runtimes, notes what it gave to sandboxes.
 const cniResults = "/var/lib/cni/results"
 
-// forgetTorn removes what was noted in a folder of a sandbox's network and cannot be read, and says whether there was any. The
-// notes are not flushed to the disk: one that was young when the machine lost its power is empty, and the runtime would
-// never give up the sandbox for it. Without a note it does, and the network itself went with the power.
+// forgetTorn removes what was noted in a folder of a sandbox's network and cannot be read, and says whether there was
+// any. The notes are not flushed to the disk: one that was young when the machine lost its power is empty, and the
+// runtime would never give up the sandbox for it. Without a note it does, and the network itself went with the power.
 func forgetTorn(dir, sandbox string) (bool, error) {
 	names, err := readNames(dir)
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 	"github.com/everynode/everynode/internal/wholefile"
 )
 
-// usersFile, in a pod's folder, says which user IDs are the pod's. Containers of an agent's earlier run go on with theirs.
+// usersFile, in a pod's folder, says which user IDs are the pod's. Containers of an agent's earlier run go on with
+// theirs.
 const usersFile = "userns.json"
 
 // podUsers is what the file says.
@@ -50,7 +51,10 @@ func (r *Runtime) checkUsers(ctx context.Context, pod *corev1.Pod, handler strin
 		return fmt.Errorf("ask the container runtime for user namespaces: %w", err)
 	}
 	if !able {
-		return errors.New("can't set `spec.hostUsers: false`, runtime does not support user namespaces (containerd 2.0 with runc 1.2 or newer does)")
+		return errors.New(
+			"can't set `spec.hostUsers: false`, runtime does not support user namespaces (containerd 2.0 with runc 1.2 or " +
+				"newer does)",
+		)
 	}
 	return nil
 }

@@ -86,7 +86,11 @@ func (d *Drivers) Register(ctx context.Context, name, socket string, versions []
 	if !slices.ContainsFunc(versions, func(v string) bool {
 		return strings.TrimPrefix(v, "v") == "1" || strings.HasPrefix(strings.TrimPrefix(v, "v"), "1.")
 	}) {
-		return fmt.Errorf("validation failed for CSI Driver %s at endpoint %s: none of the CSI versions reported by this driver are supported: %q", name, socket, versions)
+		return fmt.Errorf(
+			"validation failed for CSI Driver %s at endpoint %s: none of the CSI versions reported by this driver are "+
+				"supported: %q",
+			name, socket, versions,
+		)
 	}
 	conn, err := connect(socket)
 	if err != nil {
@@ -136,7 +140,11 @@ func (d *Drivers) Deregister(ctx context.Context, name string) {
 
 // enter puts the driver into the node's list, in place of what was there under its name.
 func enter(n *storagev1.CSINode, name string, info *csiapi.NodeGetInfoResponse) {
-	entry := storagev1.CSINodeDriver{Name: name, NodeID: info.NodeId, TopologyKeys: slices.Sorted(maps.Keys(info.GetAccessibleTopology().GetSegments()))}
+	entry := storagev1.CSINodeDriver{
+		Name:         name,
+		NodeID:       info.NodeId,
+		TopologyKeys: slices.Sorted(maps.Keys(info.GetAccessibleTopology().GetSegments())),
+	}
 	if most := info.MaxVolumesPerNode; most > 0 {
 		count := int32(min(most, 1<<31-1))
 		entry.Allocatable = &storagev1.VolumeNodeResources{Count: &count}
@@ -213,7 +221,8 @@ func (d *Drivers) replaceNode(ctx context.Context, change func(*storagev1.CSINod
 	return err
 }
 
-// annotate notes on the Node what the driver calls it, and where it says that it is; nothing of the driver's if info is nil.
+// annotate notes on the Node what the driver calls it, and where it says that it is; nothing of the driver's if info is
+// nil.
 func (d *Drivers) annotate(ctx context.Context, name string, info *csiapi.NodeGetInfoResponse) error {
 	node, err := d.cfg.Client.CoreV1().Nodes().Get(ctx, d.cfg.NodeName, metav1.GetOptions{})
 	if err != nil {
@@ -262,14 +271,17 @@ func (d *Drivers) annotate(ctx context.Context, name string, info *csiapi.NodeGe
 // errMoved means that a driver says that the node is elsewhere than its labels do.
 var errMoved = errors.New("detected topology value collision")
 
-// compare says whether labels are missing that a driver's topology asks for. One with another value is an error: others rely on it.
+// compare says whether labels are missing that a driver's topology asks for. One with another value is an error: others
+// rely on it.
 func compare(labels, topology map[string]string) (missing bool, err error) {
 	for _, key := range slices.Sorted(maps.Keys(topology)) {
 		switch is, ok := labels[key]; {
 		case !ok:
 			missing = true
 		case is != topology[key]:
-			return false, fmt.Errorf("%w: driver reported %q:%q but existing label is %q:%q", errMoved, key, topology[key], key, is)
+			return false, fmt.Errorf(
+				"%w: driver reported %q:%q but existing label is %q:%q", errMoved, key, topology[key], key, is,
+			)
 		}
 	}
 	return missing, nil

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Share makes the folder, and has what is mounted below it, by the node or in a container, be seen by both: drivers mount there from
-// containers. On most machines all is shared from the start, and nothing is changed.
+// Share makes the folder, and has what is mounted below it, by the node or in a container, be seen by both: drivers
+// mount there from containers. On most machines all is shared from the start, and nothing is changed.
 func Share(dir string) error {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return fmt.Errorf("make the folder of storage drivers: %w", err)

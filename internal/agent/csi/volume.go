@@ -56,8 +56,8 @@ func handle(uid types.UID, volume string) string {
 	return fmt.Sprintf("csi-%x", sha256.Sum256([]byte(string(uid)+volume)))
 }
 
-// SetUp has the volume's driver mount it for the pod. One that it mounted already stays, unless the driver wants to be called for it
-// again and again.
+// SetUp has the volume's driver mount it for the pod. One that it mounted already stays, unless the driver wants to be
+// called for it again and again.
 func (d *Drivers) SetUp(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) error {
 	source := volume.CSI
 	asking, cancel := context.WithTimeout(ctx, apiTimeout)
@@ -67,7 +67,11 @@ func (d *Drivers) SetUp(ctx context.Context, pod *corev1.Pod, volume *corev1.Vol
 	wishes, err := d.wishes(asking, source.Driver, mounted)
 	if mounted && (err != nil || !is(wishes.RequiresRepublish)) {
 		if err != nil { // nothing is wrong with the volume
-			klog.FromContext(ctx).Error(err, "Could not learn whether a storage driver wants to be called again", "pod", klog.KObj(pod), "volume", volume.Name)
+			klog.FromContext(ctx).Error(
+				err,
+				"Could not learn whether a storage driver wants to be called again",
+				"pod", klog.KObj(pod), "volume", volume.Name,
+			)
 		}
 		return nil
 	}
@@ -91,7 +95,13 @@ func (d *Drivers) SetUp(ctx context.Context, pod *corev1.Pod, volume *corev1.Vol
 	if err := d.addTokens(asking, pod, wishes, tokensTo); err != nil {
 		return err
 	}
-	data := volumeData{source.Driver, handle(pod.UID, volume.Name), volume.Name, d.cfg.NodeName, string(storagev1.VolumeLifecycleEphemeral)}
+	data := volumeData{
+		source.Driver,
+		handle(pod.UID, volume.Name),
+		volume.Name,
+		d.cfg.NodeName,
+		string(storagev1.VolumeLifecycleEphemeral),
+	}
 	target := d.Path(pod.UID, volume.Name)
 	if err := write(filepath.Dir(target), data); err != nil {
 		return err
@@ -126,11 +136,16 @@ func (d *Drivers) wishes(ctx context.Context, name string, lately bool) (*storag
 	object, err := d.cfg.Client.StorageV1().CSIDrivers().Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("volume mode %q not supported by driver %s (no CSIDriver object)", storagev1.VolumeLifecycleEphemeral, name)
+		return nil, fmt.Errorf(
+			"volume mode %q not supported by driver %s (no CSIDriver object)", storagev1.VolumeLifecycleEphemeral, name,
+		)
 	case err != nil:
 		return nil, fmt.Errorf("read CSIDriver %s: %w", name, err)
 	case !slices.Contains(object.Spec.VolumeLifecycleModes, storagev1.VolumeLifecycleEphemeral):
-		return nil, fmt.Errorf("volume mode %q not supported by driver %s (only supports %q)", storagev1.VolumeLifecycleEphemeral, name, object.Spec.VolumeLifecycleModes)
+		return nil, fmt.Errorf(
+			"volume mode %q not supported by driver %s (only supports %q)",
+			storagev1.VolumeLifecycleEphemeral, name, object.Spec.VolumeLifecycleModes,
+		)
 	}
 	d.asked.Set(name, &object.Spec, wishesLast)
 	return &object.Spec, nil
@@ -161,18 +176,24 @@ func is(wish *bool) bool { return wish != nil && *wish }
 const tokensKey = "csi.storage.k8s.io/serviceAccount.tokens"
 
 // addTokens adds tokens of the pod's account for whom the driver speaks to.
-func (d *Drivers) addTokens(ctx context.Context, pod *corev1.Pod, wishes *storagev1.CSIDriverSpec, to map[string]string) error {
+func (d *Drivers) addTokens(
+	ctx context.Context, pod *corev1.Pod, wishes *storagev1.CSIDriverSpec, to map[string]string,
+) error {
 	if len(wishes.TokenRequests) == 0 {
 		return nil
 	}
 	tokens := map[string]authenticationv1.TokenRequestStatus{}
 	for _, r := range wishes.TokenRequests {
-		request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: r.ExpirationSeconds,
-			BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}}}
+		request := &authenticationv1.TokenRequest{
+			Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: r.ExpirationSeconds,
+				BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}},
+		}
 		if r.Audience != "" {
 			request.Spec.Audiences = []string{r.Audience}
 		}
-		got, err := d.cfg.Client.CoreV1().ServiceAccounts(pod.Namespace).CreateToken(ctx, pod.Spec.ServiceAccountName, request, metav1.CreateOptions{})
+		got, err := d.cfg.Client.CoreV1().ServiceAccounts(pod.Namespace).CreateToken(
+			ctx, pod.Spec.ServiceAccountName, request, metav1.CreateOptions{},
+		)
 		if err != nil {
 			return fmt.Errorf("get a token for %q: %w", r.Audience, err)
 		}
@@ -191,7 +212,9 @@ func (d *Drivers) secrets(ctx context.Context, pod *corev1.Pod, source *corev1.C
 	if source.NodePublishSecretRef == nil {
 		return map[string]string{}, nil
 	}
-	secret, err := d.cfg.Client.CoreV1().Secrets(pod.Namespace).Get(ctx, source.NodePublishSecretRef.Name, metav1.GetOptions{})
+	secret, err := d.cfg.Client.CoreV1().Secrets(pod.Namespace).Get(
+		ctx, source.NodePublishSecretRef.Name, metav1.GetOptions{},
+	)
 	if err != nil {
 		return nil, fmt.Errorf("fetch the secret for driver %s: %w", source.Driver, err)
 	}
@@ -237,7 +260,8 @@ func replaceFile(path string, content []byte) error {
 	return nil
 }
 
-// TearDown has the drivers give back all volumes of the pod. It may be called again and again; an error means that something is left.
+// TearDown has the drivers give back all volumes of the pod. It may be called again and again; an error means that
+// something is left.
 func (d *Drivers) TearDown(ctx context.Context, uid types.UID) error {
 	entries, err := os.ReadDir(d.podDir(uid))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -285,7 +309,10 @@ func (d *Drivers) giveBack(ctx context.Context, uid types.UID, volume string) er
 	defer conn.conn.Close()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if _, err := conn.NodeUnpublishVolume(ctx, &csiapi.NodeUnpublishVolumeRequest{VolumeId: data.VolumeHandle, TargetPath: target}); err != nil {
+	if _, err := conn.NodeUnpublishVolume(ctx, &csiapi.NodeUnpublishVolumeRequest{
+		VolumeId:   data.VolumeHandle,
+		TargetPath: target,
+	}); err != nil {
 		return err
 	}
 	// Never deeper: what is still mounted there is not this node's to delete.

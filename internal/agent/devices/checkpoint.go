@@ -17,7 +17,8 @@ import (
 	"github.com/everynode/everynode/internal/wholefile"
 )
 
-// checkpointName is the file's name in the folder of device plugins. Its form is the kubelet's, which some plugins and monitors read.
+// checkpointName is the file's name in the folder of device plugins. Its form is the kubelet's, which some plugins and
+// monitors read.
 const checkpointName = "kubelet_internal_checkpoint"
 
 // noNode stands for the NUMA node of devices that are near to none.
@@ -105,14 +106,22 @@ func (m *Manager) load() error {
 	}
 	data, err := decode(raw)
 	if err != nil {
-		return fmt.Errorf("%s does not say which devices pods have: %w; end the pods with devices, move the file away and start the agent again",
-			m.checkpointPath(), err)
+		return fmt.Errorf(
+			"%s does not say which devices pods have: %w; end the pods with devices, move the file away and start the agent "+
+				"again",
+			m.checkpointPath(), err,
+		)
 	}
 	for name := range data.RegisteredDevices {
 		m.ledger.Expect(name, m.cfg.Clock.Now())
 	}
 	for _, e := range data.PodDeviceEntries {
-		g := ledger.Grant{Pod: e.PodUID, Container: e.ContainerName, Resource: e.ResourceName, Answer: append([]byte{}, e.AllocResp...)}
+		g := ledger.Grant{
+			Pod:       e.PodUID,
+			Container: e.ContainerName,
+			Resource:  e.ResourceName,
+			Answer:    append([]byte{}, e.AllocResp...),
+		}
 		for _, ids := range e.DeviceIDs {
 			g.Devices = append(g.Devices, ids...)
 		}

@@ -35,7 +35,8 @@ type Options struct {
 	CDI []string
 }
 
-// Container returns what the container needs to use its devices, after their plugins did what they must before it starts.
+// Container returns what the container needs to use its devices, after their plugins did what they must before it
+// starts.
 func (m *Manager) Container(ctx context.Context, pod *corev1.Pod, c *corev1.Container) (Options, error) {
 	mine := func(n ledger.Need) bool { return n.Container == c.Name }
 	if m.broken != nil && slices.ContainsFunc(ledger.Needs(pod, ledger.IsExtended), mine) {
@@ -66,7 +67,8 @@ func (m *Manager) Container(ctx context.Context, pod *corev1.Pod, c *corev1.Cont
 	return out, m.checkCDI(ctx, &out)
 }
 
-// missing are the needs of a container that was not given what it asks for: its resource became a device plugin's after the pod came.
+// missing are the needs of a container that was not given what it asks for: its resource became a device plugin's after
+// the pod came.
 func (m *Manager) missing(pod *corev1.Pod, needs []ledger.Need) []ledger.Need {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -76,8 +78,8 @@ func (m *Manager) missing(pod *corev1.Pod, needs []ledger.Need) []ledger.Need {
 	})
 }
 
-// prepare has the plugin do what it must. Devices of an earlier life are not used before their plugin came again: after the node started
-// anew, it may have to make them first.
+// prepare has the plugin do what it must. Devices of an earlier life are not used before their plugin came again: after
+// the node started anew, it may have to make them first.
 func (m *Manager) prepare(ctx context.Context, g *ledger.Grant) error {
 	m.mu.Lock()
 	p := m.plugins[g.Resource]
@@ -131,7 +133,8 @@ func (o *Options) add(g *ledger.Grant) error {
 	return nil
 }
 
-// checkCDI refuses devices that the runtime would silently leave out. A plugin that gives them in another way too is left alone.
+// checkCDI refuses devices that the runtime would silently leave out. A plugin that gives them in another way too is
+// left alone.
 func (m *Manager) checkCDI(ctx context.Context, o *Options) error {
 	if len(o.CDI) == 0 || len(o.Nodes)+len(o.Mounts)+len(o.Env)+len(o.Annotations) > 0 {
 		return nil
@@ -141,8 +144,12 @@ func (m *Manager) checkCDI(ctx context.Context, o *Options) error {
 		return err
 	}
 	if !can {
-		return fmt.Errorf("the container runtime does not know devices by their CDI names (%s): containerd does from version 1.7 on, with enable_cdi in its configuration, "+
-			"and by itself from 2.0 on", o.CDI[0])
+		return fmt.Errorf(
+			"the container runtime does not know devices by their CDI names (%s): containerd does from version 1.7 on, with "+
+				"enable_cdi in its configuration, "+
+				"and by itself from 2.0 on",
+			o.CDI[0],
+		)
 	}
 	return nil
 }

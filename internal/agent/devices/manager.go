@@ -54,11 +54,12 @@ func New(cfg Config) *Manager {
 // Problem is why no device can be given to a pod; nil if devices can be.
 func (m *Manager) Problem() error { return m.broken }
 
-// Forgot says that nothing is known of an earlier life of the agent: what others heard of the node's devices then is not true any more.
+// Forgot says that nothing is known of an earlier life of the agent: what others heard of the node's devices then is
+// not true any more.
 func (m *Manager) Forgot() bool { return m.forgot }
 
-// Remember notes that the others know by now: another life of the agent begins with what there is from now on. What cannot be read
-// stays, and stays forgotten.
+// Remember notes that the others know by now: another life of the agent begins with what there is from now on. What
+// cannot be read stays, and stays forgotten.
 func (m *Manager) Remember() {
 	if m.broken != nil {
 		return
@@ -119,16 +120,16 @@ func (m *Manager) Sweep(live func(types.UID) bool) {
 	}
 }
 
-// note saves what need not be on disk at once: if it fails, the next time makes up for it, and an agent that starts anew in between
-// takes the devices back when it finds the pod gone. The caller holds mu.
+// note saves what need not be on disk at once: if it fails, the next time makes up for it, and an agent that starts
+// anew in between takes the devices back when it finds the pod gone. The caller holds mu.
 func (m *Manager) note() {
 	if err := m.save(); err != nil {
 		klog.Background().Error(err, "Could not save which devices are there")
 	}
 }
 
-// Admit gives the pod's containers the devices that they ask for, once. The error says to the user why they cannot have them, and the
-// pod has none then.
+// Admit gives the pod's containers the devices that they ask for, once. The error says to the user why they cannot have
+// them, and the pod has none then.
 func (m *Manager) Admit(ctx context.Context, pod *corev1.Pod) error {
 	if m.broken != nil && asks(pod) {
 		return m.broken

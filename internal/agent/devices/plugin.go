@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// connectTimeout is how long a plugin that registers has to answer the first call, callTimeout how long any has for the others
-	// that pods wait for.
+	// connectTimeout is how long a plugin that registers has to answer the first call, callTimeout how long any has for
+	// the others that pods wait for.
 	connectTimeout = 10 * time.Second
 	callTimeout    = 2 * time.Minute
 	preStart       = pluginapi.KubeletPreStartContainerRPCTimeoutInSecs * time.Second
@@ -30,7 +30,8 @@ type plugin struct {
 	options  *pluginapi.DevicePluginOptions
 }
 
-// connect calls the plugin that listens at the socket, and takes it for the resource in place of one that was there before.
+// connect calls the plugin that listens at the socket, and takes it for the resource in place of one that was there
+// before.
 func (m *Manager) connect(ctx context.Context, resource, socket string) error {
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -113,7 +114,8 @@ func (p *plugin) prefer(ctx context.Context, c ledger.Choice) ([]string, error) 
 	defer cancel()
 	answer, err := p.client.GetPreferredAllocation(ctx, &pluginapi.PreferredAllocationRequest{
 		ContainerRequests: []*pluginapi.ContainerPreferredAllocationRequest{{
-			AvailableDeviceIDs: append(append([]string{}, c.Must...), c.Free...), MustIncludeDeviceIDs: c.Must, AllocationSize: int32(c.Amount),
+			AvailableDeviceIDs: append(append([]string{}, c.Must...), c.Free...), MustIncludeDeviceIDs: c.Must,
+			AllocationSize: int32(c.Amount),
 		}},
 	})
 	if err != nil {

@@ -51,7 +51,8 @@ func (m *Manager) Run(ctx context.Context) error {
 	return nil
 }
 
-// listen removes the sockets of an earlier life of the agent, by which plugins know that they must register again, and makes a new one.
+// listen removes the sockets of an earlier life of the agent, by which plugins know that they must register again, and
+// makes a new one.
 func (m *Manager) listen() (net.Listener, error) {
 	if err := os.MkdirAll(m.cfg.Dir, 0o750); err != nil {
 		return nil, fmt.Errorf("make the folder of device plugins: %w", err)
@@ -104,7 +105,10 @@ func (m *Manager) Validate(resource string, versions []string) error {
 	case m.broken != nil:
 		return m.broken
 	case !slices.ContainsFunc(versions, func(v string) bool { return slices.Contains(pluginapi.SupportedVersions[:], v) }):
-		return fmt.Errorf("requested API version %q is not supported by kubelet. Supported version is %q", versions, pluginapi.SupportedVersions)
+		return fmt.Errorf(
+			"requested API version %q is not supported by kubelet. Supported version is %q",
+			versions, pluginapi.SupportedVersions,
+		)
 	case !ledger.IsExtended(resource) || len(validation.IsQualifiedName(resource)) > 0:
 		return fmt.Errorf("the ResourceName %q is invalid", resource)
 	}

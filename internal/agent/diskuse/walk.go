@@ -205,7 +205,8 @@ func (w *walk) look(top *folder, name string) {
 		return
 	}
 	var stat unix.Stat_t
-	if err := unix.Fstatat(w.fd, name, &stat, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT); err != nil || stat.Dev != w.chain[0].dev {
+	if err := unix.Fstatat(w.fd, name, &stat, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT); err != nil ||
+		stat.Dev != w.chain[0].dev {
 		return
 	}
 	w.add(&stat)

@@ -1,4 +1,5 @@
-// Package document reads files that hold one document in YAML or JSON: manifests of static pods, and settings of the node.
+// Package document reads files that hold one document in YAML or JSON: manifests of static pods, and settings of the
+// node.
 package document
 
 import (
@@ -71,7 +72,9 @@ func Read(path string) ([]byte, error) {
 		return nil, fmt.Errorf("read settings: %s is not a file", path)
 	}
 	if info.Mode().Perm()&0o022 != 0 {
-		return nil, fmt.Errorf("%s has settings for what runs as root, and can be changed by others than its owner: chmod go-w %s", path, path)
+		return nil, fmt.Errorf(
+			"%s has settings for what runs as root, and can be changed by others than its owner: chmod go-w %s", path, path,
+		)
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -88,8 +91,8 @@ func Read(path string) ([]byte, error) {
 	return data, nil
 }
 
-// Decode reads the one object that data holds, which must be of one of these kinds of the scheme. Unknown fields and those that come
-// twice are errors: what is misspelt would be missing silently. The error is one line.
+// Decode reads the one object that data holds, which must be of one of these kinds of the scheme. Unknown fields and
+// those that come twice are errors: what is misspelt would be missing silently. The error is one line.
 func Decode(data []byte, types *runtime.Scheme, wanted ...schema.GroupVersionKind) (runtime.Object, error) {
 	document, err := Single(data)
 	if err != nil {
@@ -105,7 +108,9 @@ func Decode(data []byte, types *runtime.Scheme, wanted ...schema.GroupVersionKin
 	var names []string
 	for _, kind := range wanted {
 		if said.APIVersion == kind.GroupVersion().String() && said.Kind == kind.Kind {
-			obj, _, err := serializer.NewCodecFactory(types, serializer.EnableStrict).UniversalDeserializer().Decode(document, nil, nil)
+			obj, _, err := serializer.NewCodecFactory(types, serializer.EnableStrict).UniversalDeserializer().Decode(
+				document, nil, nil,
+			)
 			if err != nil {
 				return nil, fmt.Errorf("not a %s: %s", kind.Kind, oneLine(err))
 			}
@@ -113,7 +118,9 @@ func Decode(data []byte, types *runtime.Scheme, wanted ...schema.GroupVersionKin
 		}
 		names = append(names, fmt.Sprintf("%s of %q", kind.Kind, kind.GroupVersion()))
 	}
-	return nil, fmt.Errorf("holds the kind %q of %q, and can only hold a %s", said.Kind, said.APIVersion, strings.Join(names, " or a "))
+	return nil, fmt.Errorf(
+		"holds the kind %q of %q, and can only hold a %s", said.Kind, said.APIVersion, strings.Join(names, " or a "),
+	)
 }
 
 // oneLine is an error without the lines and the words of those who only handed it on.

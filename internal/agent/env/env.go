@@ -33,9 +33,11 @@ type Objects interface {
 
 // Build computes the environment of container, sorted by name.
 //
-// podIPs and hostIPs are the addresses for status.podIP(s) and status.hostIP(s), the primary one first; both may be empty.
-// The error says which object or key is missing, in the kubelet's words.
-func Build(ctx context.Context, pod *corev1.Pod, container *corev1.Container, podIPs, hostIPs []string, objects Objects) ([]Var, error) {
+// podIPs and hostIPs are the addresses for status.podIP(s) and status.hostIP(s), the primary one first; both may be
+// empty. The error says which object or key is missing, in the kubelet's words.
+func Build(
+	ctx context.Context, pod *corev1.Pod, container *corev1.Container, podIPs, hostIPs []string, objects Objects,
+) ([]Var, error) {
 	services, err := objects.Services(ctx, pod.Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("services have not yet been read at least once, cannot construct envvars: %w", err)
@@ -111,8 +113,8 @@ func (b *builder) addSource(ctx context.Context, source *corev1.EnvFromSource) e
 	return nil
 }
 
-// ignoreMissing drops a not-found error about an object that need not exist, and puts others in the kubelet's words, which name one
-// object and not, as the API server's, its kind in the plural.
+// ignoreMissing drops a not-found error about an object that need not exist, and puts others in the kubelet's words,
+// which name one object and not, as the API server's, its kind in the plural.
 func ignoreMissing(err error, optional *bool, kind, name string) error {
 	if !apierrors.IsNotFound(err) {
 		return err

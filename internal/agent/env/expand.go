@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// What the kernel starts no program with: a variable or an argument of more than MaxValue bytes, or all of them together of more
-// than MaxTotal. References make more of a few bytes than a machine has memory, if nobody counts.
+// What the kernel starts no program with: a variable or an argument of more than MaxValue bytes, or all of them
+// together of more than MaxTotal. References make more of a few bytes than a machine has memory, if nobody counts.
 const (
 	MaxValue = 128*1024 - 1
 	MaxTotal = 6 * 1024 * 1024
@@ -15,8 +15,8 @@ const (
 // Expand replaces each $(NAME) in s by the value that lookup gives for NAME.
 //
 // A reference that lookup doesn't know stays as written. $$ stands for one $, so $$(NAME) becomes the text $(NAME).
-// A $ before anything else, an unclosed $( and a $ at the end stay as written. Values are not expanded again. What becomes longer
-// than MaxValue is an error.
+// A $ before anything else, an unclosed $( and a $ at the end stay as written. Values are not expanded again. What
+// becomes longer than MaxValue is an error.
 func Expand(s string, lookup func(name string) (value string, ok bool)) (string, error) {
 	dollar := strings.IndexByte(s, '$')
 	if dollar < 0 {

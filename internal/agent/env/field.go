@@ -10,8 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Field reads the field of pod that fieldPath names: metadata.name, .namespace, .uid, .labels, .annotations, or one label
-// or annotation as metadata.labels['key']. Whole maps come as sorted lines of key="value". A missing key is an empty text.
+// Field reads the field of pod that fieldPath names: metadata.name, .namespace, .uid, .labels, .annotations, or one
+// label or annotation as metadata.labels['key']. Whole maps come as sorted lines of key="value". A missing key is an
+// empty text.
 //
 // Fields of spec and status belong to containers only; they are read by Build.
 func Field(pod *corev1.Pod, fieldPath string) (string, error) {
@@ -69,7 +70,9 @@ func formatMap(m map[string]string) string {
 //
 // The container is the one the selector names, or defaultContainer when it names none. A limit of cpu, memory or
 // ephemeral storage that the container doesn't set is what the node can allocate; another missing quantity is 0.
-func Resource(pod *corev1.Pod, selector *corev1.ResourceFieldSelector, defaultContainer string, allocatable corev1.ResourceList) (string, error) {
+func Resource(
+	pod *corev1.Pod, selector *corev1.ResourceFieldSelector, defaultContainer string, allocatable corev1.ResourceList,
+) (string, error) {
 	name := selector.ContainerName
 	if name == "" {
 		name = defaultContainer

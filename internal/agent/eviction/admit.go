@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Refuse says why a node under these pressures takes no such pod; empty if it does. A node that is short of memory alone takes pods
-// that asked for some, and those that say that they can live with it.
+// Refuse says why a node under these pressures takes no such pod; empty if it does. A node that is short of memory
+// alone takes pods that asked for some, and those that say that they can live with it.
 func Refuse(pod *corev1.Pod, static bool, pressures []corev1.NodeConditionType, class corev1.PodQOSClass) string {
 	u := Usage{Pod: pod, Static: static}
 	if len(pressures) == 0 || u.Critical() {
@@ -24,5 +24,6 @@ func Refuse(pod *corev1.Pod, static bool, pressures []corev1.NodeConditionType, 
 
 func toleratesMemoryPressure(t corev1.Toleration) bool {
 	return (t.Key == corev1.TaintNodeMemoryPressure || (t.Key == "" && t.Operator == corev1.TolerationOpExists)) &&
-		(t.Effect == "" || t.Effect == corev1.TaintEffectNoSchedule) && (t.Operator == corev1.TolerationOpExists || t.Value == "")
+		(t.Effect == "" || t.Effect == corev1.TaintEffectNoSchedule) &&
+		(t.Operator == corev1.TolerationOpExists || t.Value == "")
 }

@@ -12,13 +12,19 @@ const Reason = "Evicted"
 // Message says to the user why the pod was ended for the crossing.
 func Message(c Crossing, u *Usage) string {
 	what := c.Threshold.Signal.Resource()
-	text := fmt.Sprintf("The node was low on resource: %s. Threshold quantity: %s, available: %s. ", what, c.Threshold.text(),
-		bytes(c.Observation.Available))
+	text := fmt.Sprintf(
+		"The node was low on resource: %s. Threshold quantity: %s, available: %s. ",
+		what, c.Threshold.text(),
+		bytes(c.Observation.Available),
+	)
 	for i := range u.Pod.Spec.Containers {
 		spec := &u.Pod.Spec.Containers[i]
 		used, requested := containerShare(c.Threshold.Signal, u, spec)
 		if used > requested {
-			text += fmt.Sprintf("Container %s was using %s, request is %s, has larger consumption of %s. ", spec.Name, bytes(used), bytes(requested), what)
+			text += fmt.Sprintf(
+				"Container %s was using %s, request is %s, has larger consumption of %s. ",
+				spec.Name, bytes(used), bytes(requested), what,
+			)
 		}
 	}
 	return text

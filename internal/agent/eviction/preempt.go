@@ -15,8 +15,9 @@ const (
 	PreemptMessage = "Preempted in order to admit critical pod"
 )
 
-// Preempt says which of the pods on a node must end for a critical one, so few and so unimportant as can be; none if it is not critical, or
-// if their end is of no use. Fits says whether the pod has room beside those that are left. Static pods stay: nobody brings them back.
+// Preempt says which of the pods on a node must end for a critical one, so few and so unimportant as can be; none if it
+// is not critical, or if their end is of no use. Fits says whether the pod has room beside those that are left. Static
+// pods stay: nobody brings them back.
 func Preempt(pod Usage, others []Usage, fits func(left []*corev1.Pod) bool) []*corev1.Pod {
 	if !pod.Critical() {
 		return nil
@@ -55,5 +56,7 @@ func Preempt(pod Usage, others []Usage, fits func(left []*corev1.Pod) bool) []*c
 
 // rank orders pods by how well they are protected.
 func rank(pod *corev1.Pod) int {
-	return slices.Index([]corev1.PodQOSClass{corev1.PodQOSBestEffort, corev1.PodQOSBurstable, corev1.PodQOSGuaranteed}, podfacts.QOS(pod))
+	return slices.Index(
+		[]corev1.PodQOSClass{corev1.PodQOSBestEffort, corev1.PodQOSBurstable, corev1.PodQOSGuaranteed}, podfacts.QOS(pod),
+	)
 }

@@ -23,7 +23,8 @@ type Usage struct {
 	// Containers are the parts of it, by container; Volumes the bytes in each emptyDir on disk.
 	Containers map[string]ContainerUsage
 	Volumes    map[string]int64
-	// Unmeasured is an emptyDir of the pod, or the logs, in which folders are nested too deep to be measured; empty for none.
+	// Unmeasured is an emptyDir of the pod, or the logs, in which folders are nested too deep to be measured; empty for
+	// none.
 	Unmeasured string
 }
 

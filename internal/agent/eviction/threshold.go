@@ -12,8 +12,8 @@ import (
 // Signal names something of which a node must keep some free.
 type Signal string
 
-// The signals, in the order in which they are relieved. Nodefs is the file system of pods' volumes and logs, imagefs that of
-// images and containers' own layers.
+// The signals, in the order in which they are relieved. Nodefs is the file system of pods' volumes and logs, imagefs
+// that of images and containers' own layers.
 const (
 	MemoryAvailable   Signal = "memory.available"
 	NodeFSAvailable   Signal = "nodefs.available"
@@ -23,7 +23,9 @@ const (
 	PIDAvailable      Signal = "pid.available"
 )
 
-var signals = []Signal{MemoryAvailable, NodeFSAvailable, NodeFSInodesFree, ImageFSAvailable, ImageFSInodesFree, PIDAvailable}
+var signals = []Signal{
+	MemoryAvailable, NodeFSAvailable, NodeFSInodesFree, ImageFSAvailable, ImageFSInodesFree, PIDAvailable,
+}
 
 // Default is what a node keeps free unless it is told otherwise, as Parse reads it.
 const Default = "memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%,imagefs.available<15%,pid.available<1%"

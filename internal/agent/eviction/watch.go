@@ -12,8 +12,8 @@ const DefaultTransition = 5 * time.Minute
 
 // Rules say when a node ends pods.
 type Rules struct {
-	// Hard thresholds are acted on at once, Soft ones when they are crossed for as long as SoftGrace says, which has every signal of
-	// theirs.
+	// Hard thresholds are acted on at once, Soft ones when they are crossed for as long as SoftGrace says, which has every
+	// signal of theirs.
 	Hard, Soft Thresholds
 	SoftGrace  map[Signal]time.Duration
 	// Reclaim is what must be free beyond a threshold that was crossed before it counts as relieved.
@@ -49,8 +49,8 @@ type Watch struct {
 	felt map[corev1.NodeConditionType]time.Time
 }
 
-// Look takes in what there is now, and lists the crossed thresholds to act on, the one to relieve first at the front. What has no
-// capacity, such as the inodes of some file systems, is never short.
+// Look takes in what there is now, and lists the crossed thresholds to act on, the one to relieve first at the front.
+// What has no capacity, such as the inodes of some file systems, is never short.
 func (w *Watch) Look(r *Rules, now Observations, at time.Time) []Crossing {
 	since := map[place]time.Time{}
 	var due []Crossing
@@ -92,7 +92,9 @@ func (w *Watch) Look(r *Rules, now Observations, at time.Time) []Crossing {
 // Conditions are the pressures that the node says it is under; never nil.
 func (w *Watch) Conditions(r *Rules, at time.Time) []corev1.NodeConditionType {
 	out := []corev1.NodeConditionType{}
-	for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
+	for _, kind := range []corev1.NodeConditionType{
+		corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure,
+	} {
 		felt, ok := w.felt[kind]
 		if !ok {
 			continue

@@ -1,8 +1,9 @@
-// Package imagegc decides which images a node removes when its disk fills up. It is pure: images and the time come in, images to
-// remove go out.
+// Package imagegc decides which images a node removes when its disk fills up. It is pure: images and the time come in,
+// images to remove go out.
 //
-// An image that a container uses, dead or alive, or that the runtime pins, stays. Of the others those go first that were not used
-// for the longest time, until enough is free. An image that came a moment ago stays, because its container may be about to start. Images that nobody has used for very long can go whatever the disk is like.
+// An image that a container uses, dead or alive, or that the runtime pins, stays. Of the others those go first that
+// were not used for the longest time, until enough is free. An image that came a moment ago stays, because its
+// container may be about to start. Images that nobody has used for very long can go whatever the disk is like.
 package imagegc
 
 import (
@@ -20,8 +21,8 @@ type Image struct {
 	Keep bool
 }
 
-// Memory remembers when images came and when they were last used. The zero value is a node that was just started: images that it
-// finds at first are old.
+// Memory remembers when images came and when they were last used. The zero value is a node that was just started:
+// images that it finds at first are old.
 type Memory struct {
 	seen map[string]history
 	// began is when there was the first look.
@@ -49,14 +50,16 @@ func (m *Memory) Note(images []Image, now time.Time) {
 	m.seen = next
 }
 
-// Choose returns the images to remove to get want bytes, in this order; all that may go if that is not enough. Images younger
-// than minAge stay.
+// Choose returns the images to remove to get want bytes, in this order; all that may go if that is not enough. Images
+// younger than minAge stay.
 func (m *Memory) Choose(images []Image, want int64, minAge time.Duration, now time.Time) []Image {
 	candidates := slices.DeleteFunc(slices.Clone(images), func(i Image) bool {
 		return i.Keep || now.Sub(m.seen[i.ID].came) < minAge
 	})
 	slices.SortFunc(candidates, func(a, b Image) int {
-		return cmp.Or(m.seen[a.ID].used.Compare(m.seen[b.ID].used), m.seen[a.ID].came.Compare(m.seen[b.ID].came), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(
+			m.seen[a.ID].used.Compare(m.seen[b.ID].used), m.seen[a.ID].came.Compare(m.seen[b.ID].came), cmp.Compare(a.ID, b.ID),
+		)
 	})
 	for n, i := range candidates {
 		if want <= 0 {
@@ -76,7 +79,8 @@ func (m *Memory) Old(images []Image, unused time.Duration, now time.Time) []Imag
 	})
 }
 
-// Want is how many bytes to free: none below the high mark of use, else down to the low one. Marks are percentages of capacity.
+// Want is how many bytes to free: none below the high mark of use, else down to the low one. Marks are percentages of
+// capacity.
 func Want(available, capacity int64, high, low int) int64 {
 	if capacity <= 0 || 100-int(available*100/capacity) < high {
 		return 0

@@ -25,9 +25,11 @@ type CollectorConfig struct {
 	Used func(ctx context.Context) (map[string]bool, error)
 	// Space says how many bytes of the disk of images are free, of how many.
 	Space func(ctx context.Context) (available, capacity int64, err error)
-	// High and Low are percentages: images are removed when more than High is in use, until Low is. A High of 100 switches it off.
+	// High and Low are percentages: images are removed when more than High is in use, until Low is. A High of 100 switches
+	// it off.
 	High, Low int
-	// MinAge is how old an image must be. Unused is after how long without use it goes whatever the disk is like; 0 for never.
+	// MinAge is how old an image must be. Unused is after how long without use it goes whatever the disk is like; 0 for
+	// never.
 	MinAge, Unused time.Duration
 	// Warn tells the user, as an event about the node.
 	Warn  func(reason, message string)
@@ -45,8 +47,8 @@ type Collector struct {
 // NewCollector returns a Collector.
 func NewCollector(cfg CollectorConfig) *Collector { return &Collector{cfg: cfg} }
 
-// Run looks at the disk now and then until ctx ends. At first it only takes note of what there is: pods that were about to use an
-// image have a while to do it.
+// Run looks at the disk now and then until ctx ends. At first it only takes note of what there is: pods that were about
+// to use an image have a while to do it.
 func (c *Collector) Run(ctx context.Context) {
 	ticker := c.cfg.Clock.NewTicker(collectEvery)
 	defer ticker.Stop()

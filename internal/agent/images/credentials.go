@@ -40,8 +40,8 @@ type login struct {
 type credentials struct {
 	// auths is what to try, best first; one try without credentials if there are none.
 	auths []*runtimeapi.AuthConfig
-	// missing are the names of pull secrets that do not exist, failed says which programs failed: the image may be public, so that
-	// alone does not stop the pod.
+	// missing are the names of pull secrets that do not exist, failed says which programs failed: the image may be public,
+	// so that alone does not stop the pod.
 	missing []string
 	failed  error
 }
@@ -54,7 +54,8 @@ func (c *credentials) explain(err error) error {
 	return errors.New(text(err))
 }
 
-// credentials returns what to try for the image: what the pod brings, before what the node's file has, before what its programs say.
+// credentials returns what to try for the image: what the pod brings, before what the node's file has, before what its
+// programs say.
 func (m *Manager) credentials(ctx context.Context, pod *corev1.Pod, image string) (out credentials, err error) {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
@@ -178,8 +179,8 @@ func parseSecret(s *corev1.Secret) (map[string]entry, error) {
 	return entries, nil
 }
 
-// matches says whether credentials kept for registry fit an image of that host and repository. The registry may be a URL,
-// may have a path that the repository begins with, and may have * in the parts of its host name.
+// matches says whether credentials kept for registry fit an image of that host and repository. The registry may be a
+// URL, may have a path that the repository begins with, and may have * in the parts of its host name.
 func matches(registry, host, repository string) bool {
 	want, prefix := splitRegistry(registry)
 	wantParts, haveParts := strings.Split(want, "."), strings.Split(host, ".")
@@ -194,8 +195,8 @@ func matches(registry, host, repository string) bool {
 	return prefix == "" || repository == prefix || strings.HasPrefix(repository, prefix+"/")
 }
 
-// splitRegistry returns the host and the repositories' prefix of a registry in a docker configuration; both are empty if it is
-// none.
+// splitRegistry returns the host and the repositories' prefix of a registry in a docker configuration; both are empty
+// if it is none.
 func splitRegistry(registry string) (host, prefix string) {
 	if !strings.Contains(registry, "://") {
 		registry = "https://" + registry

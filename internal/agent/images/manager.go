@@ -50,8 +50,8 @@ type Recorder func(pod *corev1.Pod, container, eventType, reason, message string
 // Secrets reads pull secrets; a missing one is an error for which apierrors.IsNotFound is true.
 type Secrets func(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 
-// Programs say with which credentials an image is pulled, a name without tag and digest; credentialprovider.Programs do. The error says
-// which of them failed, and comes beside what the others said.
+// Programs say with which credentials an image is pulled, a name without tag and digest; credentialprovider.Programs
+// do. The error says which of them failed, and comes beside what the others said.
 type Programs interface {
 	Ask(ctx context.Context, image string) ([]credentialprovider.Credentials, error)
 }
@@ -66,12 +66,13 @@ type Config struct {
 	LoginFile string
 	// Programs are asked for credentials too; nil for none.
 	Programs Programs
-	// MaxPulls is how many pulls there are at one time, of all registries and however long they take; 0 for a few from each registry.
+	// MaxPulls is how many pulls there are at one time, of all registries and however long they take; 0 for a few from
+	// each registry.
 	MaxPulls int
 }
 
-// maxPulls bounds the pulls from one registry at one time, so that a node that starts does not choke its disk. A pull that takes
-// longer than pullTurn does not count any more: it may hang, and must not keep the others waiting.
+// maxPulls bounds the pulls from one registry at one time, so that a node that starts does not choke its disk. A pull
+// that takes longer than pullTurn does not count any more: it may hang, and must not keep the others waiting.
 const (
 	maxPulls = 5
 	pullTurn = time.Minute
@@ -137,7 +138,9 @@ func (m *Manager) pullAndTell(ctx context.Context, pod *corev1.Pod, container *c
 	creds, err := m.credentials(ctx, pod, name)
 	m.tellMissing(pod, creds.missing)
 	if err != nil {
-		return Image{}, m.fail(pod, container, reasonPull, "Failed", fmt.Sprintf("Failed to pull image %q: %v", container.Image, err))
+		return Image{}, m.fail(
+			pod, container, reasonPull, "Failed", fmt.Sprintf("Failed to pull image %q: %v", container.Image, err),
+		)
 	}
 	m.cfg.Record(pod, container.Name, corev1.EventTypeNormal, "Pulling", fmt.Sprintf("Pulling image %q", container.Image))
 	asked := m.cfg.Clock.Now()
@@ -170,10 +173,12 @@ func (m *Manager) tellMissing(pod *corev1.Pod, missing []string) {
 		return
 	}
 	m.cfg.Record(pod, "", corev1.EventTypeWarning, "FailedToRetrieveImagePullSecret", fmt.Sprintf(
-		"Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.", strings.Join(missing, ", ")))
+		"Unable to retrieve some image pull secrets (%s); attempting to pull the image may not succeed.",
+		strings.Join(missing, ", ")))
 }
 
-// missing are the pull secrets of the pod that do not exist, as far as that can be told soon: nothing depends on it yet.
+// missing are the pull secrets of the pod that do not exist, as far as that can be told soon: nothing depends on it
+// yet.
 func (m *Manager) missing(ctx context.Context, pod *corev1.Pod) (names []string) {
 	ctx, cancel := context.WithTimeout(ctx, missingPatience)
 	defer cancel()

@@ -23,8 +23,8 @@ const (
 	maxPinsFile = 1 << 20
 )
 
-// Pins are the names of images that stay on the node though no container uses them. They are in a file. It is safe for concurrent
-// use.
+// Pins are the names of images that stay on the node though no container uses them. They are in a file. It is safe for
+// concurrent use.
 type Pins struct {
 	path string
 
@@ -88,8 +88,8 @@ func readPins(path string) ([]string, error) {
 	return slices.Compact(content.Images), nil
 }
 
-// PinName is the name by which an image is kept: with the tag latest if it says nothing of a version, without the tag if it has a
-// digest.
+// PinName is the name by which an image is kept: with the tag latest if it says nothing of a version, without the tag
+// if it has a digest.
 func PinName(image string) (string, error) {
 	named, err := reference.ParseNormalizedNamed(image)
 	if err != nil {
@@ -142,8 +142,8 @@ func (p *Pins) Beside(used func(context.Context) (map[string]bool, error)) func(
 	}
 }
 
-// Add keeps an image from now on. Ended is to be called once, when it is known whether the image could be had: an image that was not
-// kept before goes again when nobody of those who tried at the same time has got it.
+// Add keeps an image from now on. Ended is to be called once, when it is known whether the image could be had: an image
+// that was not kept before goes again when nobody of those who tried at the same time has got it.
 func (p *Pins) Add(name string) (ended func(got bool) error, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -203,7 +203,9 @@ func (p *Pins) change(name string, keep bool) (bool, error) {
 	case !keep:
 		next = slices.Delete(next, at, at+1)
 	case len(next) >= maxPins:
-		return false, fmt.Errorf("%d images are kept on the node already; let some go with \"everynode image unpin\"", maxPins)
+		return false, fmt.Errorf(
+			"%d images are kept on the node already; let some go with \"everynode image unpin\"", maxPins,
+		)
 	default:
 		next = slices.Insert(next, at, name)
 	}

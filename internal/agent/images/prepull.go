@@ -9,8 +9,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Pull makes an image present for nobody in particular: with the credentials of the node alone. With always the registry is asked
-// also for an image that is there. It returns the image's size, and whether it was there.
+// Pull makes an image present for nobody in particular: with the credentials of the node alone. With always the
+// registry is asked also for an image that is there. It returns the image's size, and whether it was there.
 func (m *Manager) Pull(ctx context.Context, image string, always bool) (bytes uint64, present bool, err error) {
 	name, err := normalize(image)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/everynode/everynode/internal/pki"
 )
 
-// fetchAuthority asks the server for its certificate chain, without showing it anything, and returns the CA with the given
-// hash, PEM encoded. An unreachable server is tried again until patience is over.
+// fetchAuthority asks the server for its certificate chain, without showing it anything, and returns the CA with the
+// given hash, PEM encoded. An unreachable server is tried again until patience is over.
 func fetchAuthority(ctx context.Context, server *url.URL, caHash string, patience time.Duration, clock clock.Clock) ([]byte, error) {
 	deadline := clock.Now().Add(patience)
 	for first := true; ; first = false {
@@ -80,7 +80,8 @@ func fetchChain(ctx context.Context, server *url.URL) ([]*x509.Certificate, erro
 	return chain, nil
 }
 
-// findAuthority picks the CA with the given hash out of a server's chain and verifies the server's own certificate against it.
+// findAuthority picks the CA with the given hash out of a server's chain and verifies the server's own certificate
+// against it.
 func findAuthority(chain []*x509.Certificate, host, caHash string, now time.Time) (*x509.Certificate, error) {
 	var ca *x509.Certificate
 	for _, cert := range chain {
@@ -103,7 +104,13 @@ func findAuthority(chain []*x509.Certificate, host, caHash string, now time.Time
 	for _, cert := range chain[1:] {
 		between.AddCert(cert)
 	}
-	_, err := chain[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: between, DNSName: host, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	_, err := chain[0].Verify(x509.VerifyOptions{
+		Roots:         roots,
+		Intermediates: between,
+		DNSName:       host,
+		CurrentTime:   now,
+		KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	})
 	if err != nil {
 		return nil, fmt.Errorf("its certificate cannot be trusted: %w", err)
 	}

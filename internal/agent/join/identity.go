@@ -40,12 +40,18 @@ func (id *Identity) identityKey() (*ecdsa.PrivateKey, error) {
 	}
 	block, _ := pem.Decode(data)
 	if block == nil {
-		return nil, fmt.Errorf("%s holds no key: restore it, or remove it and delete the Node %s before this machine joins again", path, id.cfg.NodeName)
+		return nil, fmt.Errorf(
+			"%s holds no key: restore it, or remove it and delete the Node %s before this machine joins again",
+			path, id.cfg.NodeName,
+		)
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	key, ok := parsed.(*ecdsa.PrivateKey)
 	if err != nil || !ok {
-		return nil, fmt.Errorf("%s holds no key of a node: restore it, or remove it and delete the Node %s before this machine joins again", path, id.cfg.NodeName)
+		return nil, fmt.Errorf(
+			"%s holds no key of a node: restore it, or remove it and delete the Node %s before this machine joins again",
+			path, id.cfg.NodeName,
+		)
 	}
 	return key, nil
 }

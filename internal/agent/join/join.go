@@ -40,7 +40,8 @@ type Config struct {
 	NodeIPs func() []net.IP
 	// DataDir holds the directory pki.
 	DataDir string
-	// Patience is how long an unreachable server is tried and how long a certificate is waited for; the default is a minute.
+	// Patience is how long an unreachable server is tried and how long a certificate is waited for; the default is a
+	// minute.
 	Patience time.Duration
 	// TrustInterval is how often the server is asked which authorities count; the default is five minutes.
 	TrustInterval time.Duration
@@ -80,9 +81,9 @@ type Identity struct {
 	wakeClient, wakeServing chan struct{}
 }
 
-// Join returns the node's identity: the stored one, or a new one got with the join token. A node that joined before gets its
-// identity also when its certificate cannot be used now, so that it can run what needs no server; Run joins anew when that can
-// be done. Errors are one line that says what is wrong and, where that is known, what to do.
+// Join returns the node's identity: the stored one, or a new one got with the join token. A node that joined before
+// gets its identity also when its certificate cannot be used now, so that it can run what needs no server; Run joins
+// anew when that can be done. Errors are one line that says what is wrong and, where that is known, what to do.
 func Join(ctx context.Context, cfg Config) (*Identity, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
@@ -97,8 +98,14 @@ func Join(ctx context.Context, cfg Config) (*Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	id := &Identity{cfg: cfg, server: server, store: store{filepath.Join(cfg.DataDir, "pki"), newContents()}, served: make(chan struct{}),
-		wakeClient: make(chan struct{}, 1), wakeServing: make(chan struct{}, 1)}
+	id := &Identity{
+		cfg:         cfg,
+		server:      server,
+		store:       store{filepath.Join(cfg.DataDir, "pki"), newContents()},
+		served:      make(chan struct{}),
+		wakeClient:  make(chan struct{}, 1),
+		wakeServing: make(chan struct{}, 1),
+	}
 	id.servers = newServers(id.store, hostPort(server), cfg.NodeName, cfg.Clock)
 	id.transport, id.reconnect = id.newTransport()
 	// A node that joined before nodes had keys has the server bind its name to one.
@@ -187,8 +194,11 @@ func (id *Identity) authority(ctx context.Context) ([]*x509.Certificate, error) 
 	case slices.ContainsFunc(stored, func(ca *x509.Certificate) bool { return pki.HashOf(ca) == token.CAHash }):
 		return stored, nil
 	case joined:
-		return nil, fmt.Errorf("%s belongs to another cluster than the join token, or the cluster's CA was replaced while this node was off: "+
-			"remove ca.crt and client.pem there to join with the token", id.store.dir)
+		return nil, fmt.Errorf(
+			"%s belongs to another cluster than the join token, or the cluster's CA was replaced while this node was off: "+
+				"remove ca.crt and client.pem there to join with the token",
+			id.store.dir,
+		)
 	}
 	data, err := fetchAuthority(ctx, id.server, token.CAHash, id.cfg.Patience, id.cfg.Clock)
 	if err != nil {
@@ -214,8 +224,8 @@ func (id *Identity) loadClient() error {
 	return nil
 }
 
-// loadServing takes the stored serving certificate if it still has this node's name, by which the API server calls it. One without
-// the node's address is replaced.
+// loadServing takes the stored serving certificate if it still has this node's name, by which the API server calls it.
+// One without the node's address is replaced.
 func (id *Identity) loadServing() error {
 	pair, err := id.store.readPair(servingFile)
 	if err != nil {
@@ -266,7 +276,8 @@ func (id *Identity) bootstrap(ctx context.Context) error {
 	return explainRefusal(id.renewClient(ctx, config))
 }
 
-// rejoinPatience is how long a node with a certificate that cannot be used waits for a new one before it starts what needs none.
+// rejoinPatience is how long a node with a certificate that cannot be used waits for a new one before it starts what
+// needs none.
 const rejoinPatience = 5 * time.Second
 
 // rejoin tries for a moment to get a usable certificate instead of the stored one. Run goes on with it.
@@ -274,7 +285,11 @@ func (id *Identity) rejoin(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, rejoinPatience)
 	defer cancel()
 	if err := id.refreshClient(ctx); err != nil {
-		klog.FromContext(ctx).Error(err, "The node has no part in its cluster for now: what runs, runs on, and static pods start; joining is tried again and again")
+		klog.FromContext(ctx).Error(
+			err,
+			"The node has no part in its cluster for now: what runs, runs on, and static pods start; joining is tried again "+
+				"and again",
+		)
 	}
 }
 
@@ -288,16 +303,27 @@ func (id *Identity) refreshClient(ctx context.Context) error {
 			return err
 		}
 		if id.cfg.Token == "" {
-			return errors.New("the cluster refuses the node's certificate: it was revoked, or its authority was replaced while the node was off; " +
-				"start the agent with a new join token, which \"everynode token create\" makes on the control plane")
+			return errors.New(
+				"the cluster refuses the node's certificate: it was revoked, or its authority was replaced while the node was " +
+					"off; " +
+					"start the agent with a new join token, which \"everynode token create\" makes on the control plane",
+			)
 		}
-		klog.FromContext(ctx).Info("The cluster refuses the node's certificate; joining anew with the join token", "node", id.cfg.NodeName)
+		klog.FromContext(ctx).Info(
+			"The cluster refuses the node's certificate; joining anew with the join token", "node", id.cfg.NodeName,
+		)
 		return id.bootstrap(ctx)
 	case id.cfg.Token == "":
-		return fmt.Errorf("the node's certificate ended at %s and this machine's clock says %s: if the clock is right, start the agent "+
-			"with a join token, which \"everynode token create\" makes on the control plane", pair.Leaf.NotAfter.Format(time.RFC3339), now.Format(time.RFC3339))
+		return fmt.Errorf(
+			"the node's certificate ended at %s and this machine's clock says %s: if the clock is right, start the agent "+
+				"with a join token, which \"everynode token create\" makes on the control plane",
+			pair.Leaf.NotAfter.Format(time.RFC3339), now.Format(time.RFC3339),
+		)
 	}
-	klog.FromContext(ctx).Info("The node's certificate has ended; joining anew with the join token", "node", id.cfg.NodeName, "ended", pair.Leaf.NotAfter)
+	klog.FromContext(ctx).Info(
+		"The node's certificate has ended; joining anew with the join token",
+		"node", id.cfg.NodeName, "ended", pair.Leaf.NotAfter,
+	)
 	if err := id.bootstrap(ctx); err != nil {
 		return fmt.Errorf("the node's certificate ended at %s: %w", pair.Leaf.NotAfter.Format(time.RFC3339), err)
 	}
@@ -331,7 +357,9 @@ func (id *Identity) renewServing(ctx context.Context) error {
 	if errors.As(err, &refused) && len(ips) > 0 {
 		// The API server calls the node by its name. An address that it shares with the
 		// control plane, or that another node reports, must not cut it off.
-		klog.FromContext(ctx).Error(err, "No serving certificate for the node's address; asking for one with its name alone", "node", id.cfg.NodeName)
+		klog.FromContext(ctx).Error(
+			err, "No serving certificate for the node's address; asking for one with its name alone", "node", id.cfg.NodeName,
+		)
 		pair, err = id.request(ctx, id.RESTConfig(), wantedServing(id.cfg.NodeName, nil), servingFile)
 	}
 	if err != nil {
@@ -377,8 +405,8 @@ func (id *Identity) baseConfig() *rest.Config {
 	}
 }
 
-// RESTConfig is how the node talks to the server. Clients made from it follow renewals of the certificate, and the replacement
-// of authorities, by themselves.
+// RESTConfig is how the node talks to the server. Clients made from it follow renewals of the certificate, and the
+// replacement of authorities, by themselves.
 func (id *Identity) RESTConfig() *rest.Config {
 	return &rest.Config{Host: id.server.String(), Transport: id.transport}
 }
@@ -390,8 +418,8 @@ func (id *Identity) KubeconfigPath() string { return id.store.path(kubeconfigFil
 // wait for a handshake.
 const servingPatience = 8 * time.Second
 
-// ServingCertificate is for tls.Config.GetCertificate. Pods may run before Run has got the first certificate, so it waits
-// for that a while, and fails then.
+// ServingCertificate is for tls.Config.GetCertificate. Pods may run before Run has got the first certificate, so it
+// waits for that a while, and fails then.
 func (id *Identity) ServingCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	ctx, cancel := context.WithTimeout(hello.Context(), servingPatience)
 	defer cancel()
@@ -417,7 +445,10 @@ func (id *Identity) writeKubeconfig() error {
 	const name = "everynode"
 	config := clientcmdapi.NewConfig()
 	config.Clusters[name] = &clientcmdapi.Cluster{Server: id.server.String(), CertificateAuthority: id.store.path(caFile)}
-	config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificate: id.store.path(clientFile), ClientKey: id.store.path(clientFile)}
+	config.AuthInfos[name] = &clientcmdapi.AuthInfo{
+		ClientCertificate: id.store.path(clientFile),
+		ClientKey:         id.store.path(clientFile),
+	}
 	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
 	config.CurrentContext = name
 	data, err := clientcmd.Write(*config)

@@ -18,8 +18,8 @@ const (
 	lastUrgentRetry = time.Minute
 )
 
-// Run gets the serving certificate if there is none and replaces both certificates after about 80 % of their lives, or when the
-// cluster's authorities are replaced, until ctx ends.
+// Run gets the serving certificate if there is none and replaces both certificates after about 80 % of their lives, or
+// when the cluster's authorities are replaced, until ctx ends.
 func (id *Identity) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(func() { id.followTrust(ctx) })
@@ -86,8 +86,8 @@ func (id *Identity) keep(ctx context.Context, k kept) {
 	}
 }
 
-// sleepUntil waits for a moment of the clock or a word on wake; false means that ctx ended. It looks at the clock now and then, because timers
-// stand still while a machine sleeps.
+// sleepUntil waits for a moment of the clock or a word on wake; false means that ctx ended. It looks at the clock now
+// and then, because timers stand still while a machine sleeps.
 func (id *Identity) sleepUntil(ctx context.Context, at time.Time, wake <-chan struct{}) bool {
 	for {
 		left := at.Sub(id.cfg.Clock.Now())

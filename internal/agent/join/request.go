@@ -39,20 +39,35 @@ type wanted struct {
 }
 
 func wantedClient(nodeName string) wanted {
-	return wanted{signer: certificatesv1.KubeAPIServerClientKubeletSignerName, usage: certificatesv1.UsageClientAuth, nodeName: nodeName}
+	return wanted{
+		signer:   certificatesv1.KubeAPIServerClientKubeletSignerName,
+		usage:    certificatesv1.UsageClientAuth,
+		nodeName: nodeName,
+	}
 }
 
 func wantedServing(nodeName string, ips []net.IP) wanted {
-	w := wanted{signer: certificatesv1.KubeletServingSignerName, usage: certificatesv1.UsageServerAuth, nodeName: nodeName, ips: ips}
+	w := wanted{
+		signer:   certificatesv1.KubeletServingSignerName,
+		usage:    certificatesv1.UsageServerAuth,
+		nodeName: nodeName,
+		ips:      ips,
+	}
 	w.dnsNames = []string{nodeName}
 	return w
 }
 
-// requestCertificate makes a key, asks the server for a certificate and waits for it until ctx ends. The result is certificate and
-// key, PEM encoded one after the other.
+// requestCertificate makes a key, asks the server for a certificate and waits for it until ctx ends. The result is
+// certificate and key, PEM encoded one after the other.
 //
 // identify says for a request, in PEM, which node it comes from; nil says nothing.
-func requestCertificate(ctx context.Context, client kubernetes.Interface, w wanted, clock clock.Clock, identify func([]byte) (map[string]string, error)) ([]byte, error) {
+func requestCertificate(
+	ctx context.Context,
+	client kubernetes.Interface,
+	w wanted,
+	clock clock.Clock,
+	identify func([]byte) (map[string]string, error),
+) ([]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("make key: %w", err)
@@ -94,7 +109,9 @@ func requestCertificate(ctx context.Context, client kubernetes.Interface, w want
 	pair := append(bytes.TrimRight(certificate, "\n"), '\n')
 	pair = append(pair, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})...)
 	if _, err := tls.X509KeyPair(pair, pair); err != nil {
-		return nil, fmt.Errorf("certificate signing request %s: the server answered with an unusable certificate: %w", csr.Name, err)
+		return nil, fmt.Errorf(
+			"certificate signing request %s: the server answered with an unusable certificate: %w", csr.Name, err,
+		)
 	}
 	return pair, nil
 }
@@ -143,7 +160,9 @@ func refusal(csr *certificatesv1.CertificateSigningRequest) error {
 		case certificatesv1.CertificateDenied:
 			return &refusedError{fmt.Sprintf("certificate signing request %s was denied: %s", csr.Name, condition.Message)}
 		case certificatesv1.CertificateFailed:
-			return &refusedError{fmt.Sprintf("certificate signing request %s could not be signed: %s", csr.Name, condition.Message)}
+			return &refusedError{fmt.Sprintf(
+				"certificate signing request %s could not be signed: %s", csr.Name, condition.Message,
+			)}
 		}
 	}
 	return nil
@@ -153,7 +172,9 @@ func refusal(csr *certificatesv1.CertificateSigningRequest) error {
 func explainClock(err error) error {
 	var invalid x509.CertificateInvalidError
 	if errors.As(err, &invalid) && invalid.Reason == x509.Expired {
-		return fmt.Errorf("this machine's clock, or the server's certificate, is wrong; if it is the clock, set it: %w", invalid)
+		return fmt.Errorf(
+			"this machine's clock, or the server's certificate, is wrong; if it is the clock, set it: %w", invalid,
+		)
 	}
 	return err
 }
@@ -161,7 +182,9 @@ func explainClock(err error) error {
 // explainRefusal turns the server's answer to a join token into words that help.
 func explainRefusal(err error) error {
 	if apierrors.IsUnauthorized(err) {
-		return errors.New("the server refused the join token: it is wrong or has expired; make a new one with `everynode token create`")
+		return errors.New(
+			"the server refused the join token: it is wrong or has expired; make a new one with `everynode token create`",
+		)
 	}
 	return err
 }

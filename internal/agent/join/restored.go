@@ -98,7 +98,9 @@ func (id *Identity) shown(ctx context.Context) {
 	id.unbound.Store(false)
 	err := id.store.kept.change(unshownFile, nil, func() error { return os.Remove(id.store.path(unshownFile)) })
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		klog.FromContext(ctx).Error(err, "Could not write down that the node's key was shown; it is shown again after the next start")
+		klog.FromContext(ctx).Error(
+			err, "Could not write down that the node's key was shown; it is shown again after the next start",
+		)
 	}
 }
 

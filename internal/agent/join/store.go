@@ -76,8 +76,12 @@ func (s store) checkSecret(name string) error {
 	if err != nil || info.Mode().Perm()&0o077 == 0 {
 		return nil //nolint:nilerr // Whoever reads it says what is wrong.
 	}
-	return fmt.Errorf("other users of this machine can read the key in %s (its mode is %04o): run chmod 600 %s, and if somebody may have read it, "+
-		"\"everynode node revoke\" on the control plane", s.path(name), info.Mode().Perm(), s.path(name))
+	return fmt.Errorf(
+		"other users of this machine can read the key in %s (its mode is %04o): run chmod 600 %s, and if somebody may have "+
+			"read it, "+
+			"\"everynode node revoke\" on the control plane",
+		s.path(name), info.Mode().Perm(), s.path(name),
+	)
 }
 
 // readPair reads a certificate with its key; nil when there is no such file.

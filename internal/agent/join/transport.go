@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/util/connrotation"
 )
 
-// newTransport is the node's way to the server. It shows the certificate and trusts the authorities that the node has at each
-// moment; renew lets what is open begin anew with them.
+// newTransport is the node's way to the server. It shows the certificate and trusts the authorities that the node has
+// at each moment; renew lets what is open begin anew with them.
 func (id *Identity) newTransport() (transport http.RoundTripper, renew func()) {
 	dialer := connrotation.NewDialer(id.servers.dial)
 	direct := utilnet.SetTransportDefaults(&http.Transport{

@@ -25,8 +25,8 @@ const defaultTrustInterval = 5 * time.Minute
 // maxTrust bounds what the server may say about authorities, in bytes.
 const maxTrust = 256 << 10
 
-// authorities are those that the node trusts, and those that sign serving certificates of nodes; in each the one that signs now
-// is the first. The second kind is empty when the server has not told it yet.
+// authorities are those that the node trusts, and those that sign serving certificates of nodes; in each the one that
+// signs now is the first. The second kind is empty when the server has not told it yet.
 type authorities struct{ cluster, nodes []*x509.Certificate }
 
 func parseAuthorities(data []byte) (out []*x509.Certificate, err error) {
@@ -97,8 +97,13 @@ func (id *Identity) followTrust(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case errors.As(err, &unknown):
-			logger.Error(err, "The server's certificate is of an authority that this node does not trust. If the cluster's authority was replaced "+
-				"while the node was off, remove ca.crt and client.pem and start the agent with a new join token", "directory", id.store.dir)
+			logger.Error(
+				err,
+				"The server's certificate is of an authority that this node does not trust. If the cluster's authority was "+
+					"replaced "+
+					"while the node was off, remove ca.crt and client.pem and start the agent with a new join token",
+				"directory", id.store.dir,
+			)
 		case err != nil:
 			logger.V(2).Info("Could not ask which authorities count", "err", err)
 		}
@@ -140,8 +145,8 @@ func (id *Identity) refreshTrust(ctx context.Context) error {
 	return errors.Join(id.hearRestored(told.Restored), id.adopt(ctx, told))
 }
 
-// learnSigner reports whether an authority that the node trusts signed a new client certificate. One that it does not know may have
-// replaced one that it does; then the server, which it trusts, says so.
+// learnSigner reports whether an authority that the node trusts signed a new client certificate. One that it does not
+// know may have replaced one that it does; then the server, which it trusts, says so.
 func (id *Identity) learnSigner(ctx context.Context, pair *tls.Certificate) bool {
 	if signs(id.trusted.Load().cluster, pair) {
 		return true
@@ -180,7 +185,9 @@ func (id *Identity) adopt(ctx context.Context, told trust.Bundle) error {
 		if err := id.store.write(part.file, encode(part.next)); err != nil {
 			return err
 		}
-		klog.FromContext(ctx).Info("The server has told which authorities count", "file", id.store.path(part.file), "count", len(part.next))
+		klog.FromContext(ctx).Info(
+			"The server has told which authorities count", "file", id.store.path(part.file), "count", len(part.next),
+		)
 	}
 	id.trusted.Store(&next)
 	if !bytes.Equal(encode(now.cluster), encode(next.cluster)) {

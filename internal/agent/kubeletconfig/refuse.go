@@ -21,8 +21,8 @@ type Configuration = kubelet.KubeletConfiguration
 
 const kind = "KubeletConfiguration"
 
-// Decode reads a configuration file. Fields that are not there are zero. Settable are the fields that the agent can be told, such as
-// logging.verbosity. The error, one line, names everything that is wrong.
+// Decode reads a configuration file. Fields that are not there are zero. Settable are the fields that the agent can be
+// told, such as logging.verbosity. The error, one line, names everything that is wrong.
 func Decode(data []byte, settable []string) (*Configuration, error) {
 	types := runtime.NewScheme()
 	if err := kubelet.AddToScheme(types); err != nil {

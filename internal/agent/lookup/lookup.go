@@ -65,7 +65,9 @@ func (l Lookup) Container(ctx context.Context, namespace, pod, container string,
 	case logPath != "":
 		return streaming.Container{ID: id, LogPath: logPath, LogRoot: l.Runtime.LogRoot(), TTY: spec.TTY}, nil
 	case previous:
-		return streaming.Container{}, apierrors.NewBadRequest(fmt.Sprintf("previous terminated container %q in pod %q not found", container, pod))
+		return streaming.Container{}, apierrors.NewBadRequest(fmt.Sprintf(
+			"previous terminated container %q in pod %q not found", container, pod,
+		))
 	}
 	reason := "ContainerCreating"
 	if status != nil && status.State.Waiting != nil {

@@ -47,7 +47,11 @@ func AllNodes(config *rest.Config) (cache.ListerWatcher, error) {
 // explain says what to do when the API server does not know what is asked for.
 func explain(err error) error {
 	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("the API server is older than this agent and does not tell it of other nodes' networks; update the servers first: %w", err)
+		return fmt.Errorf(
+			"the API server is older than this agent and does not tell it of other nodes' networks; update the servers first: "+
+				"%w",
+			err,
+		)
 	}
 	return err
 }

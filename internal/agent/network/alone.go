@@ -16,7 +16,8 @@ import (
 	"github.com/everynode/everynode/internal/node/peer"
 )
 
-// alonePatience is how long a machine that was switched on waits for the control plane before it makes the paths that it remembers.
+// alonePatience is how long a machine that was switched on waits for the control plane before it makes the paths that
+// it remembers.
 const alonePatience = 5 * time.Second
 
 // Known is what a node knows of the networks of all nodes.
@@ -45,8 +46,8 @@ func (n *Network) Known() Known {
 	return out
 }
 
-// hear waits until everything was told that there is at first, false if the context ends before that. A machine that was switched on
-// without a control plane goes on with what it remembers; it learns the rest when it is told.
+// hear waits until everything was told that there is at first, false if the context ends before that. A machine that
+// was switched on without a control plane goes on with what it remembers; it learns the rest when it is told.
 func (n *Network) hear(ctx context.Context, wg *sync.WaitGroup, told []cache.InformerSynced) bool {
 	if n.config.Known == nil {
 		return cache.WaitForCacheSync(ctx.Done(), told...)
@@ -91,8 +92,9 @@ func (r remains) equal(other remains) bool {
 	return maps.Equal(r.paths, other.paths) && r.rules.equal(other.rules)
 }
 
-// recall has the next sync begin with what is remembered. On a machine that has paths and rules already the agent alone was started
-// anew: they are as good as what is remembered, or better, and stay as they are, as long as nobody takes any of them away.
+// recall has the next sync begin with what is remembered. On a machine that has paths and rules already the agent alone
+// was started anew: they are as good as what is remembered, or better, and stay as they are, as long as nobody takes
+// any of them away.
 func (n *Network) recall(ctx context.Context) bool {
 	logger := klog.FromContext(ctx)
 	have, err := n.kernel.paths()
@@ -108,7 +110,10 @@ func (n *Network) recall(ctx context.Context) bool {
 	if len(have) > 0 && len(made.rules) > 0 && now.equal(*n.found) {
 		return false
 	}
-	logger.Info("The API server does not answer; making the paths to other nodes' pods as they were last", "nodes", len(n.config.Known.Nodes))
+	logger.Info(
+		"The API server does not answer; making the paths to other nodes' pods as they were last",
+		"nodes", len(n.config.Known.Nodes),
+	)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.alone = true

@@ -91,8 +91,11 @@ func inTheWay(dir, first string) error {
 	if first == "" {
 		return nil
 	}
-	return fmt.Errorf("the container runtime would use %s, which comes before %s, and pods would not be in the cluster's network; remove it, or run the agent with --pod-network none",
-		filepath.Join(dir, first), confName)
+	return fmt.Errorf(
+		"the container runtime would use %s, which comes before %s, and pods would not be in the cluster's network; remove "+
+			"it, or run the agent with --pod-network none",
+		filepath.Join(dir, first), confName,
+	)
 }
 
 // writeConf replaces the CNI configuration so that a runtime that reads the

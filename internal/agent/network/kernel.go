@@ -75,7 +75,8 @@ func (machine) ways() (ways, error) {
 		if r.Protocol == routeProtocol || r.Type != unix.RTN_UNICAST || link == nil || link.Name == bridge {
 			continue
 		}
-		direct := r.Gw == nil && r.Via == nil && len(r.MultiPath) == 0 && len(link.HardwareAddr) == ethernetAddress && link.RawFlags&unix.IFF_NOARP == 0
+		direct := r.Gw == nil && r.Via == nil && len(r.MultiPath) == 0 && len(link.HardwareAddr) == ethernetAddress &&
+			link.RawFlags&unix.IFF_NOARP == 0
 		out = append(out, way{to: prefixOf(r.Dst), direct: direct, mtu: link.MTU})
 	}
 	// Routes come in no promised order, and are compared.
@@ -188,7 +189,8 @@ func (machine) follow(ctx context.Context, changed func()) error {
 	}
 	for e := range events {
 		// Routes that we add come back too, and each new pod brings some of IPv6.
-		if e.Family == netlink.FAMILY_V4 && e.Table == unix.RT_TABLE_MAIN && (e.Protocol != routeProtocol || e.Type == unix.RTM_DELROUTE) {
+		if e.Family == netlink.FAMILY_V4 && e.Table == unix.RT_TABLE_MAIN &&
+			(e.Protocol != routeProtocol || e.Type == unix.RTM_DELROUTE) {
 			changed()
 		}
 	}

@@ -45,8 +45,8 @@ type Config struct {
 	APIServers func() []netip.AddrPort
 	// Changed is called when State has changed; nil for nobody.
 	Changed func()
-	// Known is what was known in an earlier run of the agent, nil for nothing. Learned is called when Network.Known has changed; nil
-	// for nobody.
+	// Known is what was known in an earlier run of the agent, nil for nothing. Learned is called when Network.Known has
+	// changed; nil for nobody.
 	Known   *Known
 	Learned func()
 	// ConfDir is where the CNI configuration goes; DefaultConfDir if empty.
@@ -126,7 +126,8 @@ func New(config Config) (*Network, error) {
 func newNetwork(config Config, k kernel) *Network {
 	return &Network{
 		config: config, kernel: k, pending: map[string]facts{}, wake: make(chan struct{}, 1),
-		peers: newPeers(config.NodeName, config.Mode), whole: true, unusable: map[netip.Prefix]error{}, patience: alonePatience, recallEvery: repairEvery,
+		peers: newPeers(config.NodeName, config.Mode), whole: true, unusable: map[netip.Prefix]error{},
+		patience: alonePatience, recallEvery: repairEvery,
 	}
 }
 
@@ -218,7 +219,9 @@ func (n *Network) watch(ctx context.Context, wg *sync.WaitGroup) (told []cache.I
 		return nil, fmt.Errorf("watch the node: %w", err)
 	}
 	box := newInbox(n.note, n.config.remembered())
-	reflector := cache.NewReflectorWithOptions(n.config.AllNodes, &peer.Node{}, box, cache.ReflectorOptions{Name: "the networks of all nodes"})
+	reflector := cache.NewReflectorWithOptions(n.config.AllNodes, &peer.Node{}, box, cache.ReflectorOptions{
+		Name: "the networks of all nodes",
+	})
 	wg.Go(func() { reflector.RunWithContext(ctx) })
 	return []cache.InformerSynced{own.HasSynced, func() bool {
 		select {
@@ -385,7 +388,10 @@ func (n *Network) tell(ctx context.Context) {
 	}
 	slices.Sort(refused)
 	if len(refused) > 0 && !slices.Equal(refused, n.refused) {
-		logger.Info("Nodes say of themselves what cannot be, and are left out", "count", len(refused), "what", refused[:min(len(refused), maxTold)])
+		logger.Info(
+			"Nodes say of themselves what cannot be, and are left out",
+			"count", len(refused), "what", refused[:min(len(refused), maxTold)],
+		)
 	}
 	problem := ""
 	if err := n.peers.problem(); err != nil {
@@ -397,14 +403,19 @@ func (n *Network) tell(ctx context.Context) {
 	n.missing, n.refused, n.problem = missing, refused, problem
 }
 
-// applyRules applies the changes, or all rules if changes are not enough. When it is complete, it looks whether somebody
-// else flushed the rules meanwhile, as a restart of the service nftables does, and makes them again.
+// applyRules applies the changes, or all rules if changes are not enough. When it is complete, it looks whether
+// somebody else flushed the rules meanwhile, as a restart of the service nftables does, and makes them again.
 func (n *Network) applyRules(ctx context.Context, changes string, complete bool) error {
 	pods := n.peers.ownPods()
 	if !pods.IsValid() {
 		return nil // without pods there is nothing to masquerade
 	}
-	want := rules{pods: pods, cluster: n.peers.bounds.Cluster, nodes: slices.Collect(maps.Keys(n.peers.addresses)), servers: n.servers}
+	want := rules{
+		pods:    pods,
+		cluster: n.peers.bounds.Cluster,
+		nodes:   slices.Collect(maps.Keys(n.peers.addresses)),
+		servers: n.servers,
+	}
 	if n.whole {
 		return n.applyWhole(ctx, want)
 	}

@@ -278,11 +278,16 @@ func (p *peers) problem() error {
 	case me.said.pods == "":
 		return nil
 	case !p.bounds.known():
-		return fmt.Errorf("the control plane has not told node %s of which network its pod network %s is a part", p.self, me.said.pods)
+		return fmt.Errorf(
+			"the control plane has not told node %s of which network its pod network %s is a part", p.self, me.said.pods,
+		)
 	case me.refused != nil:
 		return fmt.Errorf("node %s: %w", p.self, me.refused)
 	case !p.ownPods().IsValid():
-		return fmt.Errorf("the pod network %s is that of node %s, which is older; delete node %s so that it gets its own", me.pods, p.networks[me.pods].owner, p.self)
+		return fmt.Errorf(
+			"the pod network %s is that of node %s, which is older; delete node %s so that it gets its own",
+			me.pods, p.networks[me.pods].owner, p.self,
+		)
 	}
 	return nil
 }

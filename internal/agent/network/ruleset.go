@@ -37,7 +37,10 @@ func (c counts) equal(other counts) bool {
 
 // counts is what there is in the table that wholeRuleset makes.
 func (r rules) counts() counts {
-	return counts{rules: map[string]int{"postrouting": 1 + strings.Count(serverRules(r), "\n"), "input": 1}, nodes: len(r.nodes)}
+	return counts{
+		rules: map[string]int{"postrouting": 1 + strings.Count(serverRules(r), "\n"), "input": 1},
+		nodes: len(r.nodes),
+	}
 }
 
 // wholeRuleset makes the table afresh: what pods send to anything that is not

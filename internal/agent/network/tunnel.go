@@ -70,7 +70,9 @@ func (machine) setTunnel(want tunnel) error {
 			VxlanId:   tunnelID, SrcAddr: want.local.AsSlice(), Port: tunnelPort, Learning: false,
 		}
 		if err := netlink.LinkAdd(link); err != nil {
-			return fmt.Errorf("make link %s, which packets to nodes on other links need (kernel module vxlan): %w", tunnelLink, err)
+			return fmt.Errorf(
+				"make link %s, which packets to nodes on other links need (kernel module vxlan): %w", tunnelLink, err,
+			)
 		}
 	}
 	if want.mtu > 0 && link.Attrs().MTU != want.mtu {
@@ -94,7 +96,8 @@ func sameTunnel(link netlink.Link, want tunnel) bool {
 		return false
 	}
 	local, _ := netip.AddrFromSlice(v.SrcAddr.To4())
-	return v.VxlanId == tunnelID && v.Port == tunnelPort && local == want.local && !v.Learning && hopAt(v.HardwareAddr) == want.address
+	return v.VxlanId == tunnelID && v.Port == tunnelPort && local == want.local && !v.Learning &&
+		hopAt(v.HardwareAddr) == want.address
 }
 
 // holdOnly gives a link one address and no other.
@@ -196,7 +199,10 @@ func removeFarEnd(hop netip.Addr) error {
 		return err
 	}
 	index := link.Attrs().Index
-	for _, entry := range []*netlink.Neigh{forwardingEntry(index, hop, netip.IPv4Unspecified()), neighbourEntry(index, hop)} {
+	for _, entry := range []*netlink.Neigh{
+		forwardingEntry(index, hop, netip.IPv4Unspecified()),
+		neighbourEntry(index, hop),
+	} {
 		if err := netlink.NeighDel(entry); err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("remove %s from the tunnel: %w", hop, err)
 		}

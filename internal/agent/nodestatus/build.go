@@ -32,7 +32,8 @@ type facts struct {
 	pressures []corev1.NodeConditionType
 	// devices and usableDevices are the resources of device plugins.
 	devices, usableDevices corev1.ResourceList
-	// forgotten says that what the Node says of resources in a domain of their own is of plugins that nobody knows any more.
+	// forgotten says that what the Node says of resources in a domain of their own is of plugins that nobody knows any
+	// more.
 	forgotten bool
 	// shuttingDown says that the node ends its pods.
 	shuttingDown bool
@@ -81,8 +82,8 @@ func build(c Config, old corev1.NodeStatus, f facts, now time.Time) corev1.NodeS
 	return status
 }
 
-// withForeign adds to the machine's capacity what somebody else says that the node has: resources in a domain of their own. With
-// forgotten it has none of those outside Kubernetes' domain until somebody says so anew.
+// withForeign adds to the machine's capacity what somebody else says that the node has: resources in a domain of their
+// own. With forgotten it has none of those outside Kubernetes' domain until somebody says so anew.
 func withForeign(own, old corev1.ResourceList, forgotten bool) corev1.ResourceList {
 	out := own.DeepCopy()
 	for name, amount := range old {
@@ -103,7 +104,12 @@ func networkUnavailable(network Condition) corev1.NodeCondition {
 	if network.OK {
 		status = corev1.ConditionFalse
 	}
-	return corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: status, Reason: network.Reason, Message: network.Message}
+	return corev1.NodeCondition{
+		Type:    corev1.NodeNetworkUnavailable,
+		Status:  status,
+		Reason:  network.Reason,
+		Message: network.Message,
+	}
 }
 
 const (
@@ -176,16 +182,30 @@ func ready(f facts) corev1.NodeCondition {
 		problems = append(problems, f.runtimeErr)
 	} else {
 		if r := f.runtime.Ready; !r.OK {
-			problems = append(problems, fmt.Errorf("container runtime not ready: RuntimeReady=false reason:%s message:%s", r.Reason, r.Message))
+			problems = append(problems, fmt.Errorf(
+				"container runtime not ready: RuntimeReady=false reason:%s message:%s", r.Reason, r.Message,
+			))
 		}
 		if r := f.runtime.NetworkReady; !r.OK {
-			problems = append(problems, fmt.Errorf("container runtime network not ready: NetworkReady=false reason:%s message:%s", r.Reason, r.Message))
+			problems = append(problems, fmt.Errorf(
+				"container runtime network not ready: NetworkReady=false reason:%s message:%s", r.Reason, r.Message,
+			))
 		}
 	}
 	if err := utilerrors.NewAggregate(problems); err != nil {
-		return corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", Message: err.Error()}
+		return corev1.NodeCondition{
+			Type:    corev1.NodeReady,
+			Status:  corev1.ConditionFalse,
+			Reason:  "KubeletNotReady",
+			Message: err.Error(),
+		}
 	}
-	return corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: "kubelet is posting ready status"}
+	return corev1.NodeCondition{
+		Type:    corev1.NodeReady,
+		Status:  corev1.ConditionTrue,
+		Reason:  "KubeletReady",
+		Message: "kubelet is posting ready status",
+	}
 }
 
 // errNotAsked stands for the runtime's answer before it was asked.

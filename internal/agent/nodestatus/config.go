@@ -21,8 +21,8 @@ import (
 
 // Config says what to report and where the facts come from. Fields without a stated default must be set.
 type Config struct {
-	// NodeName is the Node's name; NodeIPs returns its internal addresses as they are now, the primary one first. While it returns
-	// none, as nil does, what the Node says stays.
+	// NodeName is the Node's name; NodeIPs returns its internal addresses as they are now, the primary one first. While it
+	// returns none, as nil does, what the Node says stays.
 	NodeName string
 	NodeIPs  func() []net.IP
 	// Hostname is the address of type Hostname and the label kubernetes.io/hostname; the default is NodeName.
@@ -39,7 +39,8 @@ type Config struct {
 	Client   kubernetes.Interface
 	Recorder record.EventRecorder
 
-	// Node is the Node as a watch shows it, shared and not changed; nil while none does. Without it the server is asked at each look.
+	// Node is the Node as a watch shows it, shared and not changed; nil while none does. Without it the server is asked at
+	// each look.
 	Node func() *corev1.Node
 	// Runtime asks the container runtime how it is. An error means that it can't be reached.
 	Runtime func(ctx context.Context) (Runtime, error)
@@ -50,15 +51,16 @@ type Config struct {
 	Network func() (Condition, bool)
 	// ClockSkew is how far the machine's clock is ahead of the API server's; nil for never.
 	ClockSkew func() time.Duration
-	// Devices counts what device plugins offer: how much there is of each resource, and how much of that pods can have; nil for none.
+	// Devices counts what device plugins offer: how much there is of each resource, and how much of that pods can have;
+	// nil for none.
 	Devices func() (capacity, allocatable corev1.ResourceList)
-	// DevicesForgotten says that nobody knows which devices the node had in an earlier life: the first status sets the amounts of
-	// resources that the Node has of then to zero. DevicesReset is told once that is written; nil for nobody.
+	// DevicesForgotten says that nobody knows which devices the node had in an earlier life: the first status sets the
+	// amounts of resources that the Node has of then to zero. DevicesReset is told once that is written; nil for nobody.
 	DevicesForgotten bool
 	DevicesReset     func()
-	// Restored reports whether the control plane is of another restore from a backup than the one with which this node was Settled:
-	// then it may not know the Node. Making is called before the Node is made, and stops that with an error. Settled is told that the
-	// control plane knows the Node, and whether it had to be made again. nil for never.
+	// Restored reports whether the control plane is of another restore from a backup than the one with which this node was
+	// Settled: then it may not know the Node. Making is called before the Node is made, and stops that with an error.
+	// Settled is told that the control plane knows the Node, and whether it had to be made again. nil for never.
 	Restored func(ctx context.Context) (bool, error)
 	Making   func(ctx context.Context) error
 	Settled  func(ctx context.Context, again bool)
@@ -69,7 +71,8 @@ type Config struct {
 	KubeletVersion string
 	KubeletPort    int32
 
-	// DataDir is on the disk that pods fill. CgroupRoot is the cgroup (as /everynode/n1) whose limits bound the node; "" for none.
+	// DataDir is on the disk that pods fill. CgroupRoot is the cgroup (as /everynode/n1) whose limits bound the node; ""
+	// for none.
 	DataDir    string
 	CgroupRoot string
 	// MaxPods is how many pods the node takes; the default is 110.
@@ -78,7 +81,8 @@ type Config struct {
 	Reserved corev1.ResourceList
 	// Thresholds say what is kept free.
 	Thresholds eviction.Thresholds
-	// Pressures are those that the node is under, nil while nobody knows: what the Node says of them stays then. Without it there are none.
+	// Pressures are those that the node is under, nil while nobody knows: what the Node says of them stays then. Without
+	// it there are none.
 	Pressures func() []corev1.NodeConditionType
 	// ImageFS finds a folder of the file system of images; nil for the one of DataDir.
 	ImageFS func(ctx context.Context) (string, error)

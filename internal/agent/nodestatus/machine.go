@@ -123,8 +123,8 @@ func cgroupDirs(cgroup string) []string {
 	return []string{"", cgroup}
 }
 
-// cgroupMemory reads limit and use of a cgroup, of version 2 or else 1; 0 where there is no limit. What the kernel keeps of files
-// that nobody has used lately is not in use.
+// cgroupMemory reads limit and use of a cgroup, of version 2 or else 1; 0 where there is no limit. What the kernel
+// keeps of files that nobody has used lately is not in use.
 func cgroupMemory(root, cgroup string) (limit, used int64) {
 	dir := filepath.Join(root, "sys/fs/cgroup", cgroup)
 	limitName, usedName, cacheName := "memory.max", "memory.current", "inactive_file"
@@ -180,7 +180,10 @@ func disk(dir string) (space, inodes usage, err error) {
 		return usage{}, usage{}, fmt.Errorf("read free disk space of %s: %w", dir, err)
 	}
 	size := stat.Bsize
-	return usage{total: int64(stat.Blocks) * size, free: int64(stat.Bavail) * size}, usage{total: int64(stat.Files), free: int64(stat.Ffree)}, nil
+	return usage{total: int64(stat.Blocks) * size, free: int64(stat.Bavail) * size}, usage{
+		total: int64(stat.Files),
+		free:  int64(stat.Ffree),
+	}, nil
 }
 
 // processes counts threads too, because they take process IDs.
@@ -298,7 +301,8 @@ func (r *Reporter) Whole() (capacity corev1.ResourceList, processes int64) {
 	return r.capacity.DeepCopy(), r.processes
 }
 
-// Use is the processor time that the machine has spent since it started, all processors together, and the memory in use, in bytes.
+// Use is the processor time that the machine has spent since it started, all processors together, and the memory in
+// use, in bytes.
 func (r *Reporter) Use() (cpu time.Duration, used int64, err error) {
 	m, err := memory(r.cfg.Root, r.cfg.CgroupRoot)
 	if err != nil {

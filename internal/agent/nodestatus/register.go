@@ -11,8 +11,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// register creates the Node or brings the labels of an existing one up to date. It goes on trying until ctx ends, because
-// the server may be away; an error is one that trying won't heal.
+// register creates the Node or brings the labels of an existing one up to date. It goes on trying until ctx ends,
+// because the server may be away; an error is one that trying won't heal.
 func (r *Reporter) register(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	for pause := 200 * time.Millisecond; ; pause = min(2*pause, 7*time.Second) {

@@ -59,7 +59,14 @@ func New(cfg Config) (*Reporter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("node status: %w", err)
 	}
-	return &Reporter{cfg: cfg, poke: make(chan struct{}, 1), restarted: true, allocatable: cfg.allocatable(m.capacity), capacity: m.capacity, processes: m.processes.total}, nil
+	return &Reporter{
+		cfg:         cfg,
+		poke:        make(chan struct{}, 1),
+		restarted:   true,
+		allocatable: cfg.allocatable(m.capacity),
+		capacity:    m.capacity,
+		processes:   m.processes.total,
+	}, nil
 }
 
 // NodeAllocatable is what pods on this node can use in all.
@@ -127,7 +134,8 @@ type rests struct {
 	times int // so often in a row
 }
 
-// after is how long to rest after a look. A node becomes ready soon, or not for long; a server that is away may be so for days.
+// after is how long to rest after a look. A node becomes ready soon, or not for long; a server that is away may be so
+// for days.
 func (r *rests) after(o outcome) time.Duration {
 	if o != r.last {
 		*r = rests{last: o}
@@ -265,8 +273,8 @@ func (r *Reporter) update(ctx context.Context) outcome {
 	return untold
 }
 
-// missing finds out why there is no Node. A control plane that was restored from a backup may not know one that joined since:
-// it is made again. One that somebody has deleted is not.
+// missing finds out why there is no Node. A control plane that was restored from a backup may not know one that joined
+// since: it is made again. One that somebody has deleted is not.
 func (r *Reporter) missing(ctx context.Context, cause error) (ok bool) {
 	logger := klog.FromContext(ctx)
 	if r.gone {
@@ -276,7 +284,11 @@ func (r *Reporter) missing(ctx context.Context, cause error) (ok bool) {
 	if r.cfg.Restored != nil {
 		var err error
 		if restored, err = r.cfg.Restored(ctx); err != nil {
-			logger.Error(err, "There is no Node any more; whether the control plane was restored from a backup cannot be asked", "node", r.cfg.NodeName)
+			logger.Error(
+				err,
+				"There is no Node any more; whether the control plane was restored from a backup cannot be asked",
+				"node", r.cfg.NodeName,
+			)
 			return false
 		}
 	}
@@ -285,15 +297,18 @@ func (r *Reporter) missing(ctx context.Context, cause error) (ok bool) {
 		r.gone = true
 		return true
 	}
-	logger.Info("The control plane was restored from a backup that does not know this node, which registers again", "node", r.cfg.NodeName)
+	logger.Info(
+		"The control plane was restored from a backup that does not know this node, which registers again",
+		"node", r.cfg.NodeName,
+	)
 	if err := r.tryRegister(ctx); err != nil {
 		logger.Error(err, "Node cannot be registered", "node", r.cfg.NodeName)
 	}
 	return false
 }
 
-// settle tells that the control plane has the Node, and whether it was made because of a restore, which may have been while the
-// agent was away.
+// settle tells that the control plane has the Node, and whether it was made because of a restore, which may have been
+// while the agent was away.
 func (r *Reporter) settle(ctx context.Context) {
 	if r.cfg.Restored == nil || r.cfg.Settled == nil {
 		return
@@ -302,7 +317,9 @@ func (r *Reporter) settle(ctx context.Context) {
 	if r.made {
 		var err error
 		if again, err = r.cfg.Restored(ctx); err != nil {
-			klog.FromContext(ctx).V(2).Info("Whether the control plane was restored from a backup cannot be asked yet", "err", err)
+			klog.FromContext(ctx).V(2).Info(
+				"Whether the control plane was restored from a backup cannot be asked yet", "err", err,
+			)
 			return
 		}
 	}
@@ -346,8 +363,8 @@ func (r *Reporter) write(ctx context.Context, f facts) error {
 	}
 }
 
-// read returns the Node. At first one that is a moment old will do: what the watch shows, or what the server has in memory. It is not
-// to be changed.
+// read returns the Node. At first one that is a moment old will do: what the watch shows, or what the server has in
+// memory. It is not to be changed.
 func (r *Reporter) read(ctx context.Context, try int) (*corev1.Node, error) {
 	options := metav1.GetOptions{}
 	if try == 1 {

@@ -148,7 +148,9 @@ func (a *Addresses) say(ctx context.Context, err error) {
 	a.problem = err.Error()
 	a.mu.Unlock()
 	if !again {
-		klog.FromContext(ctx).Error(err, "The node's address is not found; it stays what it was", "addresses", a.Texts(), "lookingAgainIn", lookEvery)
+		klog.FromContext(ctx).Error(
+			err, "The node's address is not found; it stays what it was", "addresses", a.Texts(), "lookingAgainIn", lookEvery,
+		)
 	}
 }
 

@@ -30,8 +30,8 @@ type known struct {
 	next  time.Time
 }
 
-// plan says which of the sockets are to be forgotten and which to be tried now, and how long to wait at most for the next look;
-// negative for as long as nothing changes.
+// plan says which of the sockets are to be forgotten and which to be tried now, and how long to wait at most for the
+// next look; negative for as long as nothing changes.
 func plan(have map[string]*known, seen map[string]socket, now time.Time) (forget, try []string, wait time.Duration) {
 	wait = -1
 	for _, path := range slices.Sorted(maps.Keys(have)) {

@@ -104,13 +104,15 @@ func tell(ctx context.Context, said string, err error) string {
 		return ""
 	}
 	if err.Error() != said {
-		klog.FromContext(ctx).Error(err, "The folder of plugins cannot be watched, it is looked through now and then", "every", lookAgain)
+		klog.FromContext(ctx).Error(
+			err, "The folder of plugins cannot be watched, it is looked through now and then", "every", lookAgain,
+		)
 	}
 	return err.Error()
 }
 
-// look makes the folder if it is not there, lists the sockets in it and those below it, and watches all of these. The list is nil if
-// the folder cannot be read; an error together with a list says that it cannot be watched.
+// look makes the folder if it is not there, lists the sockets in it and those below it, and watches all of these. The
+// list is nil if the folder cannot be read; an error together with a list says that it cannot be watched.
 func look(notify *fsnotify.Watcher, dir string) (map[string]socket, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, fmt.Errorf("make the folder of plugins: %w", err)
@@ -205,7 +207,8 @@ func (w *Watcher) elsewhere(p plugin) bool {
 	return false
 }
 
-// register asks the plugin who it is, hands it over to who takes such, and tells it how that went. One that was taken is only told.
+// register asks the plugin who it is, hands it over to who takes such, and tells it how that went. One that was taken
+// is only told.
 func (w *Watcher) register(ctx context.Context, path string, k *known) error {
 	conn, err := grpc.NewClient("unix://"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// incapable says why the node cannot run the pod as it wants to be run, nil if it can. A node of nil is one that nothing is known
-// of yet.
+// incapable says why the node cannot run the pod as it wants to be run, nil if it can. A node of nil is one that
+// nothing is known of yet.
 func incapable(pod *corev1.Pod, node *corev1.Node, appArmor bool) *Refusal {
 	const rejected = "Pod was rejected: "
 	if os, ok := pod.Labels[corev1.LabelOSStable]; ok && os != runtime.GOOS {
@@ -31,7 +31,8 @@ func incapable(pod *corev1.Pod, node *corev1.Node, appArmor bool) *Refusal {
 
 func strictGroups(pod *corev1.Pod) bool {
 	sc := pod.Spec.SecurityContext
-	return sc != nil && sc.SupplementalGroupsPolicy != nil && *sc.SupplementalGroupsPolicy == corev1.SupplementalGroupsPolicyStrict
+	return sc != nil && sc.SupplementalGroupsPolicy != nil &&
+		*sc.SupplementalGroupsPolicy == corev1.SupplementalGroupsPolicyStrict
 }
 
 func canBeStrict(node *corev1.Node) bool {

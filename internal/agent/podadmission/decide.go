@@ -35,8 +35,8 @@ type Pod struct {
 	Gone bool
 }
 
-// Admission lets a pod have room on the node once these have ended: Victims are pods to end for it, Leaving are pods that the
-// API no longer has.
+// Admission lets a pod have room on the node once these have ended: Victims are pods to end for it, Leaving are pods
+// that the API no longer has.
 type Admission struct{ Victims, Leaving []*corev1.Pod }
 
 // Decide admits the pod beside those that have room already, or says why it is refused.
@@ -66,8 +66,8 @@ func Decide(pod Pod, n Node, others []Pod) (Admission, *Refusal) {
 	return given, nil
 }
 
-// leavers returns those of the others that the API no longer has, as far as the pod needs what they have, and those that
-// stay. Leavers end by themselves, but the pod must wait for that.
+// leavers returns those of the others that the API no longer has, as far as the pod needs what they have, and those
+// that stay. Leavers end by themselves, but the pod must wait for that.
 func (n Node) leavers(pod *corev1.Pod, node *corev1.Node, others []Pod) (leaving []*corev1.Pod, staying []Pod) {
 	for _, other := range others {
 		if other.Gone {
@@ -103,9 +103,12 @@ func preempt(pod Pod, node *corev1.Node, others []Pod) []*corev1.Pod {
 	for i, other := range others {
 		candidates[i] = eviction.Usage{Pod: other.Object, Static: other.Static}
 	}
-	return eviction.Preempt(eviction.Usage{Pod: pod.Object, Static: pod.Static}, candidates, func(left []*corev1.Pod) bool {
-		return fits(pod.Object, node, left) == nil
-	})
+	return eviction.Preempt(
+		eviction.Usage{Pod: pod.Object, Static: pod.Static}, candidates,
+		func(left []*corev1.Pod) bool {
+			return fits(pod.Object, node, left) == nil
+		},
+	)
 }
 
 func objects(list []Pod) []*corev1.Pod {

@@ -54,7 +54,12 @@ func room(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) *Refusal {
 	allocatable := node.Status.Allocatable
 	limit, ok := allocatable[corev1.ResourcePods]
 	if ok && int64(len(others))+1 > limit.Value() {
-		return outOf(resources.Shortage{Resource: corev1.ResourcePods, Wanted: 1, Requested: int64(len(others)), Allocatable: limit.Value()})
+		return outOf(resources.Shortage{
+			Resource:    corev1.ResourcePods,
+			Wanted:      1,
+			Requested:   int64(len(others)),
+			Allocatable: limit.Value(),
+		})
 	}
 	for _, lack := range requests(pod).Shortages(resources.FromList(allocatable), requests(others...)) {
 		_, known := allocatable[lack.Resource]

@@ -33,7 +33,8 @@ func NoRoom(asked, given *corev1.Pod, node *corev1.Node, others []*corev1.Pod) p
 		left.Sub(used)
 		if more.Cmp(left) > 0 {
 			return podworker.Pending{Reason: corev1.PodReasonDeferred, Message: fmt.Sprintf(
-				"Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, amount(name, more), amount(name, used), amount(name, limit))}
+				"Node didn't have enough resource: %s, requested: %d, used: %d, capacity: %d", name, amount(name, more),
+				amount(name, used), amount(name, limit))}
 		}
 	}
 	return podworker.Pending{}
@@ -53,7 +54,10 @@ func SameSize(a, b *corev1.Pod) bool {
 // WithSize is the pod with the containers' resources of another of its versions.
 func WithSize(pod, of *corev1.Pod) *corev1.Pod {
 	out := pod.DeepCopy()
-	for _, lists := range [][2][]corev1.Container{{out.Spec.Containers, of.Spec.Containers}, {out.Spec.InitContainers, of.Spec.InitContainers}} {
+	for _, lists := range [][2][]corev1.Container{
+		{out.Spec.Containers, of.Spec.Containers},
+		{out.Spec.InitContainers, of.Spec.InitContainers},
+	} {
 		for i := range lists[0] {
 			if i < len(lists[1]) {
 				lists[0][i].Resources = lists[1][i].Resources
@@ -63,7 +67,8 @@ func WithSize(pod, of *corev1.Pod) *corev1.Pod {
 	return out
 }
 
-// AsReported is the pod with the resources that the node last reported to have given it: those of before a restart of the agent.
+// AsReported is the pod with the resources that the node last reported to have given it: those of before a restart of
+// the agent.
 func AsReported(pod *corev1.Pod) *corev1.Pod {
 	if !podfacts.Resizing(pod) {
 		return pod

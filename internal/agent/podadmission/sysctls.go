@@ -16,8 +16,8 @@ var safeSysctls = []string{
 	"net.ipv4.tcp_fin_timeout", "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem",
 }
 
-// sysctlNamespace is the kind of namespace, net or ipc, that has the parameters of the pattern for itself; empty if the whole
-// machine shares them.
+// sysctlNamespace is the kind of namespace, net or ipc, that has the parameters of the pattern for itself; empty if the
+// whole machine shares them.
 func sysctlNamespace(pattern string) string {
 	switch {
 	case strings.HasPrefix(pattern, "net."):
@@ -39,8 +39,8 @@ func CheckSysctls(patterns []string) error {
 	return nil
 }
 
-// sysctls says which kernel parameter the pod may not set; allowed are the unsafe ones that pods may, each a name or a prefix
-// with * behind it.
+// sysctls says which kernel parameter the pod may not set; allowed are the unsafe ones that pods may, each a name or a
+// prefix with * behind it.
 func sysctls(pod *corev1.Pod, allowed []string) *Refusal {
 	if pod.Spec.SecurityContext == nil {
 		return nil

@@ -1,5 +1,5 @@
-// Package podresources tells programs on the node which devices its pods have. Exporters of devices' metrics ask for that, to name
-// the pod behind a device. It answers at a socket, and keeps nothing.
+// Package podresources tells programs on the node which devices its pods have. Exporters of devices' metrics ask for
+// that, to name the pod behind a device. It answers at a socket, and keeps nothing.
 package podresources
 
 import (

@@ -24,8 +24,8 @@ func (b *statusBuilder) containers(specs []corev1.Container, prev []corev1.Conta
 	return out
 }
 
-// ephemeral returns the statuses of the containers that were added to the running pod. They are never ready: the pod does not
-// depend on them.
+// ephemeral returns the statuses of the containers that were added to the running pod. They are never ready: the pod
+// does not depend on them.
 func (b *statusBuilder) ephemeral() []corev1.ContainerStatus {
 	var specs []corev1.Container
 	for i := range b.in.Pod.Spec.EphemeralContainers {
@@ -49,7 +49,9 @@ func mountStatuses(spec *corev1.Container, last *Container) []corev1.VolumeMount
 		status := corev1.VolumeMountStatus{Name: m.Name, MountPath: m.MountPath, ReadOnly: m.ReadOnly}
 		if m.ReadOnly {
 			recursive := corev1.RecursiveReadOnlyDisabled
-			if slices.Contains(last.ReadOnlyBelow, m.MountPath) || slices.Contains(last.ReadOnlyBelow, path.Join("/", m.MountPath)) { // they may be relative
+			// they may be relative
+			if slices.Contains(last.ReadOnlyBelow, m.MountPath) ||
+				slices.Contains(last.ReadOnlyBelow, path.Join("/", m.MountPath)) {
 				recursive = corev1.RecursiveReadOnlyEnabled
 			}
 			status.RecursiveReadOnly = &recursive
@@ -68,7 +70,9 @@ func prevStatus(list []corev1.ContainerStatus, name string) *corev1.ContainerSta
 	return nil
 }
 
-func (b *statusBuilder) container(s *corev1.ContainerStatus, spec *corev1.Container, prev *corev1.ContainerStatus, init bool) {
+func (b *statusBuilder) container(
+	s *corev1.ContainerStatus, spec *corev1.Container, prev *corev1.ContainerStatus, init bool,
+) {
 	s.Name, s.Image = spec.Name, spec.Image
 	no := false
 	s.Started = &no
@@ -196,7 +200,8 @@ func (b *statusBuilder) waitingFor(spec *corev1.Container, last *Container) *cor
 	m := b.in.Memory.find(spec.Name)
 	switch {
 	case m == nil:
-	case last != nil && !m.starting && !specChanged(spec, last) && b.in.Now.Before(m.restart.until(last.FinishedAt, b.in.Now)):
+	case last != nil && !m.starting && !specChanged(spec, last) &&
+		b.in.Now.Before(m.restart.until(last.FinishedAt, b.in.Now)):
 		return &corev1.ContainerStateWaiting{Reason: ReasonCrashLoopBackOff,
 			Message: restartBackOffText(spec.Name, m.restart.delay, b.in.Pod)}
 	case m.waiting.Reason == ReasonErrImagePull && !b.in.Now.Before(m.pull.updated.Add(pullErrorShown)):
@@ -224,7 +229,8 @@ func terminated(c *Container) *corev1.ContainerStateTerminated {
 	return t
 }
 
-// maxMessages is how long the last words of all containers of a pod may be together, in bytes: they are kept in its status.
+// maxMessages is how long the last words of all containers of a pod may be together, in bytes: they are kept in its
+// status.
 const maxMessages = 12 * 1024
 
 // boundMessages cuts each container's last words to its share. What it cuts it copies first: a state may be that of the

@@ -93,8 +93,8 @@ func (d *decider) setUpVolumes() {
 	}
 }
 
-// hadVolumes reports whether an earlier run of the agent set up all volumes of the sandbox that is there: it made containers in it.
-// What this run could not set up then holds up only the containers that it cannot do without.
+// hadVolumes reports whether an earlier run of the agent set up all volumes of the sandbox that is there: it made
+// containers in it. What this run could not set up then holds up only the containers that it cannot do without.
 func (d *decider) hadVolumes(s *Sandbox, usable bool) bool {
 	return d.mem.volumesTried && usable &&
 		slices.ContainsFunc(d.in.Runtime.Containers, func(c Container) bool { return c.SandboxID == s.ID })

@@ -52,8 +52,8 @@ type Rejection struct{ Reason, Message string }
 // Reject makes the pod fail without running.
 func (m *Memory) Reject(r Rejection) { m.rejected = r }
 
-// Termination is why and how a node ends a pod that nobody deleted: because it needs the room, or shuts down. The pod fails with
-// this reason and message, once its containers have ended.
+// Termination is why and how a node ends a pod that nobody deleted: because it needs the room, or shuts down. The pod
+// fails with this reason and message, once its containers have ended.
 type Termination struct {
 	Reason, Message string
 	// Grace is how long the containers have to stop at most, in seconds.
@@ -74,7 +74,8 @@ func (m *Memory) Recall(s *corev1.PodStatus) {
 	}
 }
 
-// Discard says that what a pod that ended left in the runtime, dead containers and their logs, is to go: the room is needed.
+// Discard says that what a pod that ended left in the runtime, dead containers and their logs, is to go: the room is
+// needed.
 func (m *Memory) Discard() { m.discarded = true }
 
 // Rejected says that Reject was called.

@@ -72,7 +72,8 @@ type Action struct {
 
 	// lastExit is when the container that a start replaces exited; zero for a first start.
 	lastExit time.Time
-	// wanted are the resources that containers are to have, by name; kept those that were given to containers while they ran, by ID.
+	// wanted are the resources that containers are to have, by name; kept those that were given to containers while they
+	// ran, by ID.
 	wanted, kept map[string]corev1.ResourceRequirements
 	// anew says that the container's spec changed since the last start: earlier failures do not count.
 	anew bool

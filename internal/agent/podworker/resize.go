@@ -9,8 +9,8 @@ import (
 	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
-// Pending is why a pod was not given more or less CPU and memory; the zero value is a pod that has what it asks for. Reason is
-// Deferred, if there may be room later, or Infeasible.
+// Pending is why a pod was not given more or less CPU and memory; the zero value is a pod that has what it asks for.
+// Reason is Deferred, if there may be room later, or Infeasible.
 type Pending struct{ Reason, Message string }
 
 // ResizeFailed is the outcome of a resize that the runtime did not do.
@@ -18,11 +18,12 @@ const ResizeFailed = "ResizeFailed"
 
 // sizes is what is known of the CPU and memory of running containers.
 type sizes struct {
-	// given are the resources that containers were given while they ran, by ID. Those of before a restart of the agent are recalled.
+	// given are the resources that containers were given while they ran, by ID. Those of before a restart of the agent are
+	// recalled.
 	given    map[string]corev1.ResourceRequirements
 	recalled bool
-	// room are the resources, by container, that the pod as a whole was last given; nil while nobody knows, as after a restart of
-	// the agent.
+	// room are the resources, by container, that the pod as a whole was last given; nil while nobody knows, as after a
+	// restart of the agent.
 	room map[string]corev1.ResourceRequirements
 	// widened says that the pod as a whole has room for what its containers had and are to have, which are wanted.
 	widened bool
@@ -32,8 +33,8 @@ type sizes struct {
 	failed map[string]corev1.ResourceRequirements
 }
 
-// RecallSizes takes what the API says that running containers have: the runtime knows what they were made with. It is called with what
-// the agent finds when it starts to look after the pod.
+// RecallSizes takes what the API says that running containers have: the runtime knows what they were made with. It is
+// called with what the agent finds when it starts to look after the pod.
 func (m *Memory) RecallSizes(pod *corev1.Pod, rt *Runtime) {
 	if m.sizes.recalled || pod == nil || rt == nil {
 		return
@@ -43,7 +44,8 @@ func (m *Memory) RecallSizes(pod *corev1.Pod, rt *Runtime) {
 	m.sizes.widened = under != nil && under.Status == corev1.ConditionTrue
 	for i := range rt.Containers {
 		c := &rt.Containers[i]
-		if s := statusOf(pod, c.Name); c.State == Running && s != nil && s.Resources != nil && s.ContainerID == runtimeScheme+c.ID {
+		if s := statusOf(pod, c.Name); c.State == Running && s != nil && s.Resources != nil &&
+			s.ContainerID == runtimeScheme+c.ID {
 			m.sizes.give(c.ID, *s.Resources)
 		}
 	}
@@ -65,7 +67,9 @@ func (s *sizes) of(spec *corev1.Container, c *Container) *corev1.ResourceRequire
 	if has == nil {
 		return out
 	}
-	out.Requests, out.Limits = podfacts.WithCompute(out.Requests, has.Requests), podfacts.WithCompute(out.Limits, has.Limits)
+	out.Requests, out.Limits = podfacts.WithCompute(out.Requests, has.Requests), podfacts.WithCompute(
+		out.Limits, has.Limits,
+	)
 	return out
 }
 
@@ -134,8 +138,8 @@ func (s *sizes) made(room map[string]corev1.ResourceRequirements) {
 	s.room, s.widened, s.wanted = room, false, nil
 }
 
-// wantedSizes are the resources of all containers that can be resized, whether they run or not: the pod as a whole needs room for
-// those as well that are yet to start.
+// wantedSizes are the resources of all containers that can be resized, whether they run or not: the pod as a whole
+// needs room for those as well that are yet to start.
 func wantedSizes(pod *corev1.Pod) map[string]corev1.ResourceRequirements {
 	out := make(map[string]corev1.ResourceRequirements, len(pod.Spec.Containers))
 	for i := range pod.Spec.Containers {
@@ -149,8 +153,8 @@ func wantedSizes(pod *corev1.Pod) map[string]corev1.ResourceRequirements {
 	return out
 }
 
-// hasRoom says whether the pod as a whole was given what its containers are to have. Where nobody knows, it has what they were
-// last made with.
+// hasRoom says whether the pod as a whole was given what its containers are to have. Where nobody knows, it has what
+// they were last made with.
 func (s *sizes) hasRoom(rt *Runtime, wanted map[string]corev1.ResourceRequirements) bool {
 	if s.room != nil {
 		return equal(s.room, wanted)
@@ -169,7 +173,8 @@ func (s *sizes) hasRoom(rt *Runtime, wanted map[string]corev1.ResourceRequiremen
 	return true
 }
 
-// compare returns the running containers that have other resources than they are to have, and what the others were given, by ID.
+// compare returns the running containers that have other resources than they are to have, and what the others were
+// given, by ID.
 func (s *sizes) compare(in *Input, wanted map[string]corev1.ResourceRequirements) (differ []*Container, kept map[string]corev1.ResourceRequirements) {
 	kept = map[string]corev1.ResourceRequirements{}
 	for i := range in.Runtime.Containers {
@@ -186,8 +191,8 @@ func (s *sizes) compare(in *Input, wanted map[string]corev1.ResourceRequirements
 	return differ, kept
 }
 
-// resize gives containers that run the CPU and memory of their spec: the pod as a whole gets room first, and is left what it needs
-// when all have theirs. It says whether nothing was begun.
+// resize gives containers that run the CPU and memory of their spec: the pod as a whole gets room first, and is left
+// what it needs when all have theirs. It says whether nothing was begun.
 func (d *decider) resize() bool {
 	s, wanted := &d.mem.sizes, wantedSizes(d.in.Pod)
 	differ, kept := s.compare(d.in, wanted)
@@ -227,7 +232,12 @@ func equal(a, b map[string]corev1.ResourceRequirements) bool {
 func (b *statusBuilder) resizing() []corev1.PodCondition {
 	var out []corev1.PodCondition
 	if p := b.in.Pending; p.Reason != "" {
-		out = append(out, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: p.Reason, Message: p.Message})
+		out = append(out, corev1.PodCondition{
+			Type:    corev1.PodResizePending,
+			Status:  corev1.ConditionTrue,
+			Reason:  p.Reason,
+			Message: p.Message,
+		})
 	}
 	s := &b.in.Memory.sizes
 	failed := s.retry.message != "" && equal(s.failed, wantedSizes(b.in.Pod))

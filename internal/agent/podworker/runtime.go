@@ -65,8 +65,8 @@ type Container struct {
 	SpecHash uint64
 	// Resources are the CPU and memory that it was made with; nil when not recorded.
 	Resources *corev1.ResourceRequirements
-	// Recorded is what is kept with the container of its spec, for pods whose API object was never seen: its name, ports and
-	// preStop hook.
+	// Recorded is what is kept with the container of its spec, for pods whose API object was never seen: its name, ports
+	// and preStop hook.
 	Recorded *corev1.Container
 	// ReadOnlyBelow are the paths of its mounts that are read-only with all that is mounted below them.
 	ReadOnlyBelow []string

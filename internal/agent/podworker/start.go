@@ -85,8 +85,8 @@ func (d *decider) appContainers() bool {
 	return true
 }
 
-// ephemeralContainers starts the first container that was added to the running pod and was never started. It says whether nothing
-// was begun. They wait for no other container, and no other one for them.
+// ephemeralContainers starts the first container that was added to the running pod and was never started. It says
+// whether nothing was begun. They wait for no other container, and no other one for them.
 func (d *decider) ephemeralContainers() bool {
 	for i := range d.in.Pod.Spec.EphemeralContainers {
 		spec := podfacts.Ephemeral(&d.in.Pod.Spec.EphemeralContainers[i])
@@ -188,8 +188,8 @@ func statusOf(pod *corev1.Pod, name string) *corev1.ContainerStatus {
 	return podfacts.ContainerStatus(&pod.Status, name)
 }
 
-// findContainer returns the container of that name in the spec, and whether it is an init container; nil if none, or if it was
-// added to the running pod.
+// findContainer returns the container of that name in the spec, and whether it is an init container; nil if none, or if
+// it was added to the running pod.
 func findContainer(pod *corev1.Pod, name string) (c *corev1.Container, init bool) {
 	for i := range pod.Spec.Containers {
 		if pod.Spec.Containers[i].Name == name {
@@ -282,8 +282,8 @@ func ContainerHash(c *corev1.Container) uint64 {
 	return max(h, 1)
 }
 
-// HashText and ParseHash turn a ContainerHash into the text that is kept with a container, and back; ParseHash returns 0
-// for text that is none.
+// HashText and ParseHash turn a ContainerHash into the text that is kept with a container, and back; ParseHash returns
+// 0 for text that is none.
 func HashText(h uint64) string { return strconv.FormatUint(h, 16) }
 
 // ParseHash reads what HashText wrote.

@@ -235,9 +235,13 @@ func (b *statusBuilder) podReady(containers corev1.PodCondition) corev1.PodCondi
 		cond := findCondition(b.in.Pod.Status.Conditions, gate.ConditionType)
 		switch {
 		case cond == nil:
-			unmet = append(unmet, `corresponding condition of pod readiness gate "`+string(gate.ConditionType)+`" does not exist.`)
+			unmet = append(
+				unmet, `corresponding condition of pod readiness gate "`+string(gate.ConditionType)+`" does not exist.`,
+			)
 		case cond.Status != corev1.ConditionTrue:
-			unmet = append(unmet, `the status of pod readiness gate "`+string(gate.ConditionType)+`" is not "True", but `+string(cond.Status))
+			unmet = append(
+				unmet, `the status of pod readiness gate "`+string(gate.ConditionType)+`" is not "True", but `+string(cond.Status),
+			)
 		}
 	}
 	if len(unmet) > 0 {

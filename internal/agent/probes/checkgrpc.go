@@ -35,12 +35,16 @@ func (c checker) health(ctx context.Context, address, service string, timeout ti
 		}
 		return outcome{output: fmt.Sprintf("service unhealthy (responded with %q)", answer.GetStatus())}
 	case codes.Unimplemented:
-		return outcome{output: fmt.Sprintf("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): %s",
-			status.Convert(err).Message())}
+		return outcome{
+			output: fmt.Sprintf("error: this server does not implement the grpc health protocol (grpc.health.v1.Health): %s",
+				status.Convert(err).Message()),
+		}
 	case codes.DeadlineExceeded:
 		return outcome{output: fmt.Sprintf("timeout: health rpc did not complete within %v", timeout)}
 	case codes.Unavailable:
-		return outcome{output: fmt.Sprintf("error: failed to connect service at %q: %s", address, status.Convert(err).Message())}
+		return outcome{
+			output: fmt.Sprintf("error: failed to connect service at %q: %s", address, status.Convert(err).Message()),
+		}
 	}
 	return outcome{output: fmt.Sprintf("error: health rpc probe failed: %v", err)}
 }

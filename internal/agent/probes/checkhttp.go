@@ -14,7 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// newTransport is for requests to containers: a connection each, no proxy, and any certificate, because a pod's is its own affair.
+// newTransport is for requests to containers: a connection each, no proxy, and any certificate, because a pod's is its
+// own affair.
 func newTransport() http.RoundTripper {
 	return &http.Transport{
 		TLSClientConfig:    &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS10},
@@ -24,8 +25,8 @@ func newTransport() http.RoundTripper {
 	}
 }
 
-// get requests a URL; 200 to 399 is success. It follows redirects on the same host, and counts one to another host as a success with
-// a warning.
+// get requests a URL; 200 to 399 is success. It follows redirects on the same host, and counts one to another host as a
+// success with a warning.
 func (c checker) get(ctx context.Context, action *corev1.HTTPGetAction, host string, port int, timeout time.Duration) (outcome, error) {
 	request, err := newRequest(ctx, action, host, port)
 	if err != nil {
@@ -46,7 +47,11 @@ func (c checker) get(ctx context.Context, action *corev1.HTTPGetAction, host str
 	case response.StatusCode < http.StatusOK || response.StatusCode >= http.StatusBadRequest:
 		return outcome{output: fmt.Sprintf("HTTP probe failed with statuscode: %d", response.StatusCode)}, nil
 	case response.StatusCode >= http.StatusMultipleChoices:
-		return outcome{success: true, warning: true, output: fmt.Sprintf("Probe terminated redirects, Response body: %v", string(body))}, nil
+		return outcome{
+			success: true,
+			warning: true,
+			output:  fmt.Sprintf("Probe terminated redirects, Response body: %v", string(body)),
+		}, nil
 	}
 	return outcome{success: true, output: string(body)}, nil
 }

@@ -24,7 +24,8 @@ type Config struct {
 	OnChange func(podUID types.UID)
 	// OnEvent is told what to make an event of: eventType Warning, reason Unhealthy or ProbeWarning. May be nil.
 	OnEvent func(pod *corev1.Pod, containerName, eventType, reason, message string)
-	// OnProbe is told how each probe ended: kind is Startup, Liveness or Readiness, result successful, failed or unknown. May be nil.
+	// OnProbe is told how each probe ended: kind is Startup, Liveness or Readiness, result successful, failed or unknown.
+	// May be nil.
 	OnProbe func(pod *corev1.Pod, containerName, kind, result string, took time.Duration)
 	// Version is shown to probed servers: v1.37.2 as kube-probe/1.37. The default is empty.
 	Version string
@@ -38,10 +39,11 @@ type Config struct {
 type State struct {
 	// ContainerID is the life of the container that this is about.
 	ContainerID string
-	// Started is true when the startup probe has succeeded or there is none; Ready when it also passes its readiness probe or
-	// has none.
+	// Started is true when the startup probe has succeeded or there is none; Ready when it also passes its readiness probe
+	// or has none.
 	Started, Ready bool
-	// LivenessFailed is true when the container must be killed: its liveness probe, or its startup probe, has failed for good.
+	// LivenessFailed is true when the container must be killed: its liveness probe, or its startup probe, has failed for
+	// good.
 	LivenessFailed bool
 	// Message says in that case which probe it was.
 	Message string
@@ -86,8 +88,9 @@ func New(cfg Config) *Manager {
 	return &Manager{cfg: cfg, check: newChecker(cfg), pods: map[types.UID]map[string]*target{}}
 }
 
-// Add begins to probe a running container. For the same containerID it does nothing; another one replaces the container's former
-// life. What pod's status says of this containerID is where the probes begin, so that an agent's restart makes no pod unready.
+// Add begins to probe a running container. For the same containerID it does nothing; another one replaces the
+// container's former life. What pod's status says of this containerID is where the probes begin, so that an agent's
+// restart makes no pod unready.
 func (m *Manager) Add(pod *corev1.Pod, podIP, containerName, containerID string, startedAt time.Time) {
 	container := findContainer(pod, containerName)
 	if container == nil {
@@ -125,8 +128,8 @@ func (m *Manager) Remove(podUID types.UID) {
 	delete(m.pods, podUID)
 }
 
-// KeepReadiness ends all but the readiness probes of a pod. They go on while its containers stop, so that whoever sends traffic
-// learns when one of them cannot serve any more.
+// KeepReadiness ends all but the readiness probes of a pod. They go on while its containers stop, so that whoever sends
+// traffic learns when one of them cannot serve any more.
 func (m *Manager) KeepReadiness(podUID types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -154,7 +157,8 @@ func firstState(pod *corev1.Pod, container *corev1.Container, containerID string
 	for _, list := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
 		for i := range list {
 			known := &list[i]
-			if known.Name != container.Name || containerID == "" || !strings.HasSuffix(known.ContainerID, "://"+containerID) || known.State.Running == nil {
+			if known.Name != container.Name || containerID == "" || !strings.HasSuffix(known.ContainerID, "://"+containerID) ||
+				known.State.Running == nil {
 				continue
 			}
 			s.Started = s.Started || known.Started != nil && *known.Started

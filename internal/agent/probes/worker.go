@@ -53,7 +53,8 @@ func (t *target) run(ctx context.Context, k kind, probe *corev1.Probe) {
 	}
 }
 
-// aside does a check in a goroutine of its own: it needs a large stack, for a moment, which one that waits for the next check would keep.
+// aside does a check in a goroutine of its own: it needs a large stack, for a moment, which one that waits for the next
+// check would keep.
 func (t *target) aside(check func() (success, ok bool)) (success, ok bool) {
 	done := make(chan struct{})
 	go func() {

@@ -49,8 +49,9 @@ func New(ctx context.Context, client kubernetes.Interface) *Cache {
 	return &Cache{ctx: ctx, client: client, pods: map[types.UID]map[key]bool{}, items: map[key]*item{}}
 }
 
-// Recall has these objects, known from an earlier run, stand for those that the API server does not answer for; a pod must refer to them.
-// Changed is told when something may be worth to be remembered; it must not block. Call it before anything else.
+// Recall has these objects, known from an earlier run, stand for those that the API server does not answer for; a pod
+// must refer to them. Changed is told when something may be worth to be remembered; it must not block. Call it before
+// anything else.
 func (c *Cache) Recall(configMaps []*corev1.ConfigMap, secrets []*corev1.Secret, changed func()) {
 	c.changed, c.recalled = changed, map[key]any{}
 	for _, o := range configMaps {

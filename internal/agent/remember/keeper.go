@@ -46,7 +46,12 @@ func (k *Keeper) Run(ctx context.Context) error {
 	for _, source := range []struct {
 		informer cache.SharedIndexInformer
 		handler  cache.ResourceEventHandler
-	}{{k.sources.Nodes, k.nodeHandler()}, {k.sources.Services, all}, {k.sources.EndpointSlices, all}, {k.sources.Namespaces, all}} {
+	}{
+		{k.sources.Nodes, k.nodeHandler()},
+		{k.sources.Services, all},
+		{k.sources.EndpointSlices, all},
+		{k.sources.Namespaces, all},
+	} {
 		registration, err := source.informer.AddEventHandler(source.handler)
 		if err != nil {
 			return fmt.Errorf("watch what is to be remembered: %w", err)
@@ -84,7 +89,10 @@ func (k *Keeper) remembered(obj any) *corev1.Node {
 	if !ok || node.Name != k.nodeName {
 		return nil
 	}
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name, Labels: node.Labels}, Spec: corev1.NodeSpec{PodCIDR: node.Spec.PodCIDR, PodCIDRs: node.Spec.PodCIDRs}}
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: node.Name, Labels: node.Labels},
+		Spec:       corev1.NodeSpec{PodCIDR: node.Spec.PodCIDR, PodCIDRs: node.Spec.PodCIDRs},
+	}
 }
 
 func (k *Keeper) known() *Known {

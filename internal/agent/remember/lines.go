@@ -20,8 +20,8 @@ type end struct {
 	Objects *int `json:"objects"`
 }
 
-// readLines hands each object of the file to add, which says whether it is of a kind that it knows. It says whether there is a file.
-// The error says which file is broken, and why.
+// readLines hands each object of the file to add, which says whether it is of a kind that it knows. It says whether
+// there is a file. The error says which file is broken, and why.
 func readLines(path, what string, seal Seal, add func(raw []byte) (bool, error)) (there bool, err error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

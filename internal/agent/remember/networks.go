@@ -70,12 +70,14 @@ func (n *Networks) lines() iter.Seq[any] {
 // NetworkKeeper writes down what a node knows of the networks of all nodes.
 type NetworkKeeper struct{ file file }
 
-// NewNetworkKeeper returns a keeper of the file at that path, and what the file holds, nil if nothing. Now says what it is to hold. The
-// error is as NewKeeper's.
+// NewNetworkKeeper returns a keeper of the file at that path, and what the file holds, nil if nothing. Now says what it
+// is to hold. The error is as NewKeeper's.
 func NewNetworkKeeper(path string, now func() *Networks, clk clock.WithTicker) (*NetworkKeeper, *Networks, error) {
 	known, err := ReadNetworks(path)
-	k := &NetworkKeeper{file: file{path: path, what: "the networks of nodes", broken: err != nil, clock: clk, news: make(chan struct{}, 1),
-		replace: func() error { return writeLines(path, Seal{}, now().lines()) }}}
+	k := &NetworkKeeper{
+		file: file{path: path, what: "the networks of nodes", broken: err != nil, clock: clk, news: make(chan struct{}, 1),
+			replace: func() error { return writeLines(path, Seal{}, now().lines()) }},
+	}
 	return k, known, errors.Join(err, clearUnfinished(path))
 }
 

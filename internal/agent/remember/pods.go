@@ -111,13 +111,22 @@ func (p *Pods) lines() iter.Seq[any] {
 	}
 }
 
-// NewPodKeeper returns a keeper of the file at that path, and what the file holds, nil if nothing. Now says what it is to hold. The
-// error is as NewKeeper's.
+// NewPodKeeper returns a keeper of the file at that path, and what the file holds, nil if nothing. Now says what it is
+// to hold. The error is as NewKeeper's.
 func NewPodKeeper(path string, seal Seal, now func() *Pods, clk clock.WithTicker) (*PodKeeper, *Pods, error) {
 	known, err := ReadPods(path, seal)
 	// One that is not encrypted and should be is replaced and not put aside: there may be Secrets in it.
-	k := &PodKeeper{file: file{path: path, what: "its pods", broken: err != nil && !errors.Is(err, errNotSealed), clock: clk, news: make(chan struct{}, 1), trifles: make(chan struct{}, 1),
-		replace: func() error { return writeLines(path, seal, now().lines()) }}}
+	k := &PodKeeper{
+		file: file{
+			path:    path,
+			what:    "its pods",
+			broken:  err != nil && !errors.Is(err, errNotSealed),
+			clock:   clk,
+			news:    make(chan struct{}, 1),
+			trifles: make(chan struct{}, 1),
+			replace: func() error { return writeLines(path, seal, now().lines()) },
+		},
+	}
 	return k, known, errors.Join(err, clearUnfinished(path))
 }
 

@@ -33,7 +33,9 @@ func NewSeal(path string) (Seal, error) {
 		return Seal{}, fmt.Errorf("read the key for what the node remembers: %w", err)
 	}
 	if len(key) < minKey {
-		return Seal{}, fmt.Errorf("the key %s has %d bytes, and needs %d at least: head -c 32 /dev/urandom makes one", path, len(key), minKey)
+		return Seal{}, fmt.Errorf(
+			"the key %s has %d bytes, and needs %d at least: head -c 32 /dev/urandom makes one", path, len(key), minKey,
+		)
 	}
 	sum := sha256.Sum256(append([]byte("everynode agent: what a node remembers\x00"), key...))
 	block, err := aes.NewCipher(sum[:])
@@ -48,7 +50,10 @@ func NewSeal(path string) (Seal, error) {
 }
 
 // errNotSealed says that a file is of before there was a key, or of somebody who has none.
-var errNotSealed = errors.New("it is not encrypted, so anybody may have changed it; with --remember-secrets a file that is not encrypted does not count")
+var errNotSealed = errors.New(
+	"it is not encrypted, so anybody may have changed it; with --remember-secrets a file that is not encrypted does not " +
+		"count",
+)
 
 // sealed is a line that nobody can read without the key.
 type sealed struct {
@@ -99,7 +104,9 @@ func (s *sealing) open(raw []byte, number int) ([]byte, error) {
 	}
 	opened, err := s.gcm.Open(nil, nil, l.Sealed, s.place(number))
 	if err != nil {
-		return nil, errors.New("it cannot be decrypted: the key that --remember-secrets names is another one, or the file was changed")
+		return nil, errors.New(
+			"it cannot be decrypted: the key that --remember-secrets names is another one, or the file was changed",
+		)
 	}
 	return opened, nil
 }

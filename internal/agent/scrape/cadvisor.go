@@ -32,26 +32,87 @@ func gauge(name, help string, read func(s *cgroups.Usage) float64) column {
 }
 
 var columns = []column{
-	counter("container_cpu_user_seconds_total", "Cumulative user cpu time consumed in seconds.", func(s *cgroups.Usage) float64 { return seconds(s.UserCPU) }),
-	counter("container_cpu_system_seconds_total", "Cumulative system cpu time consumed in seconds.", func(s *cgroups.Usage) float64 { return seconds(s.KernelCPU) }),
-	counter("container_cpu_cfs_periods_total", "Number of elapsed enforcement period intervals.", func(s *cgroups.Usage) float64 { return float64(s.Periods) }),
-	counter("container_cpu_cfs_throttled_periods_total", "Number of throttled period intervals.", func(s *cgroups.Usage) float64 { return float64(s.Throttled) }),
-	counter("container_cpu_cfs_throttled_seconds_total", "Total time duration the container has been throttled.", func(s *cgroups.Usage) float64 { return seconds(s.ThrottledTime) }),
-	gauge("container_memory_usage_bytes", "Current memory usage in bytes, including all memory regardless of when it was accessed", func(s *cgroups.Usage) float64 { return float64(s.Memory) }),
-	gauge("container_memory_working_set_bytes", "Current working set in bytes.", func(s *cgroups.Usage) float64 { return float64(s.WorkingSet()) }),
+	counter(
+		"container_cpu_user_seconds_total",
+		"Cumulative user cpu time consumed in seconds.", func(s *cgroups.Usage) float64 {
+			return seconds(s.UserCPU)
+		},
+	),
+	counter(
+		"container_cpu_system_seconds_total",
+		"Cumulative system cpu time consumed in seconds.", func(s *cgroups.Usage) float64 {
+			return seconds(s.KernelCPU)
+		},
+	),
+	counter(
+		"container_cpu_cfs_periods_total",
+		"Number of elapsed enforcement period intervals.", func(s *cgroups.Usage) float64 {
+			return float64(s.Periods)
+		},
+	),
+	counter(
+		"container_cpu_cfs_throttled_periods_total",
+		"Number of throttled period intervals.", func(s *cgroups.Usage) float64 {
+			return float64(s.Throttled)
+		},
+	),
+	counter(
+		"container_cpu_cfs_throttled_seconds_total", "Total time duration the container has been throttled.",
+		func(s *cgroups.Usage) float64 {
+			return seconds(s.ThrottledTime)
+		},
+	),
+	gauge(
+		"container_memory_usage_bytes",
+		"Current memory usage in bytes, including all memory regardless of when it was accessed",
+		func(s *cgroups.Usage) float64 {
+			return float64(s.Memory)
+		},
+	),
+	gauge("container_memory_working_set_bytes", "Current working set in bytes.", func(s *cgroups.Usage) float64 {
+		return float64(s.WorkingSet())
+	}),
 	gauge("container_memory_rss", "Size of RSS in bytes.", func(s *cgroups.Usage) float64 { return float64(s.RSS) }),
-	gauge("container_memory_cache", "Number of bytes of page cache memory.", func(s *cgroups.Usage) float64 { return float64(s.Cache) }),
-	gauge("container_memory_mapped_file", "Size of memory mapped files in bytes.", func(s *cgroups.Usage) float64 { return float64(s.MappedFile) }),
-	gauge("container_memory_swap", "Container swap usage in bytes.", func(s *cgroups.Usage) float64 { return float64(s.Swap) }),
-	gauge("container_memory_max_usage_bytes", "Maximum memory usage recorded in bytes", func(s *cgroups.Usage) float64 { return float64(s.MostMemory) }),
-	counter("container_memory_failcnt", "Number of memory usage hits limits", func(s *cgroups.Usage) float64 { return float64(s.MemoryFailures) }),
-	gauge("container_spec_memory_limit_bytes", "Memory limit for the container.", func(s *cgroups.Usage) float64 { return limit(s.MemoryLimit) }),
-	gauge("container_threads", "Number of threads running inside the container", func(s *cgroups.Usage) float64 { return float64(s.Tasks) }),
-	gauge("container_threads_max", "Maximum number of threads allowed inside the container, infinity if value is zero", func(s *cgroups.Usage) float64 { return limit(s.TaskLimit) }),
-	counter("container_fs_reads_bytes_total", "Cumulative count of bytes read", func(s *cgroups.Usage) float64 { return float64(s.BytesRead) }),
-	counter("container_fs_writes_bytes_total", "Cumulative count of bytes written", func(s *cgroups.Usage) float64 { return float64(s.BytesWritten) }),
-	counter("container_fs_reads_total", "Cumulative count of reads completed", func(s *cgroups.Usage) float64 { return float64(s.ReadOperations) }),
-	counter("container_fs_writes_total", "Cumulative count of writes completed", func(s *cgroups.Usage) float64 { return float64(s.WriteOperations) }),
+	gauge("container_memory_cache", "Number of bytes of page cache memory.", func(s *cgroups.Usage) float64 {
+		return float64(s.Cache)
+	}),
+	gauge("container_memory_mapped_file", "Size of memory mapped files in bytes.", func(s *cgroups.Usage) float64 {
+		return float64(s.MappedFile)
+	}),
+	gauge("container_memory_swap", "Container swap usage in bytes.", func(s *cgroups.Usage) float64 {
+		return float64(s.Swap)
+	}),
+	gauge("container_memory_max_usage_bytes", "Maximum memory usage recorded in bytes", func(s *cgroups.Usage) float64 {
+		return float64(s.MostMemory)
+	}),
+	counter("container_memory_failcnt", "Number of memory usage hits limits", func(s *cgroups.Usage) float64 {
+		return float64(s.MemoryFailures)
+	}),
+	gauge("container_spec_memory_limit_bytes", "Memory limit for the container.", func(s *cgroups.Usage) float64 {
+		return limit(s.MemoryLimit)
+	}),
+	gauge("container_threads", "Number of threads running inside the container", func(s *cgroups.Usage) float64 {
+		return float64(s.Tasks)
+	}),
+	gauge(
+		"container_threads_max",
+		"Maximum number of threads allowed inside the container, infinity if value is zero",
+		func(s *cgroups.Usage) float64 {
+			return limit(s.TaskLimit)
+		},
+	),
+	counter("container_fs_reads_bytes_total", "Cumulative count of bytes read", func(s *cgroups.Usage) float64 {
+		return float64(s.BytesRead)
+	}),
+	counter("container_fs_writes_bytes_total", "Cumulative count of bytes written", func(s *cgroups.Usage) float64 {
+		return float64(s.BytesWritten)
+	}),
+	counter("container_fs_reads_total", "Cumulative count of reads completed", func(s *cgroups.Usage) float64 {
+		return float64(s.ReadOperations)
+	}),
+	counter("container_fs_writes_total", "Cumulative count of writes completed", func(s *cgroups.Usage) float64 {
+		return float64(s.WriteOperations)
+	}),
 }
 
 // limit is zero where there is none.
@@ -63,16 +124,35 @@ func limit(n uint64) float64 {
 }
 
 var (
-	usedCPU = family{"container_cpu_usage_seconds_total", "Cumulative cpu time consumed in seconds.", prometheus.CounterValue,
-		[]string{"container", "cpu", "id", "image", "name", "namespace", "pod"}}
-	started       = family{"container_start_time_seconds", "Start time of the container since unix epoch in seconds.", prometheus.GaugeValue, groupLabels}
-	lastSeen      = family{"container_last_seen", "Last time a container was seen by the exporter", prometheus.GaugeValue, groupLabels}
-	layer         = family{"container_fs_usage_bytes", "Number of bytes that are consumed by the container on this filesystem.", prometheus.GaugeValue, []string{"container", "device", "id", "image", "name", "namespace", "pod"}}
-	cadvisorError = family{"container_scrape_error", "1 if there was an error while getting container metrics, 0 otherwise", prometheus.GaugeValue, nil}
+	usedCPU = family{
+		"container_cpu_usage_seconds_total",
+		"Cumulative cpu time consumed in seconds.",
+		prometheus.CounterValue,
+		[]string{"container", "cpu", "id", "image", "name", "namespace", "pod"},
+	}
+	started = family{
+		"container_start_time_seconds", "Start time of the container since unix epoch in seconds.", prometheus.GaugeValue,
+		groupLabels,
+	}
+	lastSeen = family{
+		"container_last_seen", "Last time a container was seen by the exporter", prometheus.GaugeValue, groupLabels,
+	}
+	layer = family{
+		"container_fs_usage_bytes",
+		"Number of bytes that are consumed by the container on this filesystem.",
+		prometheus.GaugeValue,
+		[]string{"container", "device", "id", "image", "name", "namespace", "pod"},
+	}
+	cadvisorError = family{
+		"container_scrape_error", "1 if there was an error while getting container metrics, 0 otherwise",
+		prometheus.GaugeValue, nil,
+	}
 	machineCores  = family{"machine_cpu_cores", "Number of logical CPU cores.", prometheus.GaugeValue, nil}
-	machineMemory = family{"machine_memory_bytes", "Amount of memory installed on the machine.", prometheus.GaugeValue, nil}
-	usageOfNode   = columns[5].family
-	setOfNode     = columns[6].family
+	machineMemory = family{
+		"machine_memory_bytes", "Amount of memory installed on the machine.", prometheus.GaugeValue, nil,
+	}
+	usageOfNode = columns[5].family
+	setOfNode   = columns[6].family
 )
 
 // cadvisor is /metrics/cadvisor.
@@ -150,23 +230,37 @@ var traffic = []struct {
 }{
 	{onInterface("receive_bytes", "bytes received"), func(l procfs.NetDevLine) uint64 { return l.RxBytes }},
 	{onInterface("receive_packets", "packets received"), func(l procfs.NetDevLine) uint64 { return l.RxPackets }},
-	{onInterface("receive_packets_dropped", "packets dropped while receiving"), func(l procfs.NetDevLine) uint64 { return l.RxDropped }},
-	{onInterface("receive_errors", "errors encountered while receiving"), func(l procfs.NetDevLine) uint64 { return l.RxErrors }},
+	{
+		onInterface("receive_packets_dropped", "packets dropped while receiving"),
+		func(l procfs.NetDevLine) uint64 { return l.RxDropped },
+	},
+	{
+		onInterface("receive_errors", "errors encountered while receiving"),
+		func(l procfs.NetDevLine) uint64 { return l.RxErrors },
+	},
 	{onInterface("transmit_bytes", "bytes transmitted"), func(l procfs.NetDevLine) uint64 { return l.TxBytes }},
 	{onInterface("transmit_packets", "packets transmitted"), func(l procfs.NetDevLine) uint64 { return l.TxPackets }},
-	{onInterface("transmit_packets_dropped", "packets dropped while transmitting"), func(l procfs.NetDevLine) uint64 { return l.TxDropped }},
-	{onInterface("transmit_errors", "errors encountered while transmitting"), func(l procfs.NetDevLine) uint64 { return l.TxErrors }},
+	{
+		onInterface("transmit_packets_dropped", "packets dropped while transmitting"),
+		func(l procfs.NetDevLine) uint64 { return l.TxDropped },
+	},
+	{
+		onInterface("transmit_errors", "errors encountered while transmitting"),
+		func(l procfs.NetDevLine) uint64 { return l.TxErrors },
+	},
 }
 
 // interfaceLabels are those of a network interface.
 var interfaceLabels = []string{"container", "id", "image", "interface", "name", "namespace", "pod"}
 
 func onInterface(what, help string) family {
-	return family{"container_network_" + what + "_total", "Cumulative count of " + help, prometheus.CounterValue, interfaceLabels}
+	return family{
+		"container_network_" + what + "_total", "Cumulative count of " + help, prometheus.CounterValue, interfaceLabels,
+	}
 }
 
-// networks reads the interfaces of the node, and of each pod that has a network of its own, at its sandbox. Pods name theirs as they like:
-// one that cannot be read takes none of the others along.
+// networks reads the interfaces of the node, and of each pod that has a network of its own, at its sandbox. Pods name
+// theirs as they like: one that cannot be read takes none of the others along.
 func (p *Pages) networks(out *sink, running []group) error {
 	proc, err := procfs.NewFS(p.cfg.Proc)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package scrape shows what a node does to those who scrape it, with the names and labels of a kubelet's metrics, so that
-// dashboards and alerts made for kubelets work.
+// Package scrape shows what a node does to those who scrape it, with the names and labels of a kubelet's metrics, so
+// that dashboards and alerts made for kubelets work.
 //
 //	/metrics           the agent itself
 //	/metrics/resource  processor time and memory of the node, its pods and their containers: what metrics-server reads

@@ -28,27 +28,46 @@ func newObserved() *Observed {
 		return prometheus.Opts{Subsystem: "kubelet", Name: name, Help: help}
 	}
 	histogram := func(name, help string) prometheus.Histogram {
-		return prometheus.NewHistogram(prometheus.HistogramOpts{Subsystem: "kubelet", Name: name, Help: help, Buckets: prometheus.DefBuckets})
+		return prometheus.NewHistogram(prometheus.HistogramOpts{
+			Subsystem: "kubelet",
+			Name:      name,
+			Help:      help,
+			Buckets:   prometheus.DefBuckets,
+		})
 	}
 	return &Observed{
 		probed: map[string]types.NamespacedName{},
 		probes: prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: "prober", Name: "probe_total",
 			Help: "Cumulative number of a liveness, readiness or startup probe for a container by result."},
 			[]string{"probe_type", "result", "container", "pod", "namespace", "pod_uid"}),
-		probeDurations: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "prober", Name: "probe_duration_seconds",
-			Help: "Duration in seconds for a probe response."}, []string{"probe_type", "container", "pod", "namespace"}),
+		probeDurations: prometheus.NewHistogramVec(
+			prometheus.HistogramOpts{Subsystem: "prober", Name: "probe_duration_seconds",
+				Help: "Duration in seconds for a probe response."},
+			[]string{"probe_type", "container", "pod", "namespace"},
+		),
 		relist:         histogram("pleg_relist_duration_seconds", "Duration in seconds for relisting pods in PLEG."),
 		relistInterval: histogram("pleg_relist_interval_seconds", "Interval in seconds between relisting in PLEG."),
-		pods:           prometheus.NewGauge(prometheus.GaugeOpts(name("running_pods", "Number of pods that have a running pod sandbox"))),
-		containers:     prometheus.NewGaugeVec(prometheus.GaugeOpts(name("running_containers", "Number of containers currently running")), []string{"container_state"}),
+		pods: prometheus.NewGauge(prometheus.GaugeOpts(name(
+			"running_pods", "Number of pods that have a running pod sandbox",
+		))),
+		containers: prometheus.NewGaugeVec(
+			prometheus.GaugeOpts(name("running_containers", "Number of containers currently running")),
+			[]string{"container_state"},
+		),
 	}
 }
 
 // registerOwn registers what /metrics shows.
 func (p *Pages) registerOwn() {
-	nodeName := prometheus.NewGaugeVec(prometheus.GaugeOpts{Subsystem: "kubelet", Name: "node_name", Help: "The node's name. The count is always 1."}, []string{"node"})
+	nodeName := prometheus.NewGaugeVec(
+		prometheus.GaugeOpts{Subsystem: "kubelet", Name: "node_name", Help: "The node's name. The count is always 1."},
+		[]string{"node"},
+	)
 	nodeName.WithLabelValues(p.cfg.NodeName).Set(1)
-	build := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kubernetes_build_info", Help: "The version of the node's agent. The value is always 1."}, []string{"git_version"})
+	build := prometheus.NewGaugeVec(
+		prometheus.GaugeOpts{Name: "kubernetes_build_info", Help: "The version of the node's agent. The value is always 1."},
+		[]string{"git_version"},
+	)
 	build.WithLabelValues(p.cfg.Version).Set(1)
 	p.own.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		nodeName, build, p.relist, p.relistInterval, p.pods, p.containers)
@@ -77,8 +96,8 @@ func (o *Observed) Unprobed(podUID string) {
 	}
 }
 
-// Relisted tells of a look through the runtime: how long it took, how long after the one before (zero for the first), how many
-// pods had a sandbox that ran, and how many containers were in which state.
+// Relisted tells of a look through the runtime: how long it took, how long after the one before (zero for the first),
+// how many pods had a sandbox that ran, and how many containers were in which state.
 func (o *Observed) Relisted(took, after time.Duration, pods int, containers map[string]int) {
 	o.relist.Observe(took.Seconds())
 	if after > 0 {

@@ -13,15 +13,39 @@ var (
 	containerLabels = []string{"container", "namespace", "pod"}
 	podLabels       = []string{"namespace", "pod"}
 
-	nodeCPU         = family{"node_cpu_usage_seconds_total", "Cumulative cpu time consumed by the node in core-seconds", prometheus.CounterValue, nil}
-	nodeMemory      = family{"node_memory_working_set_bytes", "Current working set of the node in bytes", prometheus.GaugeValue, nil}
-	containerCPU    = family{"container_cpu_usage_seconds_total", "Cumulative cpu time consumed by the container in core-seconds", prometheus.CounterValue, containerLabels}
-	containerMemory = family{"container_memory_working_set_bytes", "Current working set of the container in bytes", prometheus.GaugeValue, containerLabels}
-	containerStart  = family{"container_start_time_seconds", "Start time of the container since unix epoch in seconds", prometheus.GaugeValue, containerLabels}
-	podCPU          = family{"pod_cpu_usage_seconds_total", "Cumulative cpu time consumed by the pod in core-seconds", prometheus.CounterValue, podLabels}
-	podMemory       = family{"pod_memory_working_set_bytes", "Current working set of the pod in bytes", prometheus.GaugeValue, podLabels}
-	resourceError   = family{"resource_scrape_error", "1 if there was an error while getting container metrics, 0 otherwise", prometheus.GaugeValue, nil}
-	scrapeError     = family{"scrape_error", "1 if there was an error while getting container metrics, 0 otherwise", prometheus.GaugeValue, nil}
+	nodeCPU = family{
+		"node_cpu_usage_seconds_total", "Cumulative cpu time consumed by the node in core-seconds", prometheus.CounterValue,
+		nil,
+	}
+	nodeMemory = family{
+		"node_memory_working_set_bytes", "Current working set of the node in bytes", prometheus.GaugeValue, nil,
+	}
+	containerCPU = family{
+		"container_cpu_usage_seconds_total", "Cumulative cpu time consumed by the container in core-seconds",
+		prometheus.CounterValue, containerLabels,
+	}
+	containerMemory = family{
+		"container_memory_working_set_bytes", "Current working set of the container in bytes", prometheus.GaugeValue,
+		containerLabels,
+	}
+	containerStart = family{
+		"container_start_time_seconds", "Start time of the container since unix epoch in seconds", prometheus.GaugeValue,
+		containerLabels,
+	}
+	podCPU = family{
+		"pod_cpu_usage_seconds_total", "Cumulative cpu time consumed by the pod in core-seconds", prometheus.CounterValue,
+		podLabels,
+	}
+	podMemory = family{
+		"pod_memory_working_set_bytes", "Current working set of the pod in bytes", prometheus.GaugeValue, podLabels,
+	}
+	resourceError = family{
+		"resource_scrape_error", "1 if there was an error while getting container metrics, 0 otherwise",
+		prometheus.GaugeValue, nil,
+	}
+	scrapeError = family{
+		"scrape_error", "1 if there was an error while getting container metrics, 0 otherwise", prometheus.GaugeValue, nil,
+	}
 )
 
 // resource is /metrics/resource. Its values have the time of measuring, from which readers reckon rates.

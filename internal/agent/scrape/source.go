@@ -79,14 +79,16 @@ func (p *Pages) measured(collect func(ctx context.Context, out *sink)) http.Hand
 	})
 }
 
-// group is what runs, with what its cgroup uses at a moment; nothing is measured of a sandbox, whose program only waits.
+// group is what runs, with what its cgroup uses at a moment; nothing is measured of a sandbox, whose program only
+// waits.
 type group struct {
 	cri.Group
 	stats *cgroups.Usage
 	at    time.Time
 }
 
-// look measures all containers that run, and each pod; sandboxes are there for their networks. What ended meanwhile is left out.
+// look measures all containers that run, and each pod; sandboxes are there for their networks. What ended meanwhile is
+// left out.
 func (p *Pages) look(ctx context.Context) (running, pods []group, err error) {
 	list, err := p.cfg.Groups(ctx)
 	if err != nil {
@@ -107,7 +109,14 @@ func (p *Pages) look(ctx context.Context) (running, pods []group, err error) {
 		}
 		seen[g.PodCgroup] = true
 		if stats := p.tryMeasure(ctx, g.PodCgroup); stats != nil {
-			pod := cri.Group{PodUID: g.PodUID, Namespace: g.Namespace, Pod: g.Pod, Cgroup: g.PodCgroup, PodCgroup: g.PodCgroup, StartedAt: g.StartedAt}
+			pod := cri.Group{
+				PodUID:    g.PodUID,
+				Namespace: g.Namespace,
+				Pod:       g.Pod,
+				Cgroup:    g.PodCgroup,
+				PodCgroup: g.PodCgroup,
+				StartedAt: g.StartedAt,
+			}
 			pods = append(pods, group{pod, stats, time.Now()})
 		}
 	}

@@ -22,8 +22,8 @@ type family struct {
 	labels     []string
 }
 
-// sink holds the metrics of one answer. A page of a hundred pods has thousands of lines, every few seconds: of each only its values are
-// kept, and the text is made while it is sent.
+// sink holds the metrics of one answer. A page of a hundred pods has thousands of lines, every few seconds: of each
+// only its values are kept, and the text is made while it is sent.
 type sink struct {
 	families map[string]*rows
 }
@@ -103,8 +103,8 @@ func (r *rows) write(out *bufio.Writer) error {
 	return nil
 }
 
-// appendEscaped appends the value of a label. One that is no UTF-8, such as the name of an interface that a pod made, would have
-// whoever scrapes the page take nothing of it.
+// appendEscaped appends the value of a label. One that is no UTF-8, such as the name of an interface that a pod made,
+// would have whoever scrapes the page take nothing of it.
 func appendEscaped(text []byte, value string) []byte {
 	value = strings.ToValidUTF8(value, "\uFFFD")
 	if !strings.ContainsAny(value, "\\\"\n") {

@@ -25,8 +25,8 @@ type Use struct {
 	Processes uint64
 }
 
-// Uses measures what runs, and the pods. Networks are what went through the interfaces of pods that have some, by UID; those of the
-// node itself are at "".
+// Uses measures what runs, and the pods. Networks are what went through the interfaces of pods that have some, by UID;
+// those of the node itself are at "".
 func (p *Pages) Uses(ctx context.Context) (running, pods []Use, networks map[string][]usage.Interface, err error) {
 	groups, podGroups, err := p.look(ctx)
 	if err != nil {
@@ -48,7 +48,9 @@ func (p *Pages) Uses(ctx context.Context) (running, pods []Use, networks map[str
 		}
 		lines, err := p.ofSandbox(proc, g)
 		if err != nil {
-			klog.FromContext(ctx).V(2).Info("Could not read the network of a pod", "pod", klog.KRef(g.Namespace, g.Pod), "err", err)
+			klog.FromContext(ctx).V(2).Info(
+				"Could not read the network of a pod", "pod", klog.KRef(g.Namespace, g.Pod), "err", err,
+			)
 			continue
 		}
 		if lines != nil {
@@ -64,7 +66,8 @@ func (p *Pages) Uses(ctx context.Context) (running, pods []Use, networks map[str
 func use(g group) Use {
 	stats := g.stats
 	out := Use{Group: g.Group, At: g.at, CPU: time.Duration(stats.CPU), Processes: stats.Tasks, Memory: usage.Memory{
-		UsageBytes: &stats.Memory, WorkingSetBytes: stats.WorkingSet(), RSSBytes: &stats.RSS, PageFaults: &stats.Faults, MajorPageFaults: &stats.MajorFaults}}
+		UsageBytes: &stats.Memory, WorkingSetBytes: stats.WorkingSet(), RSSBytes: &stats.RSS, PageFaults: &stats.Faults,
+		MajorPageFaults: &stats.MajorFaults}}
 	if most := stats.MemoryLimit; most < cgroups.Unlimited && most >= out.Memory.WorkingSetBytes {
 		left := most - out.Memory.WorkingSetBytes
 		out.Memory.AvailableBytes = &left
@@ -77,7 +80,13 @@ func interfaces(lines procfs.NetDev) []usage.Interface {
 	out := make([]usage.Interface, 0, len(lines))
 	for name, l := range lines {
 		if name != "lo" {
-			out = append(out, usage.Interface{Name: name, RxBytes: l.RxBytes, RxErrors: l.RxErrors, TxBytes: l.TxBytes, TxErrors: l.TxErrors})
+			out = append(out, usage.Interface{
+				Name:     name,
+				RxBytes:  l.RxBytes,
+				RxErrors: l.RxErrors,
+				TxBytes:  l.TxBytes,
+				TxErrors: l.TxErrors,
+			})
 		}
 	}
 	slices.SortFunc(out, func(a, b usage.Interface) int {

@@ -27,8 +27,8 @@ func (w APIWriter) PatchStatus(ctx context.Context, pod Pod, before, after *core
 	return got, w.explain(ctx, pod, err)
 }
 
-// explain turns a conflict into NotFound if it is because the name now belongs to another pod. Of a pod that is not, or no
-// longer, on this node the API says only that it may not be read.
+// explain turns a conflict into NotFound if it is because the name now belongs to another pod. Of a pod that is not, or
+// no longer, on this node the API says only that it may not be read.
 func (w APIWriter) explain(ctx context.Context, pod Pod, err error) error {
 	if !apierrors.IsConflict(err) {
 		return err

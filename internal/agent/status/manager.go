@@ -114,7 +114,8 @@ func (m *Manager) Reported() bool {
 	return true
 }
 
-// Delete deletes the pod from the API after its newest status was written. Done is called once it is not there any more.
+// Delete deletes the pod from the API after its newest status was written. Done is called once it is not there any
+// more.
 func (m *Manager) Delete(pod *corev1.Pod, done func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -224,7 +225,9 @@ func (m *Manager) patch(ctx context.Context, pod Pod, before, after corev1.PodSt
 	r.written, r.version = got.Status, got.ResourceVersion
 	if overruled(&got.Status, &after) {
 		r.dirty = true
-		return fmt.Errorf("patch the status of pod %s/%s: somebody else changed its readiness before", pod.Namespace, pod.Name)
+		return fmt.Errorf(
+			"patch the status of pod %s/%s: somebody else changed its readiness before", pod.Namespace, pod.Name,
+		)
 	}
 	r.dirty = !equality.Semantic.DeepEqual(r.wanted, after)
 	if r.dirty {

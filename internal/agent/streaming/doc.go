@@ -9,6 +9,6 @@
 //	/pods, /stats/summary, /configz, /healthz, and the pages of metrics
 //
 // Who may ask for what is decided by others, before anything else is looked at. Logs are read from the runtime's
-// files. The other three are passed on to the container runtime's own streaming server: SPDY as it is, and the WebSocket protocols that
-// runtimes don't speak (v5 remote command, port-forward tunnels) translated to SPDY.
+// files. The other three are passed on to the container runtime's own streaming server: SPDY as it is, and the
+// WebSocket protocols that runtimes don't speak (v5 remote command, port-forward tunnels) translated to SPDY.
 package streaming

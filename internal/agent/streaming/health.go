@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// ServeHealth answers /healthz at the address until ctx ends, to whoever asks and without a secret: ok, or 500 and what check says.
+// ServeHealth answers /healthz at the address until ctx ends, to whoever asks and without a secret: ok, or 500 and what
+// check says.
 func ServeHealth(ctx context.Context, address string, check func() error) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {

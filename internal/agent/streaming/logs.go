@@ -29,7 +29,9 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
 		writeError(w, r, apierrors.NewBadRequest(err.Error()))
 		return
 	}
-	container, err := s.cfg.Lookup.Container(r.Context(), r.PathValue("namespace"), r.PathValue("pod"), r.PathValue("container"), query.previous)
+	container, err := s.cfg.Lookup.Container(
+		r.Context(), r.PathValue("namespace"), r.PathValue("pod"), r.PathValue("container"), query.previous,
+	)
 	if err != nil {
 		writeError(w, r, err)
 		return
@@ -84,7 +86,11 @@ func parseLogQuery(values url.Values, now time.Time) (logQuery, error) {
 	p := queryParser{values: values}
 	q := logQuery{
 		follow: p.flag("follow"), previous: p.flag("previous"), stdout: true, stderr: true,
-		options: containerlog.Options{Tail: p.number("tailLines"), Limit: p.number("limitBytes"), Timestamps: p.flag("timestamps")},
+		options: containerlog.Options{
+			Tail:       p.number("tailLines"),
+			Limit:      p.number("limitBytes"),
+			Timestamps: p.flag("timestamps"),
+		},
 	}
 	seconds, since := p.number("sinceSeconds"), p.time("sinceTime")
 	switch stream := values.Get("stream"); stream {

@@ -102,8 +102,8 @@ func (s *Server) running(r *http.Request) (Container, error) {
 	return container, nil
 }
 
-// passOnCommand connects the caller with the runtime. Runtimes speak SPDY and the older WebSocket protocols; the newest WebSocket protocol,
-// which knows how to close one stream, is translated here.
+// passOnCommand connects the caller with the runtime. Runtimes speak SPDY and the older WebSocket protocols; the newest
+// WebSocket protocol, which knows how to close one stream, is translated here.
 func passOnCommand(w http.ResponseWriter, r *http.Request, location *url.URL, streams Streams) {
 	if wsstream.IsWebSocketRequestWithStreamCloseProtocol(r) {
 		apiserverproxy.NewStreamTranslatorHandler(location, runtimeTransport(), 0, apiserverproxy.Options{

@@ -32,9 +32,10 @@ type Container struct {
 	TTY bool
 }
 
-// Lookup finds what requests name. Its errors go to the caller: those of apierrors with their code and message (a pod that isn't
-// here is NotFound; a container that has no such life is BadRequest, `container "c" in pod "p" is waiting to start: ContainerCreating` or
-// `previous terminated container "c" in pod "p" not found`), all others as internal errors.
+// Lookup finds what requests name. Its errors go to the caller: those of apierrors with their code and message (a pod
+// that isn't here is NotFound; a container that has no such life is BadRequest, `container "c" in pod "p" is waiting to
+// start: ContainerCreating` or `previous terminated container "c" in pod "p" not found`), all others as internal
+// errors.
 type Lookup interface {
 	// Container finds a container's newest life, or with previous the one before that.
 	Container(ctx context.Context, namespace, pod, container string, previous bool) (Container, error)
@@ -45,7 +46,8 @@ type Lookup interface {
 // Streams says which streams of a command are wanted.
 type Streams struct{ Stdin, Stdout, Stderr, TTY bool }
 
-// Runtime is the part of a container runtime that streams. The URLs are of its own streaming server, good for one request.
+// Runtime is the part of a container runtime that streams. The URLs are of its own streaming server, good for one
+// request.
 type Runtime interface {
 	Exec(ctx context.Context, containerID string, command []string, streams Streams) (*url.URL, error)
 	Attach(ctx context.Context, containerID string, streams Streams) (*url.URL, error)
@@ -60,7 +62,8 @@ type Config struct {
 	Address string
 	// Certificate gives the serving certificate for each connection, so that a renewed one is used at once.
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
-	// ClientCAs are the authorities of callers' certificates: callers are told whose certificates are of use. Each connection gets those of its time.
+	// ClientCAs are the authorities of callers' certificates: callers are told whose certificates are of use. Each
+	// connection gets those of its time.
 	ClientCAs func() *x509.CertPool
 	// Protect lets through who may make a request, and answers all others.
 	Protect func(http.Handler) http.Handler
@@ -68,7 +71,8 @@ type Config struct {
 	Runtime Runtime
 	// Pods are the node's pods, for /pods and /tunnel; without it there are no such paths.
 	Pods func() []*corev1.Pod
-	// Summary says what the node uses, for /stats/summary, if brief processor time and memory only; without it there is no such path.
+	// Summary says what the node uses, for /stats/summary, if brief processor time and memory only; without it there is no
+	// such path.
 	Summary func(ctx context.Context, brief bool) (*usage.Summary, error)
 	// Pages are further ones by path.
 	Pages map[string]http.Handler

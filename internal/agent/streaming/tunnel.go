@@ -55,7 +55,9 @@ func (s *Server) tunnel(w http.ResponseWriter, r *http.Request) {
 	if err := from.SetDeadline(time.Time{}); err != nil {
 		return
 	}
-	if _, err := fmt.Fprintf(from, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", tunnel.Protocol); err != nil {
+	if _, err := fmt.Fprintf(
+		from, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", tunnel.Protocol,
+	); err != nil {
 		return
 	}
 	stop := context.AfterFunc(r.Context(), func() { from.Close(); to.Close() })

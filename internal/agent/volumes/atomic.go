@@ -29,8 +29,8 @@ const (
 //	dir/..data -> ..2026_08_01_12_00_00.123  renamed into place, which is the one moment of change
 //	dir/conf.d -> ..data/conf.d              what users open
 //
-// It can be stopped anywhere and called again. Directories at points, on which others may be mounted, stay. group, when not
-// nil, owns and may read everything.
+// It can be stopped anywhere and called again. Directories at points, on which others may be mounted, stay. group, when
+// not nil, owns and may read everything.
 func writeFiles(dir string, content files, points []string, group *int64, now time.Time) error {
 	for path := range content {
 		if err := checkItemPath(path); err != nil {

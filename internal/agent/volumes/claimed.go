@@ -26,8 +26,8 @@ type Claims interface {
 	Node() (name string, labels map[string]string)
 }
 
-// claimed is where a claim's volume is on this node. It is kept beside the pod's volumes: it never changes while the pod is there, and
-// must be known after a restart without a control plane.
+// claimed is where a claim's volume is on this node. It is kept beside the pod's volumes: it never changes while the
+// pod is there, and must be known after a restart without a control plane.
 type claimed struct {
 	Path     string `json:"path"`
 	ReadOnly bool   `json:"readOnly,omitempty"`
@@ -85,7 +85,10 @@ func (m *Manager) findClaimed(ctx context.Context, pod *corev1.Pod, v *corev1.Vo
 	switch {
 	case (pv.Spec.HostPath != nil || pv.Spec.Local != nil) && len(pv.Spec.MountOptions) > 0:
 		// They may be there to keep programs from something.
-		return nil, fmt.Errorf("PersistentVolume %q has mountOptions: this node mounts volumes of the kinds hostPath and local without any", pv.Name)
+		return nil, fmt.Errorf(
+			"PersistentVolume %q has mountOptions: this node mounts volumes of the kinds hostPath and local without any",
+			pv.Name,
+		)
 	case pv.Spec.HostPath != nil:
 		out.Path = pv.Spec.HostPath.Path
 		return out, setUpHostPath(pv.Spec.HostPath)
@@ -93,14 +96,20 @@ func (m *Manager) findClaimed(ctx context.Context, pod *corev1.Pod, v *corev1.Vo
 		out.Path = pv.Spec.Local.Path
 		return out, setUpLocal(pod, out.Path, out.ReadOnly)
 	}
-	return nil, fmt.Errorf("PersistentVolume %q: this node mounts PersistentVolumes of the kinds hostPath and local; a volume of a storage driver can be asked for by the pod itself (csi)", pv.Name)
+	return nil, fmt.Errorf(
+		"PersistentVolume %q: this node mounts PersistentVolumes of the kinds hostPath and local; a volume of a storage "+
+			"driver can be asked for by the pod itself (csi)",
+		pv.Name,
+	)
 }
 
 // usable refuses a claim that has no volume for the pod.
 func usable(pod *corev1.Pod, v *corev1.Volume, claim *corev1.PersistentVolumeClaim) error {
 	switch {
 	case v.Ephemeral != nil && !metav1.IsControlledBy(claim, pod):
-		return fmt.Errorf("PVC %s/%s was not created for pod %s/%s (pod is not owner)", claim.Namespace, claim.Name, pod.Namespace, pod.Name)
+		return fmt.Errorf(
+			"PVC %s/%s was not created for pod %s/%s (pod is not owner)", claim.Namespace, claim.Name, pod.Namespace, pod.Name,
+		)
 	case claim.DeletionTimestamp != nil:
 		return errors.New("can't start pod because PVC is being deleted")
 	case claim.Status.Phase != corev1.ClaimBound || claim.Spec.VolumeName == "":
@@ -112,7 +121,10 @@ func usable(pod *corev1.Pod, v *corev1.Volume, claim *corev1.PersistentVolumeCla
 // checkMode refuses devices: this node gives pods file systems.
 func checkMode(pod *corev1.Pod, name string, mode corev1.PersistentVolumeMode) error {
 	if mode == corev1.PersistentVolumeBlock {
-		return fmt.Errorf("volume %s has volumeMode Block: this node gives pods no block devices; use a volume with volumeMode Filesystem", name)
+		return fmt.Errorf(
+			"volume %s has volumeMode Block: this node gives pods no block devices; use a volume with volumeMode Filesystem",
+			name,
+		)
 	}
 	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
@@ -144,7 +156,8 @@ func setUpLocal(pod *corev1.Pod, dir string, readOnly bool) error {
 	return giveToGroup(dir, int(*group))
 }
 
-// onlyOnMismatch says whether what is in a volume need not be looked at if its folder is the group's: there may be millions of files.
+// onlyOnMismatch says whether what is in a volume need not be looked at if its folder is the group's: there may be
+// millions of files.
 func onlyOnMismatch(pod *corev1.Pod) bool {
 	policy := pod.Spec.SecurityContext.FSGroupChangePolicy
 	return policy != nil && *policy == corev1.FSGroupChangeOnRootMismatch
@@ -156,12 +169,12 @@ func hasGroup(info fs.FileInfo, group int64) bool {
 	return ok && int64(owner.Gid) == group && info.Mode()&fs.ModeSetgid != 0 && info.Mode().Perm()&0o070 == 0o070
 }
 
-// kept are the bits of a mode beside the permissions that stay when a group gets a file: of a folder in which everybody may write it
-// must not become possible to remove others' files.
+// kept are the bits of a mode beside the permissions that stay when a group gets a file: of a folder in which everybody
+// may write it must not become possible to remove others' files.
 const kept = fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky
 
-// giveToGroup has the group own, read and write all that is in a folder. Programs may work in it meanwhile and put links in the way: nothing
-// outside of the folder is touched.
+// giveToGroup has the group own, read and write all that is in a folder. Programs may work in it meanwhile and put
+// links in the way: nothing outside of the folder is touched.
 func giveToGroup(dir string, group int) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -219,7 +232,10 @@ func (m *Manager) rememberedClaim(pod *corev1.Pod, name string) (*claimed, error
 	}
 	out := &claimed{}
 	if err := json.Unmarshal(data, out); err != nil || out.Path == "" {
-		return nil, fmt.Errorf("file %s, which says where the claim's volume is, cannot be read; remove it: %w", m.claimFile(pod, name), errors.Join(err, errEmpty))
+		return nil, fmt.Errorf(
+			"file %s, which says where the claim's volume is, cannot be read; remove it: %w",
+			m.claimFile(pod, name), errors.Join(err, errEmpty),
+		)
 	}
 	return out, nil
 }

@@ -113,7 +113,8 @@ func (g *gathering) add(ctx context.Context, volume *corev1.Volume) error {
 		source := volume.Secret
 		g.defaultMode = mode(source.DefaultMode)
 		return g.addSecret(ctx, &corev1.SecretProjection{
-			LocalObjectReference: corev1.LocalObjectReference{Name: source.SecretName}, Items: source.Items, Optional: source.Optional,
+			LocalObjectReference: corev1.LocalObjectReference{Name: source.SecretName}, Items: source.Items,
+			Optional: source.Optional,
 		})
 	case volume.DownwardAPI != nil:
 		g.defaultMode = mode(volume.DownwardAPI.DefaultMode)
@@ -180,7 +181,8 @@ func (g *gathering) addSecret(ctx context.Context, source *corev1.SecretProjecti
 	return nil
 }
 
-// missingObject is the error for an object that must exist, as a copy must of one that was there; in the kubelet's words: one object, not its kind in the plural.
+// missingObject is the error for an object that must exist, as a copy must of one that was there; in the kubelet's
+// words: one object, not its kind in the plural.
 func missingObject(optional bool, kind, name string) error {
 	if optional {
 		return nil

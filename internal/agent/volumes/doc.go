@@ -1,8 +1,8 @@
 // Package volumes puts the volumes of pods on a node's disk and says how containers mount them.
 //
-// SetUp makes every volume of a pod ready, or makes it again what it should be; it is called as often as one likes. Mounts
-// gives the mounts of one container, TearDown takes away all that the pod has here, Sweep does that for pods that are
-// gone, and Run keeps config maps, secrets, downward API files and tokens up to date.
+// SetUp makes every volume of a pod ready, or makes it again what it should be; it is called as often as one likes.
+// Mounts gives the mounts of one container, TearDown takes away all that the pod has here, Sweep does that for pods
+// that are gone, and Run keeps config maps, secrets, downward API files and tokens up to date.
 //
 // On disk, with the names that Kubernetes' tools know:
 //

@@ -30,8 +30,8 @@ func (m *Manager) setUpEmptyDir(pod *corev1.Pod, volume *corev1.Volume) error {
 	}
 }
 
-// memorySize is how many bytes an emptyDir in memory may hold: the smallest of its own limit, the pod's memory limit and what the
-// node has for pods. 0 means no bound.
+// memorySize is how many bytes an emptyDir in memory may hold: the smallest of its own limit, the pod's memory limit
+// and what the node has for pods. 0 means no bound.
 func (m *Manager) memorySize(pod *corev1.Pod, source *corev1.EmptyDirVolumeSource) int64 {
 	allocatable := m.cfg.Objects.NodeAllocatable()
 	size := allocatable.Memory().Value()
@@ -76,8 +76,8 @@ func makeDir(dir string, group *int64) error {
 	return nil
 }
 
-// What programs may do in a file system of the pod's: the same as in a directory on the disk; or, where only the node writes,
-// nothing that only programs of the pod's would have a use for.
+// What programs may do in a file system of the pod's: the same as in a directory on the disk; or, where only the node
+// writes, nothing that only programs of the pod's would have a use for.
 const (
 	asOnDisk   = 0
 	onlyToRead = unix.MS_NOSUID | unix.MS_NODEV
@@ -92,8 +92,8 @@ func mountTmpfs(dir string, size int64, group *int64, flags uintptr) error {
 	return mountFS("tmpfs", unix.TMPFS_MAGIC, dir, options, flags)
 }
 
-// mountHugePages mounts a hugetlbfs whose pages have the size of the medium, or, when the medium names none, of the only huge
-// page size that the pod's containers ask for.
+// mountHugePages mounts a hugetlbfs whose pages have the size of the medium, or, when the medium names none, of the
+// only huge page size that the pod's containers ask for.
 func mountHugePages(dir string, pod *corev1.Pod, source *corev1.EmptyDirVolumeSource, group *int64) error {
 	size, named := strings.CutPrefix(string(source.Medium), string(corev1.StorageMediumHugePagesPrefix))
 	if !named {

@@ -15,7 +15,8 @@ import (
 // pluginDirs are on every node of Kubernetes, so daemons with plugins of a node rely
 // on them: they ask for a Directory there, not for DirectoryOrCreate.
 var pluginDirs = []string{
-	"/var/lib/kubelet/device-plugins", "/var/lib/kubelet/plugins", "/var/lib/kubelet/plugins_registry", "/var/lib/kubelet/pods",
+	"/var/lib/kubelet/device-plugins", "/var/lib/kubelet/plugins", "/var/lib/kubelet/plugins_registry",
+	"/var/lib/kubelet/pods",
 }
 
 // setUpHostPath checks that the host's path is of the wanted type, and makes it where the type says so.

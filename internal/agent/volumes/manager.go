@@ -53,7 +53,8 @@ type Config struct {
 	Claims Claims
 	// Drivers mount volumes of storage drivers; nil for none.
 	Drivers Drivers
-	// Image makes the image of an image volume present and returns the runtime's name for it; without it such volumes fail.
+	// Image makes the image of an image volume present and returns the runtime's name for it; without it such volumes
+	// fail.
 	Image func(ctx context.Context, pod *corev1.Pod, source *corev1.ImageVolumeSource) (string, error)
 	// Env computes a container's environment for subPathExpr. Without it a subPathExpr is an error.
 	Env func(pod *corev1.Pod, container *corev1.Container) ([]env.Var, error)
@@ -64,8 +65,8 @@ type Config struct {
 	OnRefreshError func(pod *corev1.Pod, err error)
 	// ContentShown is told that volumes show what Shows says; it must not block, and may be nil.
 	ContentShown func(podUID types.UID)
-	// Tokens are those of an earlier run. TokenIssued is told of every new one that a pod gets, and whether it is the first of its kind;
-	// it must not block, and may be nil.
+	// Tokens are those of an earlier run. TokenIssued is told of every new one that a pod gets, and whether it is the
+	// first of its kind; it must not block, and may be nil.
 	Tokens      []Token
 	TokenIssued func(first bool)
 	// Clock tells the time; the default is the real one.
@@ -123,8 +124,8 @@ func New(cfg Config) *Manager {
 
 // SetUp makes every volume of pod ready; volumes that are ready already are brought up to date.
 //
-// All volumes are tried. The error wraps one error per volume that failed (it has Unwrap() []error), each in the kubelet's
-// words: MountVolume.SetUp failed for volume "v" : configmap "c" not found.
+// All volumes are tried. The error wraps one error per volume that failed (it has Unwrap() []error), each in the
+// kubelet's words: MountVolume.SetUp failed for volume "v" : configmap "c" not found.
 func (m *Manager) SetUp(ctx context.Context, pod *corev1.Pod) error {
 	if err := checkUID(pod.UID); err != nil {
 		return err
@@ -210,9 +211,15 @@ func (m *Manager) setUpVolume(ctx context.Context, state *podState, volume *core
 		return m.setUpImage(ctx, state, volume)
 	case volume.VolumeSource == corev1.VolumeSource{}:
 		// A volume without a source is an empty directory.
-		return m.setUpEmptyDir(pod, &corev1.Volume{Name: volume.Name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+		return m.setUpEmptyDir(pod, &corev1.Volume{
+			Name:         volume.Name,
+			VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}},
+		})
 	}
-	return errors.New("no volume plugin matched: this node has volumes of the kinds hostPath, emptyDir, configMap, secret, downwardAPI, projected, image, csi, persistentVolumeClaim and ephemeral")
+	return errors.New(
+		"no volume plugin matched: this node has volumes of the kinds hostPath, emptyDir, configMap, secret, downwardAPI, " +
+			"projected, image, csi, persistentVolumeClaim and ephemeral",
+	)
 }
 
 // setUpImage has the image present, once: a container that starts again sees what the others see.
@@ -231,8 +238,8 @@ func (m *Manager) setUpImage(ctx context.Context, state *podState, volume *corev
 	return nil
 }
 
-// TearDown unmounts and removes everything that the pod has on this node. It may be called for any UID, in any state, again
-// and again; an error means that something is left and a later call will try again.
+// TearDown unmounts and removes everything that the pod has on this node. It may be called for any UID, in any state,
+// again and again; an error means that something is left and a later call will try again.
 func (m *Manager) TearDown(ctx context.Context, podUID types.UID) error {
 	if err := checkUID(podUID); err != nil {
 		return err
@@ -261,7 +268,8 @@ func (m *Manager) TearDown(ctx context.Context, podUID types.UID) error {
 	return nil
 }
 
-// Sweep tears down every pod that has a directory here and is not live. It goes on after errors and returns them joined.
+// Sweep tears down every pod that has a directory here and is not live. It goes on after errors and returns them
+// joined.
 func (m *Manager) Sweep(ctx context.Context, live func(podUID types.UID) bool) error {
 	entries, err := os.ReadDir(m.cfg.RootDir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -329,8 +337,8 @@ func (m *Manager) refreshPod(ctx context.Context, state *podState, objects reade
 	})
 }
 
-// PodChanged has content that shows the pod itself, such as its labels, brought up to date soon. It waits for nothing, and does
-// nothing for a pod whose volumes were not set up.
+// PodChanged has content that shows the pod itself, such as its labels, brought up to date soon. It waits for nothing,
+// and does nothing for a pod whose volumes were not set up.
 func (m *Manager) PodChanged(pod *corev1.Pod) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -403,7 +411,9 @@ func (m *Manager) isDrivers(volume *corev1.Volume) bool {
 }
 
 // refreshVolumes sets up those volumes of the pod that are of the kind, and tells of errors.
-func (m *Manager) refreshVolumes(ctx context.Context, pod *corev1.Pod, kind func(*corev1.Volume) bool, setUp func(*corev1.Volume) error) error {
+func (m *Manager) refreshVolumes(
+	ctx context.Context, pod *corev1.Pod, kind func(*corev1.Volume) bool, setUp func(*corev1.Volume) error,
+) error {
 	var errs []error
 	for i := range pod.Spec.Volumes {
 		volume := &pod.Spec.Volumes[i]

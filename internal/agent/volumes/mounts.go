@@ -21,16 +21,18 @@ type Mount struct {
 	HostPath string
 	// Image is the runtime's name of the image to mount there instead, from ImagePath in it.
 	Image, ImagePath string
-	// ReadOnly is true when the container or the volume asked for it and for content that the node writes (config maps and the like).
+	// ReadOnly is true when the container or the volume asked for it and for content that the node writes (config maps and
+	// the like).
 	ReadOnly bool
-	// RecursiveReadOnly says whether what is mounted below is to be for reading, too; empty when the container doesn't say.
+	// RecursiveReadOnly says whether what is mounted below is to be for reading, too; empty when the container doesn't
+	// say.
 	RecursiveReadOnly corev1.RecursiveReadOnlyMode
 	// Propagation is None when the container doesn't say.
 	Propagation corev1.MountPropagationMode
 }
 
-// Mounts makes ready the mounts of container, in its order; SetUp of the pod must have succeeded. A subPath gets a directory when
-// nothing is there yet.
+// Mounts makes ready the mounts of container, in its order; SetUp of the pod must have succeeded. A subPath gets a
+// directory when nothing is there yet.
 func (m *Manager) Mounts(pod *corev1.Pod, container *corev1.Container) ([]Mount, error) {
 	if err := checkUID(pod.UID); err != nil {
 		return nil, err
@@ -89,7 +91,9 @@ func (m *Manager) mount(state *podState, pod *corev1.Pod, container *corev1.Cont
 	}
 	target := filepath.Join(m.podDir(pod.UID), "volume-subpaths", from.Name, container.Name, strconv.Itoa(index))
 	if err := bindSubPath(mount.HostPath, subPath, target); err != nil {
-		return Mount{}, fmt.Errorf("failed to prepare subPath for volumeMount %q of container %q: %w", from.Name, container.Name, err)
+		return Mount{}, fmt.Errorf(
+			"failed to prepare subPath for volumeMount %q of container %q: %w", from.Name, container.Name, err,
+		)
 	}
 	mount.HostPath = target
 	return mount, nil

@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// mountPoints are the paths in the volume on which containers of the pod mount others. The runtime cannot make them: the volume
-// is read-only to it.
+// mountPoints are the paths in the volume on which containers of the pod mount others. The runtime cannot make them:
+// the volume is read-only to it.
 func mountPoints(pod *corev1.Pod, volume string) []string {
 	var out []string
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
@@ -55,8 +55,8 @@ func topOf(path string) string {
 	return name
 }
 
-// makeMountPoints makes the directories that others are mounted on, but for those among the volume's own files: these are there,
-// and the files of one moment cannot have directories that last.
+// makeMountPoints makes the directories that others are mounted on, but for those among the volume's own files: these
+// are there, and the files of one moment cannot have directories that last.
 func makeMountPoints(dir string, points []string, content files) error {
 	own := map[string]bool{}
 	for name := range content {

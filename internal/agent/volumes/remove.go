@@ -14,10 +14,11 @@ import (
 // removeBatch is how many entries of a folder are read at once.
 const removeBatch = 1000
 
-// removeTree removes path and all below it, but stops with an error at a mount, even a bind mount of the same file system.
+// removeTree removes path and all below it, but stops with an error at a mount, even a bind mount of the same file
+// system.
 //
-// Pods nest folders as deep as they like. So nothing follows them down: what is in a folder of the tree is moved up to its top,
-// where it is next. Two folders are open at a time, whatever the tree is like.
+// Pods nest folders as deep as they like. So nothing follows them down: what is in a folder of the tree is moved up to
+// its top, where it is next. Two folders are open at a time, whatever the tree is like.
 func removeTree(path string) error {
 	parent, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {

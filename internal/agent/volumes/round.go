@@ -27,7 +27,11 @@ type answer[T any] struct {
 }
 
 func newRound(from reader) *round {
-	return &round{from: from, configMaps: map[types.NamespacedName]answer[corev1.ConfigMap]{}, secrets: map[types.NamespacedName]answer[corev1.Secret]{}}
+	return &round{
+		from:       from,
+		configMaps: map[types.NamespacedName]answer[corev1.ConfigMap]{},
+		secrets:    map[types.NamespacedName]answer[corev1.Secret]{},
+	}
 }
 
 // ConfigMap implements reader.

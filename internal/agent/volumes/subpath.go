@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bindSubPath mounts the file or directory subPath of volume on target. What is mounted is what was opened inside volume, so a
-// container that changes links meanwhile can't move it. A mount that is there already is replaced when it shows something else.
+// bindSubPath mounts the file or directory subPath of volume on target. What is mounted is what was opened inside
+// volume, so a container that changes links meanwhile can't move it. A mount that is there already is replaced when it
+// shows something else.
 func bindSubPath(volume, subPath, target string) error {
 	if err := checkSubPath(subPath); err != nil {
 		return err
@@ -46,7 +47,8 @@ func checkSubPath(subPath string) error {
 	return nil
 }
 
-// openSubPath opens subPath inside volume, links included as long as they stay inside, and makes a directory where nothing is.
+// openSubPath opens subPath inside volume, links included as long as they stay inside, and makes a directory where
+// nothing is.
 func openSubPath(volume, subPath string) (int, error) {
 	root, err := filepath.EvalSymlinks(volume)
 	if err != nil {
@@ -142,7 +144,8 @@ func openBeneath(root int, path string, resolve uint64) (int, error) {
 	})
 }
 
-// prepareTarget makes target an empty place to mount what stat describes; done is true when exactly that is mounted there.
+// prepareTarget makes target an empty place to mount what stat describes; done is true when exactly that is mounted
+// there.
 func prepareTarget(target string, stat *unix.Stat_t) (done bool, err error) {
 	var old unix.Stat_t
 	if err := unix.Lstat(target, &old); err == nil {

@@ -24,8 +24,8 @@ const (
 	tokenPatience = 5 * time.Second
 )
 
-// addToken adds a service account's token, bound to the pod. Who may read it: the group of the pod's volumes, or the one user that
-// all of its containers run as, or else everybody in the pod, as the default mode says.
+// addToken adds a service account's token, bound to the pod. Who may read it: the group of the pod's volumes, or the
+// one user that all of its containers run as, or else everybody in the pod, as the default mode says.
 func (g *gathering) addToken(ctx context.Context, source *corev1.ServiceAccountTokenProjection) error {
 	key := tokenKey{pod: g.pod.UID, audience: source.Audience, seconds: defaultTokenSeconds}
 	if source.ExpirationSeconds != nil {
@@ -111,13 +111,20 @@ func (m *Manager) Tokens() []Token {
 	defer c.mu.Unlock()
 	out := make([]Token, 0, len(c.tokens))
 	for k, t := range c.tokens {
-		out = append(out, Token{Pod: k.pod, Audience: k.audience, Seconds: k.seconds, Text: t.text, Issued: t.issued, Ends: t.deadline})
+		out = append(out, Token{
+			Pod:      k.pod,
+			Audience: k.audience,
+			Seconds:  k.seconds,
+			Text:     t.text,
+			Issued:   t.issued,
+			Ends:     t.deadline,
+		})
 	}
 	return out
 }
 
-// get returns a token that is good for a while. When a new one can't be had, the old one serves until it ends; and also after that
-// if nobody answers: a token is of no use without an API server, and no reason to keep a pod from starting.
+// get returns a token that is good for a while. When a new one can't be had, the old one serves until it ends; and also
+// after that if nobody answers: a token is of no use without an API server, and no reason to keep a pod from starting.
 func (c *tokenCache) get(ctx context.Context, pod *corev1.Pod, key tokenKey) (string, error) {
 	now := c.clock.Now()
 	c.mu.Lock()
@@ -135,8 +142,11 @@ func (c *tokenCache) get(ctx context.Context, pod *corev1.Pod, key tokenKey) (st
 	fresh, err := c.request(request, pod, key)
 	switch {
 	case err == nil:
-	case ok && (now.Before(token.deadline) || apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && ctx.Err() == nil):
-		klog.FromContext(ctx).Error(err, "Keeping the old service account token", "pod", klog.KObj(pod), "expires", token.deadline)
+	case ok &&
+		(now.Before(token.deadline) || apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && ctx.Err() == nil):
+		klog.FromContext(ctx).Error(
+			err, "Keeping the old service account token", "pod", klog.KObj(pod), "expires", token.deadline,
+		)
 		return token.text, nil
 	default:
 		return "", err
@@ -153,7 +163,12 @@ func (c *tokenCache) get(ctx context.Context, pod *corev1.Pod, key tokenKey) (st
 func (c *tokenCache) request(ctx context.Context, pod *corev1.Pod, key tokenKey) (issuedToken, error) {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: &key.seconds,
-		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
+		BoundObjectRef: &authenticationv1.BoundObjectReference{
+			APIVersion: "v1",
+			Kind:       "Pod",
+			Name:       pod.Name,
+			UID:        pod.UID,
+		},
 	}}
 	if key.audience != "" {
 		request.Spec.Audiences = []string{key.audience}

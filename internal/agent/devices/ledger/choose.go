@@ -19,8 +19,8 @@ type Need struct {
 	Reusable []string
 }
 
-// Needs lists what the pod's containers must be given, in the order in which they are. Resources that provided does not call those
-// of device plugins are somebody else's.
+// Needs lists what the pod's containers must be given, in the order in which they are. Resources that provided does not
+// call those of device plugins are somebody else's.
 func Needs(pod *corev1.Pod, provided func(resource string) bool) []Need {
 	var out []Need
 	var before []string
@@ -60,8 +60,8 @@ type Choice struct {
 	Amount     int
 }
 
-// Choose says what the pod's container can be given. A grant that the plugin did not confirm is none, and given up. The error says to
-// the user why the container cannot be given what it needs.
+// Choose says what the pod's container can be given. A grant that the plugin did not confirm is none, and given up. The
+// error says to the user why the container cannot be given what it needs.
 func (l *Ledger) Choose(pod types.UID, n Need) (Choice, error) {
 	r := l.resources[n.Resource]
 	if had, ok := l.Get(pod, n.Container, n.Resource); ok {
@@ -84,28 +84,36 @@ func (l *Ledger) Choose(pod types.UID, n Need) (Choice, error) {
 		}
 	}
 	if missing := n.Amount - len(c.Must); len(c.Free) < missing {
-		return Choice{}, fmt.Errorf("requested number of devices unavailable for %s. Requested: %d, Available: %d", n.Resource, missing, len(c.Free))
+		return Choice{}, fmt.Errorf(
+			"requested number of devices unavailable for %s. Requested: %d, Available: %d", n.Resource, missing, len(c.Free),
+		)
 	}
 	return c, nil
 }
 
-// again says whether a container may keep what it was given in an earlier life of the agent. A plugin that is still to come says
-// nothing against it.
+// again says whether a container may keep what it was given in an earlier life of the agent. A plugin that is still to
+// come says nothing against it.
 func (l *Ledger) again(r *offer, pod types.UID, n Need, had Grant) (Choice, error) {
 	if len(had.Devices) != n.Amount {
-		return Choice{}, fmt.Errorf("pod %q container %q changed request for resource %q from %d to %d", pod, n.Container, n.Resource, len(had.Devices), n.Amount)
+		return Choice{}, fmt.Errorf(
+			"pod %q container %q changed request for resource %q from %d to %d",
+			pod, n.Container, n.Resource, len(had.Devices), n.Amount,
+		)
 	}
 	if r != nil && r.lost.IsZero() {
 		for _, id := range had.Devices {
 			if !r.devices[id].Healthy {
-				return Choice{}, fmt.Errorf("previously allocated devices are no longer healthy; cannot allocate unhealthy devices %s", n.Resource)
+				return Choice{}, fmt.Errorf(
+					"previously allocated devices are no longer healthy; cannot allocate unhealthy devices %s", n.Resource,
+				)
 			}
 		}
 	}
 	return Choice{Has: true}, nil
 }
 
-// reusable are the healthy devices of the resource that containers before have, and nobody who runs beside the one that needs them.
+// reusable are the healthy devices of the resource that containers before have, and nobody who runs beside the one that
+// needs them.
 func (l *Ledger) reusable(pod types.UID, n Need) []string {
 	kept := map[string]bool{}
 	var out []string
@@ -139,8 +147,10 @@ func (c Choice) Pick(preferred []string) []string {
 	return out
 }
 
-// IsExtended says whether the name can be that of a resource of device plugins: one in a domain that is not Kubernetes' own.
+// IsExtended says whether the name can be that of a resource of device plugins: one in a domain that is not Kubernetes'
+// own.
 func IsExtended(name string) bool {
 	domain, _, ok := strings.Cut(name, "/")
-	return ok && domain != "kubernetes.io" && !strings.HasSuffix(domain, ".kubernetes.io") && !strings.HasPrefix(name, "requests.")
+	return ok && domain != "kubernetes.io" && !strings.HasSuffix(domain, ".kubernetes.io") &&
+		!strings.HasPrefix(name, "requests.")
 }

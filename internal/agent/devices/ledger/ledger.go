@@ -88,7 +88,8 @@ func (l *Ledger) Lose(name string, now time.Time) {
 	}
 }
 
-// Expire stops counting the resources whose plugins are away for longer than the grace period; changed says whether there were any.
+// Expire stops counting the resources whose plugins are away for longer than the grace period; changed says whether
+// there were any.
 func (l *Ledger) Expire(now time.Time) (changed bool) {
 	for _, r := range l.resources {
 		if !r.expired && !r.lost.IsZero() && now.Sub(r.lost) >= Grace {
@@ -215,5 +216,9 @@ func (l *Ledger) Of(pod types.UID) []Grant {
 func (l *Ledger) Grants() []Grant { return slices.SortedFunc(maps.Values(l.grants), compare) }
 
 func compare(a, b Grant) int {
-	return slices.Compare([]string{string(a.Pod), a.Container, a.Resource}, []string{string(b.Pod), b.Container, b.Resource})
+	return slices.Compare([]string{string(a.Pod), a.Container, a.Resource}, []string{
+		string(b.Pod),
+		b.Container,
+		b.Resource,
+	})
 }

@@ -37,8 +37,8 @@ type Options struct {
 	Running func(ctx context.Context) (bool, error)
 }
 
-// Read writes a log below the folder root to stdout and stderr; either may be nil to leave it out. When following, it ends with nil when the container has ended
-// and all is read, or when ctx ends. Flushing is the writers' business.
+// Read writes a log below the folder root to stdout and stderr; either may be nil to leave it out. When following, it
+// ends with nil when the container has ended and all is read, or when ctx ends. Flushing is the writers' business.
 func Read(ctx context.Context, root, path string, options Options, stdout, stderr io.Writer) error {
 	file, err := plainfile.Open(root, path)
 	if err != nil {
@@ -119,8 +119,8 @@ func (r *reader) run(ctx context.Context) error {
 	return nil
 }
 
-// pause waits a moment and then turns to the new file if the log was rotated. The runtime may write to the old file for a moment after
-// it has made the new one; that moment is over then.
+// pause waits a moment and then turns to the new file if the log was rotated. The runtime may write to the old file for
+// a moment after it has made the new one; that moment is over then.
 func (r *reader) pause(ctx context.Context) error {
 	next, err := r.rotated()
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 // block is how much is read at once when a file is read backwards.
 const block = 64 * 1024
 
-// tailStart finds where the last n lines of a file of the given size begin. Records that go on in the next one are no lines of
-// their own.
+// tailStart finds where the last n lines of a file of the given size begin. Records that go on in the next one are no
+// lines of their own.
 func tailStart(file io.ReaderAt, size, n int64) (int64, error) {
 	if n <= 0 {
 		return size, nil
