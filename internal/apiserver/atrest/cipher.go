@@ -31,7 +31,10 @@ func newCipher(keys encryption.Keys) cipher {
 			continue
 		}
 		prefix := "k8s:enc:secretbox:v1:" + k.Name + ":"
-		all = append(all, value.PrefixTransformer{Transformer: secretbox.NewSecretboxTransformer([32]byte(k.Secret)), Prefix: []byte(prefix)})
+		all = append(all, value.PrefixTransformer{
+			Transformer: secretbox.NewSecretboxTransformer([32]byte(k.Secret)),
+			Prefix:      []byte(prefix),
+		})
 	}
 	none := fmt.Errorf("none of the keys %s fits", strings.Join(displayed(keys), ", "))
 	return cipher{value.NewPrefixTransformers(none, all...), keys}
@@ -65,7 +68,8 @@ func (c cipher) has(key string) bool {
 		return true
 	}
 	for _, k := range c.keys {
-		if key == encryption.Plain && k.Name == encryption.Plain || key == encryption.SecretBox+k.Name && k.Name != encryption.Plain {
+		if key == encryption.Plain && k.Name == encryption.Plain ||
+			key == encryption.SecretBox+k.Name && k.Name != encryption.Plain {
 			return true
 		}
 	}

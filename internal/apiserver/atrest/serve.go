@@ -11,7 +11,9 @@ import (
 // Install serves the paths of package encryption. Who may ask is decided before.
 func (k *Keeper) Install(handle func(path string, h http.Handler)) {
 	handle(encryption.Path, answer(http.MethodGet, func(ctx context.Context) (any, error) { return k.Status(ctx) }))
-	handle(encryption.RewritePath, answer(http.MethodPost, func(ctx context.Context) (any, error) { return k.Rewrite(ctx) }))
+	handle(encryption.RewritePath, answer(http.MethodPost, func(ctx context.Context) (any, error) {
+		return k.Rewrite(ctx)
+	}))
 }
 
 func answer(method string, ask func(context.Context) (any, error)) http.HandlerFunc {

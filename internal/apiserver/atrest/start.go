@@ -88,14 +88,20 @@ func (k *Keeper) begin(ctx context.Context, content []byte, made bool) error {
 	k.since = k.since.Add(-k.config.Settle) // Nothing is under way before the start.
 	k.mu.Unlock()
 	if writesPlain(c) {
-		klog.FromContext(ctx).Info("Secrets are stored unencrypted, since this data is from before they were; encrypt them with: everynode secrets encrypt")
+		klog.FromContext(ctx).Info(
+			"Secrets are stored unencrypted, since this data is from before they were; encrypt them with: everynode secrets " +
+				"encrypt",
+		)
 	}
 	return nil
 }
 
 func writesPlain(c cipher) bool { return len(c.keys) == 0 || c.keys[0].Name == encryption.Plain }
 
-var errNotFirst = errors.New("another server of this cluster has made the key of its Secrets just now; copy its encryption.yaml into this data folder")
+var errNotFirst = errors.New(
+	"another server of this cluster has made the key of its Secrets just now; copy its encryption.yaml into this data " +
+		"folder",
+)
 
 // testify makes the witness, or compares it with the keys.
 func (k *Keeper) testify(ctx context.Context, c cipher, made bool) error {
@@ -108,15 +114,21 @@ func (k *Keeper) testify(ctx context.Context, c cipher, made bool) error {
 	}
 	key := encryption.KeyOf(stored)
 	if len(c.keys) == 0 {
-		return fmt.Errorf("the Secrets in the database are encrypted, and %s is missing, which holds the key %s; restore it from a backup, or copy it from another server of the cluster",
-			k.config.File, shortKey(key))
+		return fmt.Errorf(
+			"the Secrets in the database are encrypted, and %s is missing, which holds the key %s; restore it from a backup, "+
+				"or copy it from another server of the cluster",
+			k.config.File, shortKey(key),
+		)
 	}
 	if made {
 		return errNotFirst
 	}
 	if _, _, err := c.TransformFromStorage(ctx, stored, value.DefaultContext(k.witness())); err != nil {
-		return fmt.Errorf("the keys in %s are not those of this database, which is encrypted with another %s; restore the file from a backup, or copy it from another server of the cluster",
-			k.config.File, shortKey(key))
+		return fmt.Errorf(
+			"the keys in %s are not those of this database, which is encrypted with another %s; restore the file from a "+
+				"backup, or copy it from another server of the cluster",
+			k.config.File, shortKey(key),
+		)
 	}
 	return k.notOlder(key, c)
 }
@@ -125,8 +137,11 @@ func (k *Keeper) testify(ctx context.Context, c cipher, made bool) error {
 // with, or with none.
 func (k *Keeper) notOlder(witness string, c cipher) error {
 	if len(c.keys) > 0 && plan.Newer(shortKey(witness), c.keys[0].Name) {
-		return fmt.Errorf("the database is encrypted with %s, and %s would still write with the older %s; copy the file from another server of the cluster",
-			shortKey(witness), k.config.File, plan.Display(c.keys[0].Name))
+		return fmt.Errorf(
+			"the database is encrypted with %s, and %s would still write with the older %s; copy the file from another server "+
+				"of the cluster",
+			shortKey(witness), k.config.File, plan.Display(c.keys[0].Name),
+		)
 	}
 	return nil
 }
@@ -163,12 +178,22 @@ func (k *Keeper) readable(ctx context.Context, c cipher) error {
 		switch n := stored[key]; {
 		case n == 0 || c.has(key):
 		case key == encryption.Plain:
-			return fmt.Errorf("%d Secrets are stored unencrypted, which %s does not allow; add \"- identity: {}\" as its last provider, start again, and run everynode secrets encrypt", n, k.config.File)
+			return fmt.Errorf(
+				"%d Secrets are stored unencrypted, which %s does not allow; add \"- identity: {}\" as its last provider, start "+
+					"again, and run everynode secrets encrypt",
+				n, k.config.File,
+			)
 		case len(c.keys) == 0:
-			return fmt.Errorf("%d Secrets are encrypted with %s, and there is no %s; restore it from a backup, or name the --encryption-provider-config that they were written with",
-				n, shortKey(key), k.config.File)
+			return fmt.Errorf(
+				"%d Secrets are encrypted with %s, and there is no %s; restore it from a backup, or name the "+
+					"--encryption-provider-config that they were written with",
+				n, shortKey(key), k.config.File,
+			)
 		default:
-			return fmt.Errorf("%d Secrets are encrypted with %s, which is not in %s; restore that key from a backup", n, shortKey(key), k.config.File)
+			return fmt.Errorf(
+				"%d Secrets are encrypted with %s, which is not in %s; restore that key from a backup",
+				n, shortKey(key), k.config.File,
+			)
 		}
 	}
 	return nil
@@ -202,10 +227,15 @@ func (k *Keeper) readableOthers(ctx context.Context) error {
 		switch {
 		case err == nil || errors.Is(err, errEnough):
 		case k.config.Own == nil:
-			return fmt.Errorf("the stored %s cannot be read: %w; if they are encrypted, name their --encryption-provider-config", r, err)
+			return fmt.Errorf(
+				"the stored %s cannot be read: %w; if they are encrypted, name their --encryption-provider-config", r, err,
+			)
 		default:
-			return fmt.Errorf("the stored %s cannot be read with --encryption-provider-config %s: %w; add the key that they were written with, or the provider identity if they are not encrypted",
-				r, k.config.File, err)
+			return fmt.Errorf(
+				"the stored %s cannot be read with --encryption-provider-config %s: %w; add the key that they were written with, "+
+					"or the provider identity if they are not encrypted",
+				r, k.config.File, err,
+			)
 		}
 	}
 	return nil
@@ -221,8 +251,11 @@ func (k *Keeper) tryEach(ctx context.Context, c cipher) error {
 		}
 		tried[name] = true
 		if _, _, err := c.TransformFromStorage(ctx, stored, value.DefaultContext(key)); err != nil {
-			return fmt.Errorf("%s has another %s than the one that Secrets in the database are encrypted with; restore the file from a backup, or copy it from another server of the cluster",
-				k.config.File, shortKey(name))
+			return fmt.Errorf(
+				"%s has another %s than the one that Secrets in the database are encrypted with; restore the file from a backup, "+
+					"or copy it from another server of the cluster",
+				k.config.File, shortKey(name),
+			)
 		}
 		return nil
 	})

@@ -111,7 +111,13 @@ func (k *Keeper) resources(ctx context.Context) (out []kept, err error) {
 func (k *Keeper) Status(ctx context.Context) (encryption.Status, error) {
 	hash, settled := k.Hash()
 	k.mu.Lock()
-	out := encryption.Status{File: k.config.File, Hash: hash, Own: k.config.Own != nil, Settled: settled, Problem: k.problem}
+	out := encryption.Status{
+		File:    k.config.File,
+		Hash:    hash,
+		Own:     k.config.Own != nil,
+		Settled: settled,
+		Problem: k.problem,
+	}
 	k.mu.Unlock()
 	resources, err := k.resources(ctx)
 	if err != nil {
@@ -194,7 +200,9 @@ func (k *Keeper) rewrite(ctx context.Context, r kept, until time.Time, out *encr
 
 // replace writes one value anew. One that was written meanwhile counts as left, since
 // that may have been with another key.
-func (k *Keeper) replace(ctx context.Context, t value.Transformer, key string, plain []byte, revision int64, done chan<- bool) error {
+func (k *Keeper) replace(
+	ctx context.Context, t value.Transformer, key string, plain []byte, revision int64, done chan<- bool,
+) error {
 	anew, err := t.TransformToStorage(ctx, plain, value.DefaultContext(key))
 	if err != nil {
 		return fmt.Errorf("encrypt %s: %w", key, err)

@@ -51,7 +51,9 @@ const clockLeeway = 10 * time.Second
 var errForeignToken = errors.New("the token is not of this issuer")
 
 // newClaims is the content of a token; id becomes its credential id.
-func newClaims(issuer, id string, account *corev1.ServiceAccount, bound Binding, audiences []string, now time.Time, ttl time.Duration) claims {
+func newClaims(
+	issuer, id string, account *corev1.ServiceAccount, bound Binding, audiences []string, now time.Time, ttl time.Duration,
+) claims {
 	c := claims{
 		Claims: jwt.Claims{
 			Issuer:    issuer,

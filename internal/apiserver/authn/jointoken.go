@@ -55,7 +55,8 @@ type JoinToken struct {
 // ParseJoinToken reads ID.SECRET or ID.SECRET.CAHASH.
 func ParseJoinToken(text string) (JoinToken, error) {
 	parts := strings.Split(text, ".")
-	if len(parts) < 2 || len(parts) > 3 || !isTokenPart(parts[0], tokenIDLength) || !isTokenPart(parts[1], tokenSecretLength) {
+	if len(parts) < 2 || len(parts) > 3 || !isTokenPart(parts[0], tokenIDLength) ||
+		!isTokenPart(parts[1], tokenSecretLength) {
 		return JoinToken{}, ErrMalformedToken
 	}
 	token := JoinToken{ID: parts[0], Secret: parts[1]}

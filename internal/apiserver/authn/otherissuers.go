@@ -17,7 +17,12 @@ import (
 func OtherIssuers(ctx context.Context, issuers []apiserver.JWTAuthenticator, algorithms, own []string) (out []authenticator.Token, err error) {
 	compiler := authenticationcel.NewDefaultCompiler()
 	for _, issuer := range issuers {
-		o := oidc.Options{JWTAuthenticator: issuer, SupportedSigningAlgs: algorithms, DisallowedIssuers: own, Compiler: compiler}
+		o := oidc.Options{
+			JWTAuthenticator:     issuer,
+			SupportedSigningAlgs: algorithms,
+			DisallowedIssuers:    own,
+			Compiler:             compiler,
+		}
 		if issuer.Issuer.CertificateAuthority != "" {
 			o.CAContentProvider = authority(issuer.Issuer.CertificateAuthority)
 		}

@@ -60,7 +60,13 @@ func (r *TokenREST) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKin
 }
 
 // Create implements rest.NamedCreater.
-func (r *TokenREST) Create(ctx context.Context, name string, obj runtime.Object, createValidation rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
+func (r *TokenREST) Create(
+	ctx context.Context,
+	name string,
+	obj runtime.Object,
+	createValidation rest.ValidateObjectFunc,
+	_ *metav1.CreateOptions,
+) (runtime.Object, error) {
 	request, ok := obj.(*authenticationv1.TokenRequest)
 	if !ok {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("not a TokenRequest: %T", obj))
@@ -86,7 +92,10 @@ func (r *TokenREST) Create(ctx context.Context, name string, obj runtime.Object,
 		return nil, err
 	}
 	if longest := int64(r.tokens.longest / time.Second); longest > 0 && *request.Spec.ExpirationSeconds > longest {
-		warning.AddWarning(ctx, "", fmt.Sprintf("requested expiration of %d seconds shortened to %d seconds", *request.Spec.ExpirationSeconds, longest))
+		warning.AddWarning(
+			ctx, "",
+			fmt.Sprintf("requested expiration of %d seconds shortened to %d seconds", *request.Spec.ExpirationSeconds, longest),
+		)
 		request.Spec.ExpirationSeconds = &longest
 	}
 	ttl := time.Duration(*request.Spec.ExpirationSeconds) * time.Second
@@ -99,7 +108,10 @@ func (r *TokenREST) Create(ctx context.Context, name string, obj runtime.Object,
 		request.Spec.Audiences = r.tokens.Audiences()
 	}
 	request.CreationTimestamp = metav1.NewTime(r.tokens.clock.Now())
-	request.Status = authenticationv1.TokenRequestStatus{Token: issued.Token, ExpirationTimestamp: metav1.NewTime(issued.Expires)}
+	request.Status = authenticationv1.TokenRequestStatus{
+		Token:               issued.Token,
+		ExpirationTimestamp: metav1.NewTime(issued.Expires),
+	}
 	return request, nil
 }
 
@@ -112,10 +124,14 @@ func fillIdentity(request *authenticationv1.TokenRequest, namespace, name string
 		request.Namespace = namespace
 	}
 	if request.Name != name {
-		return apierrors.NewBadRequest(fmt.Sprintf("the name in the URL (%q) and in the body (%q) differ", name, request.Name))
+		return apierrors.NewBadRequest(fmt.Sprintf(
+			"the name in the URL (%q) and in the body (%q) differ", name, request.Name,
+		))
 	}
 	if request.Namespace != namespace {
-		return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+		return apierrors.NewBadRequest(
+			"the namespace of the provided object does not match the namespace sent on the request",
+		)
 	}
 	if request.Spec.ExpirationSeconds == nil {
 		request.Spec.ExpirationSeconds = new(int64(defaultTokenSeconds))
@@ -137,7 +153,9 @@ func validateTokenRequest(request *authenticationv1.TokenRequest) field.ErrorLis
 }
 
 // bind reads the object that the token shall be bound to.
-func (r *TokenREST) bind(ctx context.Context, account *corev1.ServiceAccount, ref *authenticationv1.BoundObjectReference) (Binding, error) {
+func (r *TokenREST) bind(
+	ctx context.Context, account *corev1.ServiceAccount, ref *authenticationv1.BoundObjectReference,
+) (Binding, error) {
 	if ref == nil {
 		return Binding{}, nil
 	}
@@ -175,7 +193,9 @@ func checkName(name string) error {
 	return nil
 }
 
-func (r *TokenREST) bindPod(ctx context.Context, account *corev1.ServiceAccount, ref *authenticationv1.BoundObjectReference) (Binding, error) {
+func (r *TokenREST) bindPod(
+	ctx context.Context, account *corev1.ServiceAccount, ref *authenticationv1.BoundObjectReference,
+) (Binding, error) {
 	pod, err := r.tokens.getters.GetPod(ctx, account.Namespace, ref.Name)
 	if err != nil {
 		return Binding{}, err
@@ -202,5 +222,6 @@ func sameUID(resource string, ref *authenticationv1.BoundObjectReference, uid ty
 		return nil
 	}
 	return apierrors.NewConflict(corev1.Resource(resource), ref.Name, fmt.Errorf(
-		"the UID in the bound object reference (%s) does not match the UID in record. The object might have been deleted and then recreated", ref.UID))
+		"the UID in the bound object reference (%s) does not match the UID in record. The object might have been deleted "+
+			"and then recreated", ref.UID))
 }

@@ -74,7 +74,14 @@ func NewTokens(config TokensConfig) (*Tokens, error) {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
-	t := &Tokens{issuers: config.Issuers, audiences: config.Audiences, longest: config.Longest, keys: config.Keys, getters: config.Getters, clock: config.Clock}
+	t := &Tokens{
+		issuers:   config.Issuers,
+		audiences: config.Audiences,
+		longest:   config.Longest,
+		keys:      config.Keys,
+		getters:   config.Getters,
+		clock:     config.Clock,
+	}
 	_, err := t.signer()
 	return t, err
 }
@@ -161,7 +168,9 @@ func (t *Tokens) AuthenticateToken(ctx context.Context, token string) (*authenti
 	}
 	matching := authenticator.Audiences(c.Audience).Intersect(wanted)
 	if len(matching) == 0 {
-		return nil, false, fmt.Errorf("token audiences %q is invalid for the target audiences %q", []string(c.Audience), []string(wanted))
+		return nil, false, fmt.Errorf(
+			"token audiences %q is invalid for the target audiences %q", []string(c.Audience), []string(wanted),
+		)
 	}
 	if err := t.checkObjects(ctx, c.Kubernetes, now); err != nil {
 		return nil, false, fmt.Errorf("service account token is void: %w", err)

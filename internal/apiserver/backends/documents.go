@@ -143,7 +143,11 @@ func (d *documents) read(ctx context.Context, b *backend) (changed bool, err err
 	return slices.Contains(others, true), errors.Join(failures...)
 }
 
-var wholeDiscovery = schema.GroupVersionKind{Group: apidiscoveryv2.GroupName, Version: "v2", Kind: "APIGroupDiscoveryList"}
+var wholeDiscovery = schema.GroupVersionKind{
+	Group:   apidiscoveryv2.GroupName,
+	Version: "v2",
+	Kind:    "APIGroupDiscoveryList",
+}
 
 // readDiscovery asks which kinds there are: for all groups at once, and if the server
 // does not know that question, for its version.
@@ -206,7 +210,9 @@ func (d *documents) readIndex(ctx context.Context, b *backend) (bool, error) {
 
 // keep leaves only the version of an APIService in an index.
 func (d *document) keep(s *apiregistrationv1.APIService) error {
-	all, own := handler3.OpenAPIV3Discovery{}, handler3.OpenAPIV3Discovery{Paths: map[string]handler3.OpenAPIV3DiscoveryGroupVersion{}}
+	all, own := handler3.OpenAPIV3Discovery{}, handler3.OpenAPIV3Discovery{
+		Paths: map[string]handler3.OpenAPIV3DiscoveryGroupVersion{},
+	}
 	if err := json.Unmarshal(d.body, &all); err != nil {
 		return err
 	}
@@ -231,5 +237,6 @@ func (d *document) keep(s *apiregistrationv1.APIService) error {
 // indexed says whether the server has a document of OpenAPI version 3 for a version.
 func (d *documents) indexed(s *apiregistrationv1.APIService) bool {
 	index := d.get(indexPath)
-	return index != nil && index.status == http.StatusOK && strings.Contains(string(index.body), `"`+strings.TrimPrefix(versionPath(s), "/")+`"`)
+	return index != nil && index.status == http.StatusOK &&
+		strings.Contains(string(index.body), `"`+strings.TrimPrefix(versionPath(s), "/")+`"`)
 }

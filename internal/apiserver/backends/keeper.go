@@ -55,7 +55,13 @@ type Keeper struct {
 
 // New follows APIServices; Run begins to ask.
 func New(c Config) (*Keeper, error) {
-	k := &Keeper{config: c, ledger: ledger{left: allDocuments}, handed: handedLedger(), minded: map[string]*minder{}, ending: map[string]chan struct{}{}}
+	k := &Keeper{
+		config: c,
+		ledger: ledger{left: allDocuments},
+		handed: handedLedger(),
+		minded: map[string]*minder{},
+		ending: map[string]chan struct{}{},
+	}
 	k.discovery = aggregatorserver.NewDiscoveryManager(c.Discovery.WithSource(aggregated.AggregatorSource))
 	var err error
 	k.slices, err = proxy.NewEndpointSliceIndexerGetter(c.EndpointSlices)

@@ -70,7 +70,10 @@ type account struct {
 
 func (a *account) take(n int64) error {
 	if !a.of.take(n) {
-		return fmt.Errorf("%s API servers behind APIServices together take more than %d bytes", cmp.Or(a.of.what, "the documents of all"), cmp.Or(a.of.all, allDocuments))
+		return fmt.Errorf(
+			"%s API servers behind APIServices together take more than %d bytes",
+			cmp.Or(a.of.what, "the documents of all"), cmp.Or(a.of.all, allDocuments),
+		)
 	}
 	a.taken += n
 	return nil

@@ -217,7 +217,9 @@ func (m *minder) readAll(ctx context.Context, b *backend) error {
 			condition.Reason = "TooLarge"
 		}
 		if m.said != condition.Message {
-			klog.FromContext(ctx).Error(err, "Documents of the API server behind an APIService are missing", "apiService", b.service.Name)
+			klog.FromContext(ctx).Error(
+				err, "Documents of the API server behind an APIService are missing", "apiService", b.service.Name,
+			)
 		}
 	}
 	m.said = condition.Message

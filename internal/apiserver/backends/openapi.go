@@ -26,14 +26,20 @@ type openAPI struct {
 
 // ServeOpenAPI serves the documents of OpenAPI of the aggregator, of the servers behind
 // it in this process, and of those of others. The server must have been prepared.
-func (k *Keeper) ServeOpenAPI(server *genericapiserver.GenericAPIServer, swagger *common.Config, specs *common.OpenAPIV3Config) (err error) {
+func (k *Keeper) ServeOpenAPI(
+	server *genericapiserver.GenericAPIServer, swagger *common.Config, specs *common.OpenAPIV3Config,
+) (err error) {
 	paths, handler := server.Handler.NonGoRestfulMux, server.Handler.GoRestfulContainer
 	downloader := openapiv2.NewDownloader()
-	k.openAPI.swagger, err = openapiv2.BuildAndRegisterAggregator(&downloader, server.NextDelegate(), handler.RegisteredWebServices(), swagger, paths)
+	k.openAPI.swagger, err = openapiv2.BuildAndRegisterAggregator(
+		&downloader, server.NextDelegate(), handler.RegisteredWebServices(), swagger, paths,
+	)
 	if err != nil {
 		return fmt.Errorf("serve OpenAPI: %w", err)
 	}
-	k.openAPI.specs, err = openapiv3.BuildAndRegisterAggregator(openapiv3.NewDownloader(), server.NextDelegate(), handler, specs, ownFirst{paths, k})
+	k.openAPI.specs, err = openapiv3.BuildAndRegisterAggregator(
+		openapiv3.NewDownloader(), server.NextDelegate(), handler, specs, ownFirst{paths, k},
+	)
 	if err != nil {
 		return fmt.Errorf("serve OpenAPI version 3: %w", err)
 	}
@@ -145,7 +151,8 @@ func (m *minder) serveSpec(w http.ResponseWriter, r *http.Request) {
 			w.Header()[name] = values
 		}
 	}
-	if answer.StatusCode >= http.StatusMultipleChoices && answer.StatusCode != http.StatusNotModified && answer.StatusCode < http.StatusBadRequest {
+	if answer.StatusCode >= http.StatusMultipleChoices && answer.StatusCode != http.StatusNotModified &&
+		answer.StatusCode < http.StatusBadRequest {
 		http.Error(w, "the server would send its client elsewhere", http.StatusBadGateway)
 		return
 	}

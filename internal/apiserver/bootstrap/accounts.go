@@ -9,7 +9,9 @@ import (
 // ControllerAccount is who a control loop is towards the API: the service account
 // of its name in kube-system, as with Kubernetes' own controllers.
 func ControllerAccount(name string) authuser.Info {
-	return account(serviceaccount.MakeUsername(metav1.NamespaceSystem, name), serviceaccount.MakeGroupNames(metav1.NamespaceSystem)...)
+	return account(
+		serviceaccount.MakeUsername(metav1.NamespaceSystem, name), serviceaccount.MakeGroupNames(metav1.NamespaceSystem)...,
+	)
 }
 
 // SchedulerAccount is who the scheduler is.

@@ -16,7 +16,10 @@ type controller struct {
 }
 
 func controllers() []controller {
-	return slices.Concat(clusterControllers(), nodeControllers(), workloadControllers(), scalingControllers(), batchControllers(), storageControllers(), deviceControllers())
+	return slices.Concat(
+		clusterControllers(), nodeControllers(), workloadControllers(), scalingControllers(), batchControllers(),
+		storageControllers(), deviceControllers(),
+	)
 }
 
 // clusterControllers keep nodes, namespaces, accounts and roles.

@@ -27,7 +27,12 @@ func PriorityClasses() []schedulingv1.PriorityClass {
 		}
 	}
 	return []schedulingv1.PriorityClass{
-		class(NodeCriticalClass, 2_000_001_000, "Used for system critical pods that must not be moved from their current node."),
-		class(ClusterCriticalClass, 2_000_000_000, "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary."),
+		class(
+			NodeCriticalClass, 2_000_001_000, "Used for system critical pods that must not be moved from their current node.",
+		),
+		class(
+			ClusterCriticalClass, 2_000_000_000,
+			"Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+		),
 	}
 }

@@ -54,14 +54,22 @@ func ClusterRoleBindings() []rbacv1.ClusterRoleBinding {
 			group("system:serviceaccounts")),
 		clusterBinding("system:node-proxier", "system:node-proxier", user("system:kube-proxy")),
 		clusterBinding("system:kube-scheduler", "system:kube-scheduler", user("system:kube-scheduler")),
-		clusterBinding("system:kube-controller-manager", "system:kube-controller-manager", user("system:kube-controller-manager")),
+		clusterBinding(
+			"system:kube-controller-manager", "system:kube-controller-manager", user("system:kube-controller-manager"),
+		),
 		clusterBinding("system:node", "system:node", group("system:nodes")),
 		clusterBinding("system:node-bootstrapper", "system:node-bootstrapper", group("system:bootstrappers")),
 		clusterBinding("everynode:server-bootstrapper", "everynode:server-bootstrapper", group(members.Group)),
-		clusterBinding("system:node-autoapprove-bootstrap", "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
-			group("system:bootstrappers")),
-		clusterBinding("system:node-autoapprove-certificate-rotation", "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",
-			group("system:nodes")),
+		clusterBinding(
+			"system:node-autoapprove-bootstrap",
+			"system:certificates.k8s.io:certificatesigningrequests:nodeclient",
+			group("system:bootstrappers"),
+		),
+		clusterBinding(
+			"system:node-autoapprove-certificate-rotation",
+			"system:certificates.k8s.io:certificatesigningrequests:selfnodeclient",
+			group("system:nodes"),
+		),
 	}
 	for _, c := range controllers() {
 		bindings = append(bindings, clusterBinding(controllerPrefix+c.name, controllerPrefix+c.name,
@@ -79,8 +87,16 @@ func identityRoles() []rbacv1.ClusterRole {
 			may("create").on(groupAuthorization, "selfsubjectaccessreviews", "selfsubjectrulesreviews"),
 			may("create").on(groupAuthentication, "selfsubjectreviews")),
 		clusterRole("system:public-info-viewer", get.at("/livez", "/readyz", "/healthz", "/version", "/version/")),
-		clusterRole("system:monitoring", get.at("/healthz", "/healthz/*", "/livez", "/livez/*", "/readyz", "/readyz/*", "/metrics", "/metrics/slis")),
-		clusterRole("system:service-account-issuer-discovery", get.at("/.well-known/openid-configuration", "/.well-known/openid-configuration/", "/openid/v1/jwks", "/openid/v1/jwks/")),
+		clusterRole(
+			"system:monitoring",
+			get.at("/healthz", "/healthz/*", "/livez", "/livez/*", "/readyz", "/readyz/*", "/metrics", "/metrics/slis"),
+		),
+		clusterRole(
+			"system:service-account-issuer-discovery",
+			get.at(
+				"/.well-known/openid-configuration", "/.well-known/openid-configuration/", "/openid/v1/jwks", "/openid/v1/jwks/",
+			),
+		),
 		clusterRole("system:auth-delegator",
 			may("create").on(groupAuthentication, "tokenreviews"),
 			may("create").on(groupAuthorization, "subjectaccessreviews")),
@@ -113,7 +129,10 @@ func peopleRoles() []rbacv1.ClusterRole {
 		labelled(clusterRole("system:aggregate-to-edit", editRules()...), toEdit),
 		labelled(clusterRole("system:aggregate-to-view", viewRules()...), toView),
 		// Not by the name that metrics-server has for the same: whoever removes that would remove this too.
-		labelled(clusterRole("everynode:aggregate-metrics-to-view", read.on("metrics.k8s.io", "nodes", "pods")), toView, toEdit, toAdmin),
+		labelled(
+			clusterRole("everynode:aggregate-metrics-to-view", read.on("metrics.k8s.io", "nodes", "pods")), toView, toEdit,
+			toAdmin,
+		),
 	}
 }
 
@@ -131,9 +150,15 @@ func editRules() []rbacv1.PolicyRule {
 		may("impersonate").on(groupCore, "serviceaccounts"),
 		write.on(groupCore, "pods", "pods/attach", "pods/proxy", "pods/exec", "pods/portforward"),
 		may("create").on(groupCore, "pods/eviction"),
-		write.on(groupCore, "configmaps", "events", "persistentvolumeclaims", "replicationcontrollers", "replicationcontrollers/scale", "secrets", "serviceaccounts", "services", "services/proxy"),
+		write.on(
+			groupCore, "configmaps", "events", "persistentvolumeclaims", "replicationcontrollers",
+			"replicationcontrollers/scale", "secrets", "serviceaccounts", "services", "services/proxy",
+		),
 		may("create").on(groupCore, "serviceaccounts/token"),
-		write.on(groupApps, "daemonsets", "deployments", "deployments/rollback", "deployments/scale", "replicasets", "replicasets/scale", "statefulsets", "statefulsets/scale"),
+		write.on(
+			groupApps, "daemonsets", "deployments", "deployments/rollback", "deployments/scale", "replicasets",
+			"replicasets/scale", "statefulsets", "statefulsets/scale",
+		),
 		write.on(groupAutoscaling, "horizontalpodautoscalers"),
 		write.on(groupBatch, "cronjobs", "jobs"),
 		write.on(groupNetworking, "ingresses", "networkpolicies"),
@@ -146,12 +171,18 @@ func editRules() []rbacv1.PolicyRule {
 
 func viewRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
-		read.on(groupCore, "configmaps", "endpoints", "persistentvolumeclaims", "persistentvolumeclaims/status", "pods", "serviceaccounts",
-			"services", "services/status", "bindings", "events", "limitranges", "namespaces", "namespaces/status", "pods/log", "pods/status",
-			"replicationcontrollers", "replicationcontrollers/scale", "replicationcontrollers/status", "resourcequotas", "resourcequotas/status"),
+		read.on(
+			groupCore, "configmaps", "endpoints", "persistentvolumeclaims", "persistentvolumeclaims/status", "pods",
+			"serviceaccounts",
+			"services", "services/status", "bindings", "events", "limitranges", "namespaces", "namespaces/status", "pods/log",
+			"pods/status",
+			"replicationcontrollers", "replicationcontrollers/scale", "replicationcontrollers/status", "resourcequotas",
+			"resourcequotas/status",
+		),
 		read.on(groupDiscovery, "endpointslices"),
 		read.on(groupApps, "controllerrevisions", "daemonsets", "daemonsets/status", "deployments", "deployments/scale",
-			"deployments/status", "replicasets", "replicasets/scale", "replicasets/status", "statefulsets", "statefulsets/scale", "statefulsets/status"),
+			"deployments/status", "replicasets", "replicasets/scale", "replicasets/status", "statefulsets",
+			"statefulsets/scale", "statefulsets/status"),
 		read.on(groupAutoscaling, "horizontalpodautoscalers", "horizontalpodautoscalers/status"),
 		read.on(groupBatch, "cronjobs", "cronjobs/status", "jobs", "jobs/status"),
 		read.on(groupNetworking, "ingresses", "ingresses/status", "networkpolicies"),
@@ -165,7 +196,10 @@ func viewRules() []rbacv1.PolicyRule {
 // the service proxy on a node may do.
 func nodeRoles() []rbacv1.ClusterRole {
 	return []rbacv1.ClusterRole{
-		clusterRole("system:node-bootstrapper", may("create", "get", "list", "watch").on(groupCertificates, "certificatesigningrequests")),
+		clusterRole(
+			"system:node-bootstrapper",
+			may("create", "get", "list", "watch").on(groupCertificates, "certificatesigningrequests"),
+		),
 		clusterRole("everynode:server-bootstrapper", may("post").at(members.Path)),
 		clusterRole("system:node", NodeRules()...),
 		clusterRole("system:node-proxier",
@@ -175,7 +209,10 @@ func nodeRoles() []rbacv1.ClusterRole {
 			recordEvents()),
 		clusterRole("system:kubelet-api-admin",
 			append(append(verbs{}, read...), "proxy").on(groupCore, "nodes"),
-			all.on(groupCore, "nodes/proxy", "nodes/metrics", "nodes/stats", "nodes/log", "nodes/configz", "nodes/healthz", "nodes/pods")),
+			all.on(
+				groupCore, "nodes/proxy", "nodes/metrics", "nodes/stats", "nodes/log", "nodes/configz", "nodes/healthz",
+				"nodes/pods",
+			)),
 	}
 }
 
@@ -213,7 +250,9 @@ func NodeRules() []rbacv1.PolicyRule {
 		get.on(groupCore, "persistentvolumes", "persistentvolumeclaims"),
 		may("update", "patch").on(groupCore, "persistentvolumeclaims/status"),
 		get.on(groupResource, "resourceclaims"),
-		may("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection").on(groupResource, "resourceslices"),
+		may("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection").on(
+			groupResource, "resourceslices",
+		),
 	}
 }
 
@@ -270,8 +309,10 @@ func Roles() []rbacv1.Role {
 	}, {
 		// For API servers of others: how they recognize clients of this cluster.
 		ObjectMeta: bootstrapMeta("kube-system", "extension-apiserver-authentication-reader"),
-		Rules: []rbacv1.PolicyRule{{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{groupCore}, Resources: []string{"configmaps"},
-			ResourceNames: []string{"extension-apiserver-authentication"}}},
+		Rules: []rbacv1.PolicyRule{
+			{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{groupCore}, Resources: []string{"configmaps"},
+				ResourceNames: []string{"extension-apiserver-authentication"}},
+		},
 	}}
 }
 

@@ -43,7 +43,12 @@ func (v verbs) on(group string, resources ...string) rbacv1.PolicyRule {
 
 // signers makes a rule about those of that name that sign certificates.
 func (v verbs) signers(names ...string) rbacv1.PolicyRule {
-	return rbacv1.PolicyRule{Verbs: v, APIGroups: []string{groupCertificates}, Resources: []string{"signers"}, ResourceNames: names}
+	return rbacv1.PolicyRule{
+		Verbs:         v,
+		APIGroups:     []string{groupCertificates},
+		Resources:     []string{"signers"},
+		ResourceNames: names,
+	}
 }
 
 // at makes a rule about paths that are not resources.
@@ -55,7 +60,11 @@ func (v verbs) at(paths ...string) rbacv1.PolicyRule {
 func may(names ...string) verbs { return names }
 
 func recordEvents() rbacv1.PolicyRule {
-	return rbacv1.PolicyRule{Verbs: may("create", "patch", "update"), APIGroups: []string{groupCore, groupEvents}, Resources: []string{"events"}}
+	return rbacv1.PolicyRule{
+		Verbs:     may("create", "patch", "update"),
+		APIGroups: []string{groupCore, groupEvents},
+		Resources: []string{"events"},
+	}
 }
 
 const bootstrappingLabel = "kubernetes.io/bootstrapping"

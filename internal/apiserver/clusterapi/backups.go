@@ -50,7 +50,12 @@ func ServeBackups(on *mux.PathRecorderMux, b Backups) {
 			return
 		}
 		if !mayBackUp(r.Context()) {
-			http.Error(w, "a backup holds all keys of the cluster, and is for administrators of the group "+user.SystemPrivilegedGroup+" only", http.StatusForbidden)
+			http.Error(
+				w,
+				"a backup holds all keys of the cluster, and is for administrators of the group "+user.SystemPrivilegedGroup+
+					" only",
+				http.StatusForbidden,
+			)
 			return
 		}
 		select {

@@ -21,8 +21,18 @@ import (
 // All returns the definitions.
 func All() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	policies, err := define(rollout.Policies(), policyRules(), []apiextensionsv1.CustomResourceColumnDefinition{
-		{Name: "Matches", Type: "integer", JSONPath: ".status.matchedCount", Description: "How many DaemonSets follow the policy."},
-		{Name: "Failure", Type: "string", JSONPath: ".spec.failure.then", Description: "What happens when a revision has failed."},
+		{
+			Name:        "Matches",
+			Type:        "integer",
+			JSONPath:    ".status.matchedCount",
+			Description: "How many DaemonSets follow the policy.",
+		},
+		{
+			Name:        "Failure",
+			Type:        "string",
+			JSONPath:    ".spec.failure.then",
+			Description: "What happens when a revision has failed.",
+		},
 		{Name: "Over", Type: "string", JSONPath: ".spec.failure.max", Description: "On how many nodes it may fail."},
 		{Name: "Age", Type: "date", JSONPath: ".metadata.creationTimestamp"},
 	})
@@ -32,10 +42,30 @@ func All() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	rollouts, err := define(rollout.Rollouts(), rolloutRules(), []apiextensionsv1.CustomResourceColumnDefinition{
 		{Name: "Phase", Type: "string", JSONPath: ".status.phase", Description: "What the rollout does."},
 		{Name: "Step", Type: "string", JSONPath: ".status.step", Description: "The furthest step that has begun."},
-		{Name: "Current", Type: "integer", JSONPath: ".status.counts.Current", Description: "Nodes that have the target, available."},
-		{Name: "Failed", Type: "integer", JSONPath: ".status.counts.FailedRevision", Description: "Nodes on which the target fails."},
-		{Name: "Stable", Type: "string", JSONPath: ".status.stableRevision", Description: "The last revision that was complete without failing."},
-		{Name: "Target", Type: "string", JSONPath: ".status.targetRevision", Description: "The revision that nodes are led to."},
+		{
+			Name:        "Current",
+			Type:        "integer",
+			JSONPath:    ".status.counts.Current",
+			Description: "Nodes that have the target, available.",
+		},
+		{
+			Name:        "Failed",
+			Type:        "integer",
+			JSONPath:    ".status.counts.FailedRevision",
+			Description: "Nodes on which the target fails.",
+		},
+		{
+			Name:        "Stable",
+			Type:        "string",
+			JSONPath:    ".status.stableRevision",
+			Description: "The last revision that was complete without failing.",
+		},
+		{
+			Name:        "Target",
+			Type:        "string",
+			JSONPath:    ".status.targetRevision",
+			Description: "The revision that nodes are led to.",
+		},
 		{Name: "Age", Type: "date", JSONPath: ".metadata.creationTimestamp"},
 		{Name: "Message", Type: "string", JSONPath: ".status.message", Description: "Why.", Priority: 1},
 	})
@@ -79,7 +109,10 @@ func define(kind resource.Kind, rules rules, columns []apiextensionsv1.CustomRes
 		return nil, fmt.Errorf("define %s: %w", kind.Kind, err)
 	}
 	return &apiextensionsv1.CustomResourceDefinition{
-		TypeMeta:   metav1.TypeMeta{APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: "CustomResourceDefinition"},
+		TypeMeta: metav1.TypeMeta{
+			APIVersion: apiextensionsv1.SchemeGroupVersion.String(),
+			Kind:       "CustomResourceDefinition",
+		},
 		ObjectMeta: metav1.ObjectMeta{Name: kind.Plural + "." + kind.GroupVersion.Group},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: kind.GroupVersion.Group,
@@ -90,8 +123,10 @@ func define(kind resource.Kind, rules rules, columns []apiextensionsv1.CustomRes
 			Scope: apiextensionsv1.NamespaceScoped,
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 				Name: kind.GroupVersion.Version, Served: true, Storage: true,
-				Schema:                   &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: schema},
-				Subresources:             &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}},
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: schema},
+				Subresources: &apiextensionsv1.CustomResourceSubresources{
+					Status: &apiextensionsv1.CustomResourceSubresourceStatus{},
+				},
 				AdditionalPrinterColumns: columns,
 			}},
 		},

@@ -125,8 +125,11 @@ func (r rules) selects(path string) {
 	r[path+".matchLabels{}"] = []rule{maxLength(63), pattern(labelValue)}
 	r[path+".matchExpressions"] = []rule{maxItems(rolloutpolicy.MaxTerms)}
 	r[path+".matchExpressions[]"] = []rule{
-		cel("self.operator in ['Exists', 'DoesNotExist'] ? !has(self.values) || self.values.size() == 0 : has(self.values) && self.values.size() > 0",
-			"In and NotIn need values; Exists and DoesNotExist take none"),
+		cel(
+			"self.operator in ['Exists', 'DoesNotExist'] ? !has(self.values) || self.values.size() == 0 : has(self.values) && "+
+				"self.values.size() > 0",
+			"In and NotIn need values; Exists and DoesNotExist take none",
+		),
 	}
 	r[path+".matchExpressions[].key"] = aLabel("")
 	r[path+".matchExpressions[].operator"] = []rule{oneOf("In", "NotIn", "Exists", "DoesNotExist")}
@@ -136,7 +139,9 @@ func (r rules) selects(path string) {
 
 // notNegativeTime is a length of time, or nothing.
 func notNegativeTime(p *props) {
-	cel("self == '' || duration(self) >= duration('0s')", "must be a length of time such as 90s or 1h30m, and not negative")(p)
+	cel(
+		"self == '' || duration(self) >= duration('0s')", "must be a length of time such as 90s or 1h30m, and not negative",
+	)(p)
 }
 
 // objectName is what a DNS subdomain looks like.
@@ -144,7 +149,12 @@ const objectName = `^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9
 
 // conditions adds the rules of a status' conditions.
 func (r rules) conditions() rules {
-	r["status.conditions[].type"] = []rule{maxLength(316), pattern(`^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$`)}
+	r["status.conditions[].type"] = []rule{
+		maxLength(316),
+		pattern(
+			`^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$`,
+		),
+	}
 	r["status.conditions[].status"] = []rule{oneOf("True", "False", "Unknown")}
 	r["status.conditions[].reason"] = []rule{maxLength(1024), pattern(`^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`)}
 	r["status.conditions[].message"] = []rule{maxLength(32768)}
@@ -154,20 +164,34 @@ func (r rules) conditions() rules {
 
 func policyRules() rules {
 	const (
-		all  = "has(a.each) && a.each != '' || has(a.percent) && a.percent == 100 || has(a.nodes) && (!has(a.nodes.matchLabels) || a.nodes.matchLabels.size() == 0) && (!has(a.nodes.matchExpressions) || a.nodes.matchExpressions.size() == 0)"
+		all = "has(a.each) && a.each != '' || has(a.percent) && a.percent == 100 || has(a.nodes) && " +
+			"(!has(a.nodes.matchLabels) || a.nodes.matchLabels.size() == 0) && (!has(a.nodes.matchExpressions) || " +
+			"a.nodes.matchExpressions.size() == 0)"
 		time = `([01][0-9]|2[0-3]):[0-5][0-9]`
 	)
 	r := rules{
 		"spec.waves": {
 			maxItems(rolloutpolicy.MaxWaves),
 			cel("self.all(a, self.exists_one(b, b.name == a.name))", "no two waves have one name"),
-			cel("self.all(a, !("+all+") || a.name == self[self.size() - 1].name)", "a wave gets no node when one before it takes all (each, percent 100 or an empty nodes)"),
-			cel("self.all(a, !has(a.nodes) || self.exists_one(b, has(b.nodes) && b.nodes == a.nodes))", "a wave gets no node when one before it takes the same nodes"),
+			cel(
+				"self.all(a, !("+all+") || a.name == self[self.size() - 1].name)",
+				"a wave gets no node when one before it takes all (each, percent 100 or an empty nodes)",
+			),
+			cel(
+				"self.all(a, !has(a.nodes) || self.exists_one(b, has(b.nodes) && b.nodes == a.nodes))",
+				"a wave gets no node when one before it takes the same nodes",
+			),
 		},
 		"spec.waves[]": {
-			cel("[has(self.nodes), has(self.count), has(self.percent), has(self.each) && self.each != ''].exists_one(given, given)", "must have exactly one of nodes, count, percent and each"),
+			cel(
+				"[has(self.nodes), has(self.count), has(self.percent), has(self.each) && self.each != ''].exists_one(given, given)",
+				"must have exactly one of nodes, count, percent and each",
+			),
 			cel("!has(self.ramp) || has(self.nodes)", "ramp is for waves with nodes; an empty nodes takes all"),
-			cel("!has(self.spreadBy) || self.spreadBy == '' || has(self.count) || has(self.percent)", "spreadBy is for waves with count or percent"),
+			cel(
+				"!has(self.spreadBy) || self.spreadBy == '' || has(self.count) || has(self.percent)",
+				"spreadBy is for waves with count or percent",
+			),
 		},
 		"spec.waves[].name": {
 			maxLength(63), pattern(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`),
@@ -188,15 +212,17 @@ func policyRules() rules {
 		"spec.failure.max":              someOf(0),
 		"spec.failure.min":              {atLeast(1)},
 		"spec.failure.restarts":         {atLeast(1)},
-		"spec.failure.startDeadline":    {cel("self == '' || duration(self) > duration('0s')", "must be a length of time such as 90s or 1h30m, and greater than 0")},
-		"spec.failure.then":             {orEmpty},
-		"spec.nodeFaults.max":           someOf(0),
-		"spec.windows":                  {maxItems(rolloutpolicy.MaxWindows)},
-		"spec.windows[].days":           {maxItems(7)},
-		"spec.windows[].days[]":         {oneOf("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")},
-		"spec.windows[].from":           {pattern("^" + time + "$")},
-		"spec.windows[].to":             {pattern("^(" + time + "|24:00)$")},
-		"spec.pace.nodesPerMinute":      {atLeast(1)},
+		"spec.failure.startDeadline": {cel(
+			"self == '' || duration(self) > duration('0s')", "must be a length of time such as 90s or 1h30m, and greater than 0",
+		)},
+		"spec.failure.then":        {orEmpty},
+		"spec.nodeFaults.max":      someOf(0),
+		"spec.windows":             {maxItems(rolloutpolicy.MaxWindows)},
+		"spec.windows[].days":      {maxItems(7)},
+		"spec.windows[].days[]":    {oneOf("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")},
+		"spec.windows[].from":      {pattern("^" + time + "$")},
+		"spec.windows[].to":        {pattern("^(" + time + "|24:00)$")},
+		"spec.pace.nodesPerMinute": {atLeast(1)},
 
 		"spec.images":                  {orEmpty},
 		"spec.content.configMaps":      {orEmpty},
@@ -218,7 +244,9 @@ func digest(p *props) {
 	field := p.Properties["digest"]
 	field.MaxLength = ptr.To(int64(len("sha256:") + 64))
 	p.Properties["digest"] = field
-	cel("has(self.digest) && self.digest.matches('"+rolloutpolicy.DigestPattern+"')", "digest "+rolloutpolicy.DigestMessage)(p)
+	cel(
+		"has(self.digest) && self.digest.matches('"+rolloutpolicy.DigestPattern+"')", "digest "+rolloutpolicy.DigestMessage,
+	)(p)
 }
 
 func rolloutRules() rules {

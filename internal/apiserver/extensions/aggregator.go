@@ -93,13 +93,16 @@ func (a *Aggregator) askBackends(c Config, front Front) error {
 	if err != nil {
 		return fmt.Errorf("make the client of APIServices: %w", err)
 	}
-	certificate, err := dynamiccertificates.NewDynamicServingContentFromFiles("everynode/backends", front.CertFile, front.KeyFile)
+	certificate, err := dynamiccertificates.NewDynamicServingContentFromFiles(
+		"everynode/backends", front.CertFile, front.KeyFile,
+	)
 	if err != nil {
 		return fmt.Errorf("read the certificate for servers of others: %w", err)
 	}
 	a.backends, err = backends.New(backends.Config{
-		APIServices: a.server.APIRegistrationInformers.Apiregistration().V1().APIServices(), Client: client.ApiregistrationV1(),
-		Services: c.Informers.Core().V1().Services(), EndpointSlices: c.Informers.Discovery().V1().EndpointSlices(),
+		APIServices: a.server.APIRegistrationInformers.Apiregistration().V1().APIServices(),
+		Client:      client.ApiregistrationV1(),
+		Services:    c.Informers.Core().V1().Services(), EndpointSlices: c.Informers.Discovery().V1().EndpointSlices(),
 		Resolve: c.Services.ResolveEndpoint, Dial: front.Dial, Certificate: certificate.CurrentCertKeyContent,
 		Discovery: generic.AggregatedDiscoveryGroupManager,
 	})

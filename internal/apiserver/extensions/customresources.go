@@ -66,7 +66,9 @@ func NewCustomResources(c Config) (*CustomResources, error) {
 		},
 	}
 	// Until all definitions are known, nobody is told that there is no such kind.
-	end := genericapiserver.NewEmptyDelegateWithCustomHandler(notfoundhandler.New(config.Serializer, endpointfilters.NoMuxAndDiscoveryIncompleteKey))
+	end := genericapiserver.NewEmptyDelegateWithCustomHandler(notfoundhandler.New(
+		config.Serializer, endpointfilters.NoMuxAndDiscoveryIncompleteKey,
+	))
 	server, err := extended.Complete().New(end)
 	if err != nil {
 		return nil, fmt.Errorf("build the server of custom resources: %w", err)

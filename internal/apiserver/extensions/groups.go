@@ -24,13 +24,22 @@ type groups struct {
 
 // listGroups replaces the aggregator's list, which has nothing but APIServices.
 func (a *Aggregator) listGroups(serializer runtime.NegotiatedSerializer, offered []schema.GroupVersion) {
-	g := &groups{lister: a.server.APIRegistrationInformers.Apiregistration().V1().APIServices().Lister(), serializer: serializer, offered: offered}
+	g := &groups{
+		lister:     a.server.APIRegistrationInformers.Apiregistration().V1().APIServices().Lister(),
+		serializer: serializer,
+		offered:    offered,
+	}
 	generic := a.server.GenericAPIServer
 	mux := generic.Handler.NonGoRestfulMux
 	for _, path := range []string{"/apis", "/apis/"} {
 		mux.Unregister(path)
 	}
-	mux.Handle("/apis", aggregated.WrapAggregatedDiscoveryToHandler(g, generic.AggregatedDiscoveryGroupManager, generic.PeerAggregatedDiscoveryManager))
+	mux.Handle(
+		"/apis",
+		aggregated.WrapAggregatedDiscoveryToHandler(
+			g, generic.AggregatedDiscoveryGroupManager, generic.PeerAggregatedDiscoveryManager,
+		),
+	)
 	mux.UnlistedHandle("/apis/", g)
 }
 
@@ -42,7 +51,9 @@ func (g *groups) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	list := &metav1.APIGroupList{Groups: groupsOf(services, g.offered)}
-	responsewriters.WriteObjectNegotiated(g.serializer, negotiation.DefaultEndpointRestrictions, schema.GroupVersion{}, w, r, http.StatusOK, list, false)
+	responsewriters.WriteObjectNegotiated(
+		g.serializer, negotiation.DefaultEndpointRestrictions, schema.GroupVersion{}, w, r, http.StatusOK, list, false,
+	)
 }
 
 // groupsOf lists the group of APIServices itself, then those that APIServices are for,

@@ -49,7 +49,9 @@ const registrationWorkers = 5
 
 // register has APIServices kept from the moment that the server runs. It is ready when
 // all of its own are known.
-func (a *Aggregator) register(behind *genericapiserver.GenericAPIServer, custom *CustomResources, offered []schema.GroupVersion) error {
+func (a *Aggregator) register(
+	behind *genericapiserver.GenericAPIServer, custom *CustomResources, offered []schema.GroupVersion,
+) error {
 	client, err := aggregatorclient.NewForConfig(a.server.GenericAPIServer.LoopbackClientConfig)
 	if err != nil {
 		return fmt.Errorf("make the client of APIServices: %w", err)
@@ -87,13 +89,16 @@ func (a *Aggregator) register(behind *genericapiserver.GenericAPIServer, custom 
 	if err != nil {
 		return fmt.Errorf("follow CustomResourceDefinitions: %w", err)
 	}
-	return a.server.GenericAPIServer.AddPostStartHook("everynode/registration", func(c genericapiserver.PostStartHookContext) error {
-		if !cache.WaitForCacheSync(c.Done(), handler.HasSynced) {
-			return nil // the server has been stopped
-		}
-		go keeper.Run(registrationWorkers, c.Done())
-		return r.wait(c)
-	})
+	return a.server.GenericAPIServer.AddPostStartHook(
+		"everynode/registration",
+		func(c genericapiserver.PostStartHookContext) error {
+			if !cache.WaitForCacheSync(c.Done(), handler.HasSynced) {
+				return nil // the server has been stopped
+			}
+			go keeper.Run(registrationWorkers, c.Done())
+			return r.wait(c)
+		},
+	)
 }
 
 // wait returns when the APIServices of built-in groups are known.
@@ -136,9 +141,10 @@ func (r *registrar) follow(obj any) {
 
 func serves(obj any, version schema.GroupVersion) bool {
 	d, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
-	return ok && d.Spec.Group == version.Group && slices.ContainsFunc(d.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
-		return v.Name == version.Version && v.Served
-	})
+	return ok && d.Spec.Group == version.Group &&
+		slices.ContainsFunc(d.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
+			return v.Name == version.Version && v.Served
+		})
 }
 
 // served reads the groups and versions from the paths that a server has.
@@ -160,7 +166,12 @@ func serviceName(v schema.GroupVersion) string { return v.Version + "." + v.Grou
 func localService(v schema.GroupVersion, groupPriority, versionPriority int32) *apiregistrationv1.APIService {
 	return &apiregistrationv1.APIService{
 		ObjectMeta: metav1.ObjectMeta{Name: serviceName(v)},
-		Spec:       apiregistrationv1.APIServiceSpec{Group: v.Group, Version: v.Version, GroupPriorityMinimum: groupPriority, VersionPriority: versionPriority},
+		Spec: apiregistrationv1.APIServiceSpec{
+			Group:                v.Group,
+			Version:              v.Version,
+			GroupPriorityMinimum: groupPriority,
+			VersionPriority:      versionPriority,
+		},
 	}
 }
 
@@ -189,8 +200,10 @@ const (
 // order is that of built-in groups in lists, and of the words that kubectl looks up:
 // "events" is the core group's. The distances leave room for groups of others.
 var order = []string{
-	"", "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "autoscaling", "batch", "certificates.k8s.io",
-	"networking.k8s.io", "policy", "rbac.authorization.k8s.io", "storage.k8s.io", "apiextensions.k8s.io", "admissionregistration.k8s.io",
+	"", "apps", "events.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "autoscaling", "batch",
+	"certificates.k8s.io",
+	"networking.k8s.io", "policy", "rbac.authorization.k8s.io", "storage.k8s.io", "apiextensions.k8s.io",
+	"admissionregistration.k8s.io",
 	"scheduling.k8s.io", "coordination.k8s.io", "node.k8s.io", "discovery.k8s.io", "flowcontrol.apiserver.k8s.io",
 }
 

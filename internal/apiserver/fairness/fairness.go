@@ -37,7 +37,9 @@ func Start(ctx context.Context, client kubernetes.Interface) error {
 			case <-time.After(every):
 			}
 			if err := Ensure(ctx, client); err != nil && ctx.Err() == nil {
-				klog.FromContext(ctx).Error(err, "Could not bring the configuration of priority and fairness up to date; it is tried again")
+				klog.FromContext(ctx).Error(
+					err, "Could not bring the configuration of priority and fairness up to date; it is tried again",
+				)
 			}
 		}
 	}()
@@ -82,7 +84,9 @@ func Ensure(ctx context.Context, client kubernetes.Interface) error {
 		clone:    func(o *flowcontrolv1.FlowSchema) *flowcontrolv1.FlowSchema { return o.DeepCopy() },
 	}
 	// Schemas name levels, so levels come first, and go last.
-	if err := levels.keep(ctx, bootstrap.MandatoryPriorityLevelConfigurations, bootstrap.SuggestedPriorityLevelConfigurations); err != nil {
+	if err := levels.keep(
+		ctx, bootstrap.MandatoryPriorityLevelConfigurations, bootstrap.SuggestedPriorityLevelConfigurations,
+	); err != nil {
 		return err
 	}
 	if err := schemas.keep(ctx, bootstrap.MandatoryFlowSchemas, bootstrap.SuggestedFlowSchemas); err != nil {
@@ -91,7 +95,9 @@ func Ensure(ctx context.Context, client kubernetes.Interface) error {
 	if err := schemas.prune(ctx, bootstrap.MandatoryFlowSchemas, bootstrap.SuggestedFlowSchemas); err != nil {
 		return err
 	}
-	return levels.prune(ctx, bootstrap.MandatoryPriorityLevelConfigurations, bootstrap.SuggestedPriorityLevelConfigurations)
+	return levels.prune(
+		ctx, bootstrap.MandatoryPriorityLevelConfigurations, bootstrap.SuggestedPriorityLevelConfigurations,
+	)
 }
 
 // object is one of the two kinds.
@@ -188,7 +194,9 @@ func (k kind[T]) prune(ctx context.Context, mandatory, suggested []T) error {
 			continue
 		}
 		version := o.GetResourceVersion()
-		err := k.client.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &version}})
+		err := k.client.Delete(ctx, name, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{ResourceVersion: &version},
+		})
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return fmt.Errorf("delete the %s %s: %w", k.name, name, err)
 		}

@@ -71,7 +71,9 @@ func NewDecoder(codec runtime.Codec, newObject func() runtime.Object) *Decoder {
 	versioner := storage.APIObjectVersioner{}
 	return &Decoder{
 		Decoder: etcd3.NewDefaultDecoder(codec, versioner), codec: codec, versioner: versioner, newObject: newObject,
-		known: func(runtime.Object) runtime.Object { return nil }, detector: cache.NewCacheMutationDetector(fmt.Sprintf("%T", newObject())),
+		known: func(runtime.Object) runtime.Object {
+			return nil
+		}, detector: cache.NewCacheMutationDetector(fmt.Sprintf("%T", newObject())),
 	}
 }
 

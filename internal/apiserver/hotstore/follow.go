@@ -71,7 +71,9 @@ func (c *Cache) load(ctx context.Context) error {
 	}
 	c.ready, c.since, c.failure, c.readyAt = true, c.Clock.Now(), nil, 0
 	metrics.WatchCacheInitializations.WithLabelValues(c.GroupResource.Group, c.GroupResource.Resource).Inc()
-	metrics.WatchCacheInitializationDuration.WithLabelValues(c.GroupResource.Group, c.GroupResource.Resource).Observe(c.Clock.Since(start).Seconds())
+	metrics.WatchCacheInitializationDuration.WithLabelValues(c.GroupResource.Group, c.GroupResource.Resource).Observe(
+		c.Clock.Since(start).Seconds(),
+	)
 	return nil
 }
 

@@ -29,7 +29,12 @@ type Database interface {
 	// is deleted, and reached with the revision up to which all was told. It ends with ctx,
 	// with an error of one of the two, or with one of its own, Expired if the revision is
 	// not kept any more, and ServiceUnavailable if it may not hear of changes.
-	Watch(ctx context.Context, after int64, change func(key string, value []byte, revision int64) error, reached func(revision int64) error) error
+	Watch(
+		ctx context.Context,
+		after int64,
+		change func(key string, value []byte, revision int64) error,
+		reached func(revision int64) error,
+	) error
 	// RequestProgress makes a running Watch tell how far it is.
 	RequestProgress(ctx context.Context) error
 }
@@ -115,7 +120,8 @@ func New(c Config) (*Cache, error) {
 	}
 	out := &Cache{
 		Config: c, versioner: c.Storage.Versioner(), ask: make(chan struct{}, 1),
-		objects: store.NewIndexer(unwrapped(c.Indexers)), history: newHistory(c.History), waiting: map[*waiter]struct{}{}, writes: map[string]*writes{},
+		objects: store.NewIndexer(unwrapped(c.Indexers)), history: newHistory(c.History), waiting: map[*waiter]struct{}{},
+		writes:   map[string]*writes{},
 		watchers: newWatchers(), since: c.Clock.Now(),
 	}
 	for field, f := range c.Triggers {

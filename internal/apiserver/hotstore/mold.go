@@ -19,8 +19,8 @@ type molds struct {
 	kept map[mold]runtime.Object
 }
 
-// mold is what objects have in common that are made alike. Those that no controller made, as nodes and their leases, are all of
-// one: of many machines most is the same.
+// mold is what objects have in common that are made alike. Those that no controller made, as nodes and their leases,
+// are all of one: of many machines most is the same.
 type mold struct {
 	owner    types.UID
 	template string

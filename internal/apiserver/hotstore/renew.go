@@ -101,7 +101,9 @@ func (r *Renewal) keep(key string) time.Duration {
 
 // renew carries a write out in memory, and says whether it could. What it cannot, or what
 // is to be answered with an error, goes to the database.
-func (c *Cache) renew(ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions, update storage.UpdateFunc) bool {
+func (c *Cache) renew(
+	ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions, update storage.UpdateFunc,
+) bool {
 	if c.Renewal == nil {
 		return false
 	}

@@ -282,7 +282,8 @@ func failed(err error) watch.Interface {
 	w := watch.NewFakeWithChanSize(1, false)
 	var status apierrors.APIStatus
 	object := &metav1.Status{
-		Status: metav1.StatusFailure, Message: err.Error(), Reason: metav1.StatusReasonInternalError, Code: http.StatusInternalServerError,
+		Status: metav1.StatusFailure, Message: err.Error(), Reason: metav1.StatusReasonInternalError,
+		Code: http.StatusInternalServerError,
 	}
 	if errors.As(err, &status) {
 		told := status.Status()

@@ -106,7 +106,10 @@ func (w *watcher) hand(d *delivery, slack uint64) {
 	}
 	if len(w.pending) > 0 && d.order-w.pending[0].order > slack {
 		metrics.TerminatedWatchersCounter.WithLabelValues(w.cache.GroupResource.Group, w.cache.GroupResource.Resource).Inc()
-		klog.V(1).InfoS("Slow watch is ended", "resource", w.cache.GroupResource, "key", w.key, "fields", w.predicate.Field, "labels", w.predicate.Label)
+		klog.V(1).InfoS(
+			"Slow watch is ended",
+			"resource", w.cache.GroupResource, "key", w.key, "fields", w.predicate.Field, "labels", w.predicate.Label,
+		)
 		w.ended, w.pending = true, nil
 		close(w.done)
 		return

@@ -61,7 +61,11 @@ func (a Audit) begin(ctx context.Context, asked *authorizer.AttributesRecord) (c
 		return ctx, fmt.Errorf("begin the audit record: %w", err)
 	}
 	audit.WithAuditID(ctx, types.UID(uuid.NewString()))
-	like := &http.Request{URL: &url.URL{Path: path(asked)}, Header: http.Header{"User-Agent": {userAgent}}, RemoteAddr: "127.0.0.1:0"}
+	like := &http.Request{
+		URL:        &url.URL{Path: path(asked)},
+		Header:     http.Header{"User-Agent": {userAgent}},
+		RemoteAddr: "127.0.0.1:0",
+	}
 	audit.LogRequestMetadata(ctx, like, time.Now(), asked)
 	if !record.ProcessEventStage(ctx, auditinternal.StageRequestReceived) {
 		audit.ApiserverAuditDroppedCounter.WithContext(ctx).Inc()
@@ -94,7 +98,9 @@ func (a Audit) request(ctx context.Context, w *write, obj runtime.Object) {
 
 // deletion adds the options of a deletion.
 func (a Audit) deletion(ctx context.Context, w *write, options *metav1.DeleteOptions) {
-	audit.LogRequestObject(ctx, options.DeepCopy(), metav1.SchemeGroupVersion, w.Resource, w.Subresource, metainternalscheme.Codecs)
+	audit.LogRequestObject(
+		ctx, options.DeepCopy(), metav1.SchemeGroupVersion, w.Resource, w.Subresource, metainternalscheme.Codecs,
+	)
 }
 
 // end closes the record with the outcome.

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// Change changes the object that exists and returns it as stored. change gets a copy of it as it is now, and another one
-// if somebody else writes meanwhile; its error ends the call. It is what a patch is for those outside.
+// Change changes the object that exists and returns it as stored. change gets a copy of it as it is now, and another
+// one if somebody else writes meanwhile; its error ends the call. It is what a patch is for those outside.
 func (d *Door) Change(ctx context.Context, t Target, change func(runtime.Object) error) (runtime.Object, error) {
 	return d.call(ctx, t, "patch", func(ctx context.Context, w *write) (runtime.Object, error) {
 		updater, ok := w.storage.(rest.Updater)
@@ -34,7 +34,9 @@ func (d *Door) Change(ctx context.Context, t Target, change func(runtime.Object)
 			d.audit.request(ctx, w, changed)
 			return changed, d.admit(ctx, w.attributes(changed, old, admission.Update, options))
 		})
-		validate := rest.AdmissionToValidateObjectUpdateFunc(d.admission, w.attributes(nil, nil, admission.Update, options), d.objects)
+		validate := rest.AdmissionToValidateObjectUpdateFunc(
+			d.admission, w.attributes(nil, nil, admission.Update, options), d.objects,
+		)
 		out, _, err := updater.Update(ctx, t.Name, info, w.neverCreate, validate, false, options)
 		return out, err
 	})

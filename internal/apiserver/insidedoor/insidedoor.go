@@ -100,7 +100,10 @@ func New(c Config) *Door {
 			ObjectCreater: c.Scheme, ObjectTyper: c.Scheme, ObjectDefaulter: c.Scheme, ObjectConvertor: c.Scheme,
 			EquivalentResourceMapper: c.Equivalents,
 		},
-		writer: &user.DefaultInfo{Name: user.APIServerUser, Groups: []string{user.AllAuthenticated, user.SystemPrivilegedGroup}},
+		writer: &user.DefaultInfo{
+			Name:   user.APIServerUser,
+			Groups: []string{user.AllAuthenticated, user.SystemPrivilegedGroup},
+		},
 	}
 }
 
@@ -167,14 +170,19 @@ func (d *Door) Update(ctx context.Context, t Target, obj runtime.Object) (runtim
 		}
 		options := &metav1.UpdateOptions{TypeMeta: optionsType("UpdateOptions")}
 		// The storage hands over a copy of obj at each try.
-		info := rest.DefaultUpdatedObjectInfo(obj, func(ctx context.Context, changed, old runtime.Object) (runtime.Object, error) {
-			if err := w.carryOver(changed, old); err != nil {
-				return nil, err
-			}
-			d.scheme.Default(changed)
-			return changed, d.admit(ctx, w.attributes(changed, old, admission.Update, options))
-		})
-		validate := rest.AdmissionToValidateObjectUpdateFunc(d.admission, w.attributes(nil, nil, admission.Update, options), d.objects)
+		info := rest.DefaultUpdatedObjectInfo(
+			obj,
+			func(ctx context.Context, changed, old runtime.Object) (runtime.Object, error) {
+				if err := w.carryOver(changed, old); err != nil {
+					return nil, err
+				}
+				d.scheme.Default(changed)
+				return changed, d.admit(ctx, w.attributes(changed, old, admission.Update, options))
+			},
+		)
+		validate := rest.AdmissionToValidateObjectUpdateFunc(
+			d.admission, w.attributes(nil, nil, admission.Update, options), d.objects,
+		)
 		out, _, err := updater.Update(ctx, t.Name, info, w.neverCreate, validate, false, options)
 		return out, err
 	})
@@ -207,7 +215,9 @@ func (d *Door) Delete(ctx context.Context, t Target, options metav1.DeleteOption
 		options := options.DeepCopy()
 		options.TypeMeta = optionsType("DeleteOptions")
 		d.audit.deletion(ctx, w, options)
-		validate := rest.AdmissionToValidateObjectDeleteFunc(d.admission, w.attributes(nil, nil, admission.Delete, options), d.objects)
+		validate := rest.AdmissionToValidateObjectDeleteFunc(
+			d.admission, w.attributes(nil, nil, admission.Delete, options), d.objects,
+		)
 		out, _, err := deleter.Delete(ctx, t.Name, validate, options)
 		return out, err
 	})
@@ -222,7 +232,9 @@ func (d *Door) admit(ctx context.Context, a admission.Attributes) error {
 }
 
 // call runs one write the way a request handler would.
-func (d *Door) call(ctx context.Context, t Target, verb string, f func(context.Context, *write) (runtime.Object, error)) (out runtime.Object, err error) {
+func (d *Door) call(
+	ctx context.Context, t Target, verb string, f func(context.Context, *write) (runtime.Object, error),
+) (out runtime.Object, err error) {
 	w, err := d.prepare(t)
 	if err != nil {
 		return nil, err
@@ -232,8 +244,9 @@ func (d *Door) call(ctx context.Context, t Target, verb string, f func(context.C
 	bounded = context.WithValue(bounded, insideKey{}, true)
 	bounded = members.InTurn(request.WithNamespace(request.WithUser(bounded, d.writer), t.Namespace), d.turn)
 	bounded = request.WithRequestInfo(bounded, &request.RequestInfo{
-		IsResourceRequest: true, Verb: verb, APIPrefix: apiPrefix(t.Resource.Group), APIGroup: t.Resource.Group, APIVersion: t.Resource.Version,
-		Resource: t.Resource.Resource, Subresource: t.Subresource, Namespace: t.Namespace, Name: t.Name,
+		IsResourceRequest: true, Verb: verb, APIPrefix: apiPrefix(t.Resource.Group), APIGroup: t.Resource.Group,
+		APIVersion: t.Resource.Version,
+		Resource:   t.Resource.Resource, Subresource: t.Subresource, Namespace: t.Namespace, Name: t.Name,
 	})
 	if verb != "create" || t.Subresource == "" {
 		// Nothing on these ways writes into the object that exists; a binding does.
@@ -247,7 +260,9 @@ func (d *Door) call(ctx context.Context, t Target, verb string, f func(context.C
 	defer func() {
 		// As with a request, a fault in one write must not end the process.
 		if p := recover(); p != nil {
-			out, err = nil, apierrors.NewInternalError(fmt.Errorf("%s %s %s/%s: panic: %v", verb, t.path(), t.Namespace, t.Name, p))
+			out, err = nil, apierrors.NewInternalError(fmt.Errorf(
+				"%s %s %s/%s: panic: %v", verb, t.path(), t.Namespace, t.Name, p,
+			))
 		}
 		d.audit.end(bounded, w, verb, out, err)
 	}()
@@ -326,7 +341,9 @@ func (d *Door) prepare(t Target) (*write, error) {
 }
 
 func (w *write) attributes(obj, old runtime.Object, operation admission.Operation, options runtime.Object) admission.Attributes {
-	return admission.NewAttributesRecord(obj, old, w.kind, w.Namespace, w.Name, w.Resource, w.Subresource, operation, options, false, w.writer)
+	return admission.NewAttributesRecord(
+		obj, old, w.kind, w.Namespace, w.Name, w.Resource, w.Subresource, operation, options, false, w.writer,
+	)
 }
 
 func (w *write) unsupported() error {
@@ -339,7 +356,8 @@ func (w *write) checkNew(obj runtime.Object) error {
 	if err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
-	if keeper, ok := w.storage.(rest.SubresourceObjectMetaPreserver); !ok || !keeper.PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate() {
+	if keeper, ok := w.storage.(rest.SubresourceObjectMetaPreserver); !ok ||
+		!keeper.PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate() {
 		rest.WipeObjectMetaSystemFields(m)
 	}
 	return rest.EnsureObjectNamespaceMatchesRequestNamespace(w.Namespace, m)
@@ -351,7 +369,9 @@ func (w *write) checkNamed(obj runtime.Object) error {
 		return apierrors.NewBadRequest(err.Error())
 	}
 	if m.GetNamespace() != w.Namespace || m.GetName() != w.Name {
-		return apierrors.NewBadRequest(fmt.Sprintf("the object %s/%s is not the one to be updated, %s/%s", m.GetNamespace(), m.GetName(), w.Namespace, w.Name))
+		return apierrors.NewBadRequest(fmt.Sprintf(
+			"the object %s/%s is not the one to be updated, %s/%s", m.GetNamespace(), m.GetName(), w.Namespace, w.Name,
+		))
 	}
 	return nil
 }

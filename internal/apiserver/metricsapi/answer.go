@@ -24,7 +24,9 @@ func nodeMetrics(node *corev1.Node, s *usage.Summary) (metricsv1beta1.NodeMetric
 
 // podMetrics is the use of a pod; false if not all that is known of its containers is there yet.
 func podMetrics(pod *corev1.Pod, u *usage.Pod) (metricsv1beta1.PodMetrics, bool) {
-	out := metricsv1beta1.PodMetrics{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace, Labels: pod.Labels}}
+	out := metricsv1beta1.PodMetrics{
+		ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace, Labels: pod.Labels},
+	}
 	for _, c := range u.Containers {
 		if c.CPU == nil || c.Memory == nil {
 			return out, false
@@ -32,7 +34,10 @@ func podMetrics(pod *corev1.Pod, u *usage.Pod) (metricsv1beta1.PodMetrics, bool)
 		if c.CPU.Time.After(out.Timestamp.Time) {
 			out.Timestamp, out.Window, out.CreationTimestamp = c.CPU.Time, whole(c.CPU.Window), c.Memory.Time
 		}
-		out.Containers = append(out.Containers, metricsv1beta1.ContainerMetrics{Name: c.Name, Usage: amounts(c.CPU, c.Memory)})
+		out.Containers = append(out.Containers, metricsv1beta1.ContainerMetrics{
+			Name:  c.Name,
+			Usage: amounts(c.CPU, c.Memory),
+		})
 	}
 	return out, len(out.Containers) > 0
 }

@@ -57,7 +57,9 @@ func (c *collector) summaries(ctx context.Context, nodes []*corev1.Node) map[str
 
 // client never goes where an agent sends it on to.
 func (c *collector) client() *http.Client {
-	return &http.Client{Transport: c.agents.Transport(), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &http.Client{Transport: c.agents.Transport(), CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
 }
 
 func (c *collector) ask(ctx context.Context, location string) (*usage.Summary, error) {

@@ -33,9 +33,14 @@ type Reader interface {
 // Install serves the group.
 func Install(server *genericapiserver.GenericAPIServer, client kubernetes.Interface, agents *nodecall.Caller) {
 	h := &handler{reader: clientReader{client}, summaries: (&collector{agents: agents}).summaries}
-	plaingroup.Install(server, plaingroup.Group{GroupVersion: metricsv1beta1.SchemeGroupVersion, Serve: answer(h.serve), Resources: []metav1.APIResource{
-		{Name: "nodes", Kind: "NodeMetrics", Verbs: verbs}, {Name: "pods", Namespaced: true, Kind: "PodMetrics", Verbs: verbs},
-	}})
+	plaingroup.Install(server, plaingroup.Group{
+		GroupVersion: metricsv1beta1.SchemeGroupVersion,
+		Serve:        answer(h.serve),
+		Resources: []metav1.APIResource{
+			{Name: "nodes", Kind: "NodeMetrics", Verbs: verbs},
+			{Name: "pods", Namespaced: true, Kind: "PodMetrics", Verbs: verbs},
+		},
+	})
 }
 
 var verbs = []string{"get", "list"}
@@ -75,7 +80,10 @@ func (h *handler) answer(ctx context.Context, parts []string, selector labels.Se
 	case parts[0] == "namespaces" && len(parts) == 4 && parts[2] == "pods":
 		return h.pod(ctx, parts[1], parts[3])
 	}
-	return nil, apierrors.NewGenericServerResponse(http.StatusNotFound, "get", metricsv1beta1.Resource(parts[0]), "", "the server could not find the requested resource", 0, false)
+	return nil, apierrors.NewGenericServerResponse(
+		http.StatusNotFound, "get", metricsv1beta1.Resource(parts[0]), "",
+		"the server could not find the requested resource", 0, false,
+	)
 }
 
 func (h *handler) nodes(ctx context.Context, selector labels.Selector) (*metricsv1beta1.NodeMetricsList, error) {
@@ -216,7 +224,10 @@ type clientReader struct{ client kubernetes.Interface }
 
 // Nodes implements Reader.
 func (r clientReader) Nodes(ctx context.Context, selector labels.Selector) ([]*corev1.Node, error) {
-	list, err := r.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: selector.String(), ResourceVersion: "0"})
+	list, err := r.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{
+		LabelSelector:   selector.String(),
+		ResourceVersion: "0",
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list nodes: %w", err)
 	}
@@ -225,7 +236,10 @@ func (r clientReader) Nodes(ctx context.Context, selector labels.Selector) ([]*c
 
 // Pods implements Reader.
 func (r clientReader) Pods(ctx context.Context, namespace string, selector labels.Selector) ([]*corev1.Pod, error) {
-	list, err := r.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String(), ResourceVersion: "0"})
+	list, err := r.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{
+		LabelSelector:   selector.String(),
+		ResourceVersion: "0",
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
 	}

@@ -80,7 +80,9 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (a *API) check(info *request.RequestInfo, r *http.Request) (*metainternalversion.ListOptions, error) {
 	resource := peer.GroupVersion.WithResource(info.Resource).GroupResource()
 	if info.Resource != peer.Resource || info.Subresource != "" {
-		return nil, apierrors.NewGenericServerResponse(http.StatusNotFound, info.Verb, resource, info.Name, "the server could not find the requested resource", 0, false)
+		return nil, apierrors.NewGenericServerResponse(
+			http.StatusNotFound, info.Verb, resource, info.Name, "the server could not find the requested resource", 0, false,
+		)
 	}
 	if r.Method != http.MethodGet || info.Name != "" && r.URL.Query().Get("fieldSelector") == "" {
 		return nil, apierrors.NewMethodNotSupported(resource, info.Verb)
@@ -92,8 +94,11 @@ func (a *API) check(info *request.RequestInfo, r *http.Request) (*metainternalve
 	if errs := metainternalversionvalidation.ValidateListOptions(options, true); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "ListOptions"}, "", errs)
 	}
-	if options.LabelSelector != nil && !options.LabelSelector.Empty() || options.FieldSelector != nil && !options.FieldSelector.Empty() || options.Continue != "" {
-		return nil, apierrors.NewBadRequest("nodes of this group are told all at once: selectors and continue are not supported")
+	if options.LabelSelector != nil && !options.LabelSelector.Empty() ||
+		options.FieldSelector != nil && !options.FieldSelector.Empty() || options.Continue != "" {
+		return nil, apierrors.NewBadRequest(
+			"nodes of this group are told all at once: selectors and continue are not supported",
+		)
 	}
 	select {
 	case <-a.book.full:
@@ -108,7 +113,11 @@ func (a *API) list(w http.ResponseWriter) {
 	nodes, version := a.book.all()
 	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
 	out := &stream{w: w}
-	out.write(fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"%d"},"items":[`, peer.ListKind, peer.GroupVersion.String(), version))
+	out.write(fmt.Appendf(
+		nil,
+		`{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"%d"},"items":[`,
+		peer.ListKind, peer.GroupVersion.String(), version,
+	))
 	for i, n := range nodes {
 		if i > 0 {
 			out.write([]byte(","))
@@ -141,7 +150,9 @@ func (s *stream) flush() {
 func (a *API) watch(w http.ResponseWriter, r *http.Request, o *metainternalversion.ListOptions) {
 	version, err := strconv.ParseUint("0"+o.ResourceVersion, 10, 64)
 	if err != nil {
-		plaingroup.WriteError(w, apierrors.NewBadRequest(fmt.Sprintf("Invalid value for resourceVersion: %q", o.ResourceVersion)))
+		plaingroup.WriteError(
+			w, apierrors.NewBadRequest(fmt.Sprintf("Invalid value for resourceVersion: %q", o.ResourceVersion)),
+		)
 		return
 	}
 	// From here on the request costs next to nothing: others of its kind may begin.

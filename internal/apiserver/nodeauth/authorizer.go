@@ -141,8 +141,8 @@ func (n *nodes) toUsed(ctx context.Context, node string, a authorizer.Attributes
 	return fmt.Sprintf("no relationship found between node '%s' and this object", node), nil
 }
 
-// concerns reports whether an object is one that a pod on the node uses, the volume of a claim that it uses, or what is attached to the node
-// or lists its devices.
+// concerns reports whether an object is one that a pod on the node uses, the volume of a claim that it uses, or what is
+// attached to the node or lists its devices.
 func (n *nodes) concerns(ctx context.Context, node string, resource schema.GroupResource, a authorizer.Attributes) (bool, error) {
 	switch resource {
 	case volumeResource:
@@ -280,7 +280,8 @@ func toCSINodes(node string, a authorizer.Attributes) string {
 	return ""
 }
 
-// toSlices lets a node keep the list of its own devices. The node that a new slice names is for the Restriction to check.
+// toSlices lets a node keep the list of its own devices. The node that a new slice names is for the Restriction to
+// check.
 func (n *nodes) toSlices(ctx context.Context, node string, a authorizer.Attributes) (string, error) {
 	switch {
 	case a.GetSubresource() != "":
@@ -293,7 +294,8 @@ func (n *nodes) toSlices(ctx context.Context, node string, a authorizer.Attribut
 		}
 		return "", nil
 	case a.GetVerb() != "create":
-		return "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, deletecollection", nil
+		return "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, " +
+			"deletecollection", nil
 	}
 	return "", nil
 }

@@ -37,7 +37,9 @@ func (r *Restriction) checkPod(ctx context.Context, node string, a admission.Att
 
 func (r *Restriction) checkMirror(ctx context.Context, node string, pod *corev1.Pod) error {
 	if !podfacts.IsMirror(pod) {
-		return fmt.Errorf("pod does not have %q annotation, node %q can only create mirror pods", corev1.MirrorPodAnnotationKey, node)
+		return fmt.Errorf(
+			"pod does not have %q annotation, node %q can only create mirror pods", corev1.MirrorPodAnnotationKey, node,
+		)
 	}
 	if pod.Spec.NodeName != node {
 		return fmt.Errorf("node %q can only create pods with spec.nodeName set to itself", node)

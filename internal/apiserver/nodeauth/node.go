@@ -82,7 +82,8 @@ func checkChangedNode(node string, now, before *corev1.Node, subresource string)
 		return fmt.Errorf("node %q is not allowed to modify ownerReferences", node)
 	}
 	// A report of the status changes nothing of these, whatever it carries.
-	if subresource == "" && (now.Spec.PodCIDR != before.Spec.PodCIDR || !slices.Equal(now.Spec.PodCIDRs, before.Spec.PodCIDRs)) {
+	if subresource == "" &&
+		(now.Spec.PodCIDR != before.Spec.PodCIDR || !slices.Equal(now.Spec.PodCIDRs, before.Spec.PodCIDRs)) {
 		return fmt.Errorf("node %q is not allowed to modify its own podCIDR and podCIDRs", node)
 	}
 	return nil

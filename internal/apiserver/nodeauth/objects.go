@@ -44,7 +44,10 @@ var _ Objects = &Stored{}
 
 // PodsOnNode implements Objects.
 func (s *Stored) PodsOnNode(ctx context.Context, node string, now bool) ([]corev1.Pod, error) {
-	options := &metainternalversion.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node), ResourceVersion: "0"}
+	options := &metainternalversion.ListOptions{
+		FieldSelector:   fields.OneTermEqualSelector("spec.nodeName", node),
+		ResourceVersion: "0",
+	}
 	if now {
 		options.ResourceVersion = ""
 	}

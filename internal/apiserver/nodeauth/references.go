@@ -37,7 +37,9 @@ func uses(p *corev1.Pod, ref reference) bool {
 		return false // The node itself wrote it: it must not open anything.
 	}
 	if ref.resource == claimResource.Resource {
-		return slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool { return volume.ClaimName(p.Name, &v) == ref.name })
+		return slices.ContainsFunc(p.Spec.Volumes, func(v corev1.Volume) bool {
+			return volume.ClaimName(p.Name, &v) == ref.name
+		})
 	}
 	if ref.resource == resourceClaimResource.Resource {
 		for name := range resourceclaim.PodClaims(p) {

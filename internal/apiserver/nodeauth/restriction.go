@@ -197,13 +197,16 @@ func checkClaimStatus(node string, a admission.Attributes) error {
 		return c
 	}
 	if before, after := rest(old), rest(claim); !equality.Semantic.DeepEqual(before, after) {
-		return fmt.Errorf("node %q is not allowed to update fields other than status.quantity and status.conditions: %v", node, diff.Diff(before, after))
+		return fmt.Errorf(
+			"node %q is not allowed to update fields other than status.quantity and status.conditions: %v",
+			node, diff.Diff(before, after),
+		)
 	}
 	return nil
 }
 
-// checkSlice lets a node offer its own devices, and change and take back no others. The authorizer has looked at what it changes; by now
-// another node's slice may have the name. A slice stays with its node.
+// checkSlice lets a node offer its own devices, and change and take back no others. The authorizer has looked at what
+// it changes; by now another node's slice may have the name. A slice stays with its node.
 func checkSlice(node string, a admission.Attributes) error {
 	var obj any
 	switch a.GetOperation() {
@@ -219,7 +222,9 @@ func checkSlice(node string, a admission.Attributes) error {
 		return unexpected(obj)
 	}
 	if slice.Spec.NodeName == nil || *slice.Spec.NodeName != node {
-		return fmt.Errorf("can only %s ResourceSlice with the same NodeName as the requesting node", strings.ToLower(string(a.GetOperation())))
+		return fmt.Errorf(
+			"can only %s ResourceSlice with the same NodeName as the requesting node", strings.ToLower(string(a.GetOperation())),
+		)
 	}
 	return nil
 }

@@ -41,7 +41,11 @@ func (r *Restriction) checkToken(ctx context.Context, node string, a admission.A
 		return err
 	}
 	if pod.UID != ref.UID {
-		return fmt.Errorf("the UID in the bound object reference (%s) does not match the UID in record. The object might have been deleted and then recreated", ref.UID)
+		return fmt.Errorf(
+			"the UID in the bound object reference (%s) does not match the UID in record. The object might have been deleted "+
+				"and then recreated",
+			ref.UID,
+		)
 	}
 	if pod.Spec.NodeName != node {
 		return errors.New("node requested token bound to a pod scheduled on a different node")
@@ -64,12 +68,16 @@ func (r *Restriction) checkAudience(ctx context.Context, pod *corev1.Pod, audien
 		return err
 	}
 	decision, _, err := r.authorizer.Authorize(ctx, authorizer.AttributesRecord{
-		User: a.GetUserInfo(), Verb: audienceVerb, Namespace: a.GetNamespace(), Resource: audience, Name: a.GetName(), ResourceRequest: true,
+		User: a.GetUserInfo(), Verb: audienceVerb, Namespace: a.GetNamespace(), Resource: audience, Name: a.GetName(),
+		ResourceRequest: true,
 	})
 	if decision == authorizer.DecisionAllow {
 		return nil
 	}
-	refusal := fmt.Errorf("audience %q not found in pod spec volume, %s is not authorized to request tokens for this audience", audience, a.GetUserInfo().GetName())
+	refusal := fmt.Errorf(
+		"audience %q not found in pod spec volume, %s is not authorized to request tokens for this audience",
+		audience, a.GetUserInfo().GetName(),
+	)
 	if err != nil {
 		return fmt.Errorf("%w: %w", refusal, err)
 	}
@@ -106,7 +114,10 @@ func (r *Restriction) names(ctx context.Context, pod *corev1.Pod, audience strin
 	return false, nil
 }
 
-var certificateRequestResource = schema.GroupResource{Group: certificatesv1.GroupName, Resource: "certificatesigningrequests"}
+var certificateRequestResource = schema.GroupResource{
+	Group:    certificatesv1.GroupName,
+	Resource: "certificatesigningrequests",
+}
 
 // checkCertificateRequest lets a node ask for a node's certificates in its own name only.
 func checkCertificateRequest(node string, a admission.Attributes) error {
@@ -117,7 +128,8 @@ func checkCertificateRequest(node string, a admission.Attributes) error {
 	if !ok {
 		return unexpected(a.GetObject())
 	}
-	if s := csr.Spec.SignerName; s != certificatesv1.KubeletServingSignerName && s != certificatesv1.KubeAPIServerClientKubeletSignerName {
+	if s := csr.Spec.SignerName; s != certificatesv1.KubeletServingSignerName &&
+		s != certificatesv1.KubeAPIServerClientKubeletSignerName {
 		return nil
 	}
 	block, _ := pem.Decode(csr.Spec.Request)

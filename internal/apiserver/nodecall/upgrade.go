@@ -22,7 +22,11 @@ const maxRefusal = 1 << 10
 
 // Unreachable says that a node has no agent that could be called.
 func Unreachable(nodeName string) error {
-	return apierrors.NewServiceUnavailable(fmt.Sprintf("the agent of node %s cannot be called: the node reports no address and port for it (simulated nodes have no logs and no exec)", nodeName))
+	return apierrors.NewServiceUnavailable(fmt.Sprintf(
+		"the agent of node %s cannot be called: the node reports no address and port for it (simulated nodes have no logs "+
+			"and no exec)",
+		nodeName,
+	))
 }
 
 // Way does requests to one node's agent. Who takes it apart to make a connection of a

@@ -19,7 +19,11 @@ func (o *Options) validateAudit() []error {
 	case a.PolicyFile == "":
 		return []error{errors.New("nothing would be audited without a policy; name one with --audit-policy-file")}
 	case !records:
-		return []error{errors.New("--audit-policy-file says what to audit, but not where to; add --audit-log-path or --audit-webhook-config-file")}
+		return []error{
+			errors.New(
+				"--audit-policy-file says what to audit, but not where to; add --audit-log-path or --audit-webhook-config-file",
+			),
+		}
 	}
 	if errs := a.Validate(); len(errs) > 0 {
 		return errs
@@ -31,7 +35,9 @@ func (o *Options) validateAudit() []error {
 		a.LogOptions.MaxSize = 1 // so that the trial leaves no file open
 	}
 	if err := a.ApplyTo(&genericapiserver.Config{}); err != nil {
-		return []error{fmt.Errorf("the audit log cannot be written: %w; give another --audit-log-path or --audit-webhook-config-file", err)}
+		return []error{fmt.Errorf(
+			"the audit log cannot be written: %w; give another --audit-log-path or --audit-webhook-config-file", err,
+		)}
 	}
 	return nil
 }

@@ -107,7 +107,9 @@ func (a *Authentication) check(config *apiserver.AuthenticationConfiguration, ow
 	}
 	for _, jwt := range config.JWT {
 		if jwt.Issuer.EgressSelectorType != "" {
-			return fmt.Errorf("%s: issuer %s has an egressSelectorType; there are no egress selectors here, leave it out", from, jwt.Issuer.URL)
+			return fmt.Errorf(
+				"%s: issuer %s has an egressSelectorType; there are no egress selectors here, leave it out", from, jwt.Issuer.URL,
+			)
 		}
 	}
 	if errs := validation.ValidateAuthenticationConfiguration(authenticationcel.NewDefaultCompiler(), config, own); len(errs) > 0 {
@@ -137,7 +139,10 @@ func readAuthentication(file string) (*apiserver.AuthenticationConfiguration, er
 	}
 	config, ok := read.(*apiserver.AuthenticationConfiguration)
 	if !ok {
-		return nil, fmt.Errorf("--authentication-config %s: it is a %T; an AuthenticationConfiguration of apiserver.config.k8s.io/v1 is needed", file, read)
+		return nil, fmt.Errorf(
+			"--authentication-config %s: it is a %T; an AuthenticationConfiguration of apiserver.config.k8s.io/v1 is needed",
+			file, read,
+		)
 	}
 	return config, nil
 }
@@ -149,7 +154,9 @@ func (o *OIDC) given() bool {
 
 func (o *OIDC) configuration() (*apiserver.AuthenticationConfiguration, error) {
 	if o.IssuerURL == "" || o.ClientID == "" {
-		return nil, errors.New("--oidc-issuer-url and --oidc-client-id belong together, and all other flags that begin with --oidc- need them")
+		return nil, errors.New(
+			"--oidc-issuer-url and --oidc-client-id belong together, and all other flags that begin with --oidc- need them",
+		)
 	}
 	jwt := apiserver.JWTAuthenticator{Issuer: apiserver.Issuer{URL: o.IssuerURL, Audiences: []string{o.ClientID}}}
 	if o.CAFile != "" {
@@ -170,10 +177,15 @@ func (o *OIDC) configuration() (*apiserver.AuthenticationConfiguration, error) {
 	if o.GroupsClaim != "" {
 		jwt.ClaimMappings.Groups = apiserver.PrefixedClaimOrExpression{Claim: o.GroupsClaim, Prefix: &o.GroupsPrefix}
 	} else if o.GroupsPrefix != "" {
-		return nil, errors.New("--oidc-groups-prefix is put before the groups that --oidc-groups-claim names; give that as well")
+		return nil, errors.New(
+			"--oidc-groups-prefix is put before the groups that --oidc-groups-claim names; give that as well",
+		)
 	}
 	for _, claim := range slices.Sorted(maps.Keys(o.RequiredClaims)) {
-		jwt.ClaimValidationRules = append(jwt.ClaimValidationRules, apiserver.ClaimValidationRule{Claim: claim, RequiredValue: o.RequiredClaims[claim]})
+		jwt.ClaimValidationRules = append(jwt.ClaimValidationRules, apiserver.ClaimValidationRule{
+			Claim:         claim,
+			RequiredValue: o.RequiredClaims[claim],
+		})
 	}
 	return &apiserver.AuthenticationConfiguration{JWT: []apiserver.JWTAuthenticator{jwt}}, nil
 }

@@ -50,7 +50,9 @@ func (a *ServiceAccounts) validate() (errs []error) {
 		errs = append(errs, errors.New("--api-audiences: an audience has a name"))
 	}
 	if d := a.MaxExpiration; d != 0 && (d < shortestExpiration || d > longestExpiration) {
-		errs = append(errs, fmt.Errorf("--service-account-max-token-expiration %v: give %v or more, and less than 2^32 seconds", d, shortestExpiration))
+		errs = append(errs, fmt.Errorf(
+			"--service-account-max-token-expiration %v: give %v or more, and less than 2^32 seconds", d, shortestExpiration,
+		))
 	}
 	if uri := a.KeysURI; uri != "" && (!parses(uri) || !strings.HasPrefix(uri, "https://")) {
 		errs = append(errs, fmt.Errorf("--service-account-jwks-uri %q: give a URL that begins with https://", uri))
@@ -83,11 +85,18 @@ type Objects struct {
 const defaultTolerationSeconds = 300
 
 func newObjects() *Objects {
-	return &Objects{NotReadySeconds: defaultTolerationSeconds, UnreachableSeconds: defaultTolerationSeconds, EventLifetime: time.Hour}
+	return &Objects{
+		NotReadySeconds:    defaultTolerationSeconds,
+		UnreachableSeconds: defaultTolerationSeconds,
+		EventLifetime:      time.Hour,
+	}
 }
 
 func (o *Objects) validate() (errs []error) {
-	for flag, seconds := range map[string]int64{"--default-not-ready-toleration-seconds": o.NotReadySeconds, "--default-unreachable-toleration-seconds": o.UnreachableSeconds} {
+	for flag, seconds := range map[string]int64{
+		"--default-not-ready-toleration-seconds":   o.NotReadySeconds,
+		"--default-unreachable-toleration-seconds": o.UnreachableSeconds,
+	} {
 		if seconds < 0 {
 			errs = append(errs, fmt.Errorf("%s %d: give 0 or more", flag, seconds))
 		}

@@ -77,7 +77,8 @@ func New() *Options {
 		Etcd:     genericoptions.NewEtcdOptions(storagebackend.NewDefaultConfig(storagePrefix, nil)),
 		Audit:    genericoptions.NewAuditOptions(),
 
-		Authentication: newAuthentication(), ServiceAccounts: &ServiceAccounts{Issuers: []string{DefaultIssuer}}, Objects: newObjects(), RuntimeConfig: map[string]string{},
+		Authentication: newAuthentication(), ServiceAccounts: &ServiceAccounts{Issuers: []string{DefaultIssuer}},
+		Objects: newObjects(), RuntimeConfig: map[string]string{},
 	}
 	o.Run.MaxRequestsInFlight, o.Run.MaxMutatingRequestsInFlight = inFlight(runtime.GOMAXPROCS(0))
 	o.Run.ShutdownWatchTerminationGracePeriod = watchGrace
@@ -101,7 +102,10 @@ func inFlight(cores int) (reading, writing int) {
 // the process, however many servers it runs.
 var globals = sync.OnceValue(func() basecompatibility.ComponentGlobalsRegistry {
 	registry := basecompatibility.NewComponentGlobalsRegistry()
-	err := registry.Register(basecompatibility.DefaultKubeComponent, compatibility.DefaultBuildEffectiveVersion(), utilfeature.DefaultMutableFeatureGate)
+	err := registry.Register(
+		basecompatibility.DefaultKubeComponent, compatibility.DefaultBuildEffectiveVersion(),
+		utilfeature.DefaultMutableFeatureGate,
+	)
 	if err == nil {
 		err = registry.Set()
 	}
@@ -186,7 +190,9 @@ func (o *Options) validateTLS() (errs []error) {
 		errs = append(errs, fmt.Errorf("--tls-min-version %q: give VersionTLS12 or VersionTLS13", v))
 	}
 	if _, err := cliflag.TLSCipherSuites(o.Serving.CipherSuites); err != nil {
-		errs = append(errs, fmt.Errorf("--tls-cipher-suites: %w; the names are %s", err, strings.Join(cliflag.PreferredTLSCipherNames(), ", ")))
+		errs = append(errs, fmt.Errorf(
+			"--tls-cipher-suites: %w; the names are %s", err, strings.Join(cliflag.PreferredTLSCipherNames(), ", "),
+		))
 	}
 	return errs
 }
@@ -195,7 +201,10 @@ func (o *Options) validateTLS() (errs []error) {
 // that do not go together.
 func (o *Options) validateKeys() (errs []error) {
 	etcd := o.Etcd.StorageConfig.Transport
-	for _, f := range []struct{ flag, file string }{{"--encryption-provider-config", o.Etcd.EncryptionProviderConfigFilepath}, {"--etcd-keyfile", etcd.KeyFile}} {
+	for _, f := range []struct{ flag, file string }{
+		{"--encryption-provider-config", o.Etcd.EncryptionProviderConfigFilepath},
+		{"--etcd-keyfile", etcd.KeyFile},
+	} {
 		if f.file == "" {
 			continue
 		}
@@ -204,7 +213,10 @@ func (o *Options) validateKeys() (errs []error) {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("%s: %w", f.flag, err))
 		case info.Mode().Perm()&0o077 != 0:
-			errs = append(errs, fmt.Errorf("%s: others may read or change %s, which holds keys (mode %04o); use \"chmod 600 %s\"", f.flag, f.file, info.Mode().Perm(), f.file))
+			errs = append(errs, fmt.Errorf(
+				"%s: others may read or change %s, which holds keys (mode %04o); use \"chmod 600 %s\"",
+				f.flag, f.file, info.Mode().Perm(), f.file,
+			))
 		}
 	}
 	switch {
@@ -221,7 +233,9 @@ func (o *Options) validateGates() (errs []error) {
 	known := utilfeature.DefaultMutableFeatureGate.GetAll()
 	for name := range o.FeatureGates {
 		if _, ok := known[featuregate.Feature(name)]; !ok {
-			errs = append(errs, fmt.Errorf("--feature-gates: there is no gate %q; the gates are %s", name, strings.Join(gates(known), ", ")))
+			errs = append(errs, fmt.Errorf(
+				"--feature-gates: there is no gate %q; the gates are %s", name, strings.Join(gates(known), ", "),
+			))
 		}
 	}
 	return errs

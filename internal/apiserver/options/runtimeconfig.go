@@ -35,7 +35,11 @@ func CheckRuntimeConfig(asked map[string]string, served []schema.GroupVersion) e
 		slices.Sort(there)
 		switch {
 		case wanted == "false" && len(there) > 0:
-			return fmt.Errorf("--runtime-config %s=false: no version of the API can be switched off, since parts of the control plane work by it; take the right to use it away with roles, or refuse it by a ValidatingAdmissionPolicy", name)
+			return fmt.Errorf(
+				"--runtime-config %s=false: no version of the API can be switched off, since parts of the control plane work by "+
+					"it; take the right to use it away with roles, or refuse it by a ValidatingAdmissionPolicy",
+				name,
+			)
 		case wanted != "false" && len(there) == 0 && groupsOfVersions[name] == nil:
 			return fmt.Errorf("--runtime-config %s=true: this server does not have it; the versions are %s", name,
 				strings.Join(versionNames(served), ", "))

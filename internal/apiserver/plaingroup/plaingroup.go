@@ -33,7 +33,11 @@ func Install(server *genericapiserver.GenericAPIServer, g Group) {
 	version := metav1.GroupVersionForDiscovery{GroupVersion: g.String(), Version: g.Version}
 	group := metav1.APIGroup{TypeMeta: metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}, Name: g.Group,
 		Versions: []metav1.GroupVersionForDiscovery{version}, PreferredVersion: version}
-	resources := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: g.String(), APIResources: g.Resources}
+	resources := metav1.APIResourceList{
+		TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
+		GroupVersion: g.String(),
+		APIResources: g.Resources,
+	}
 	mux := server.Handler.NonGoRestfulMux
 	for _, path := range []string{"/apis/" + g.Group, "/apis/" + g.Group + "/"} {
 		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { Write(w, http.StatusOK, group) })
@@ -53,8 +57,12 @@ func (g Group) discovery() apidiscoveryv2.APIVersionDiscovery {
 		if r.Namespaced {
 			scope = apidiscoveryv2.ScopeNamespace
 		}
-		out.Resources = append(out.Resources, apidiscoveryv2.APIResourceDiscovery{Resource: r.Name, Scope: scope, Verbs: slices.Clone(r.Verbs),
-			ResponseKind: &metav1.GroupVersionKind{Group: g.Group, Version: g.Version, Kind: r.Kind}})
+		out.Resources = append(out.Resources, apidiscoveryv2.APIResourceDiscovery{
+			Resource:     r.Name,
+			Scope:        scope,
+			Verbs:        slices.Clone(r.Verbs),
+			ResponseKind: &metav1.GroupVersionKind{Group: g.Group, Version: g.Version, Kind: r.Kind},
+		})
 	}
 	return out
 }

@@ -52,16 +52,19 @@ func (a *Access) DialService(ctx context.Context, network, hostPort string) (net
 	if _, _, ok := parsePodHost(hostPort); ok {
 		return a.Dial(ctx, network, hostPort)
 	}
-	d := net.Dialer{Timeout: dialTimeout, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
-		found, err := netip.ParseAddrPort(address)
-		if err == nil {
-			_, err = Proxyable(found.Addr().String())
-		}
-		if err != nil {
-			return fmt.Errorf("the Service leads to %s (%s): %w", hostPort, address, err)
-		}
-		return nil
-	}}
+	d := net.Dialer{
+		Timeout: dialTimeout,
+		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
+			found, err := netip.ParseAddrPort(address)
+			if err == nil {
+				_, err = Proxyable(found.Addr().String())
+			}
+			if err != nil {
+				return fmt.Errorf("the Service leads to %s (%s): %w", hostPort, address, err)
+			}
+			return nil
+		},
+	}
 	return d.DialContext(ctx, network, hostPort)
 }
 
@@ -77,7 +80,9 @@ func (a *Access) Dial(ctx context.Context, network, hostPort string) (net.Conn, 
 	if err != nil {
 		return nil, fmt.Errorf("dial %s %s on node %s: %w", network, address, nodeName, err)
 	}
-	if slices.ContainsFunc(n.Status.Addresses, func(x corev1.NodeAddress) bool { return x.Address == address.Addr().String() }) {
+	if slices.ContainsFunc(n.Status.Addresses, func(x corev1.NodeAddress) bool {
+		return x.Address == address.Addr().String()
+	}) {
 		return (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, address.String())
 	}
 	conn, err := a.agents.Upgrade(ctx, n, tunnel.To(address), tunnel.Protocol)

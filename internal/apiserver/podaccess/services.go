@@ -54,7 +54,9 @@ func (s *Services) ResolveEndpoint(namespace, name string, port int32) (*url.URL
 
 // Endpoint picks a ready endpoint of a Service at random, for its port of that name, if
 // accept takes it. It returns a host that Dial understands.
-func (s *Services) Endpoint(ctx context.Context, namespace, name, portName string, accept func(*discoveryv1.Endpoint) bool) (string, error) {
+func (s *Services) Endpoint(
+	ctx context.Context, namespace, name, portName string, accept func(*discoveryv1.Endpoint) bool,
+) (string, error) {
 	slices, err := s.client.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{
 		LabelSelector: discoveryv1.LabelServiceName + "=" + name, ResourceVersion: "0",
 	})

@@ -131,7 +131,9 @@ func validateDataSource(group *string, kind, name string, strict bool, path *fie
 	errs := append(check.Required(path.Child("name"), name), check.Required(path.Child("kind"), kind)...)
 	if group == nil || *group == "" {
 		if kind != "PersistentVolumeClaim" {
-			errs = append(errs, field.Invalid(path, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup"))
+			errs = append(errs, field.Invalid(
+				path, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup",
+			))
 		}
 	} else if strict {
 		errs = append(errs, check.DNSSubdomain(path.Child("apiGroup"), *group)...)

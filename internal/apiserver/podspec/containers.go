@@ -224,7 +224,9 @@ func validateResourceClaims(claims []corev1.PodResourceClaim, path *field.Path) 
 			names.Insert(c.Name)
 		}
 		if c.ResourceClaimName != nil && c.ResourceClaimTemplateName != nil {
-			errs = append(errs, field.Invalid(at, c, "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"))
+			errs = append(errs, field.Invalid(
+				at, c, "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
+			))
 		}
 		if c.ResourceClaimName == nil && c.ResourceClaimTemplateName == nil {
 			errs = append(errs, field.Required(at, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"))

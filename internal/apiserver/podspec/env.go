@@ -221,7 +221,8 @@ func validateDivisor(r *corev1.ResourceFieldSelector, path *field.Path) field.Er
 			what = "hugepages"
 		}
 		return field.ErrorList{field.Invalid(at, r.Resource, fmt.Sprintf(
-			"only divisor's values 1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the %s resource", what))}
+			"only divisor's values 1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the %s resource",
+			what))}
 	}
 	return nil
 }

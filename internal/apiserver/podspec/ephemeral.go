@@ -14,7 +14,8 @@ import (
 // reckon with.
 var ephemeralFields = sets.New("Name", "Image", "Command", "Args", "WorkingDir", "EnvFrom", "Env", "VolumeMounts",
 	"VolumeDevices",
-	"TerminationMessagePath", "TerminationMessagePolicy", "ImagePullPolicy", "SecurityContext", "Stdin", "StdinOnce", "TTY")
+	"TerminationMessagePath", "TerminationMessagePolicy", "ImagePullPolicy", "SecurityContext", "Stdin", "StdinOnce",
+	"TTY")
 
 // ephemeral checks the containers that were added to a running pod.
 func (p containerChecks) ephemeral(path *field.Path) field.ErrorList {

@@ -58,7 +58,9 @@ func validatePropagation(mode *corev1.MountPropagationMode, c *corev1.Container,
 		corev1.MountPropagationBidirectional, corev1.MountPropagationHostToContainer, corev1.MountPropagationNone)
 	privileged := c.SecurityContext != nil && c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged
 	if *mode == corev1.MountPropagationBidirectional && !privileged {
-		errs = append(errs, field.Forbidden(path, "Bidirectional mount propagation is available only to privileged containers"))
+		errs = append(errs, field.Forbidden(
+			path, "Bidirectional mount propagation is available only to privileged containers",
+		))
 	}
 	return errs
 }

@@ -36,22 +36,26 @@ func (a *Authorizer) Authorize(ctx context.Context, request authorizer.Attribute
 	var allowedBy source
 	var errs []error
 	allowed := false
-	a.resolver.visit(request.GetUser(), request.GetNamespace(), func(from source, rule *rbacv1.PolicyRule, err error) bool {
-		if err != nil {
-			errs = append(errs, err)
+	a.resolver.visit(
+		request.GetUser(), request.GetNamespace(),
+		func(from source, rule *rbacv1.PolicyRule, err error) bool {
+			if err != nil {
+				errs = append(errs, err)
+				return true
+			}
+			if ruleAllows(rule, request) {
+				allowed, allowedBy = true, from
+				return false
+			}
 			return true
-		}
-		if ruleAllows(rule, request) {
-			allowed, allowedBy = true, from
-			return false
-		}
-		return true
-	})
+		},
+	)
 	if allowed {
 		return authorizer.DecisionAllow, allowedBy.String(), nil
 	}
 	klog.FromContext(ctx).V(5).Info("No rule allows the request", "user", request.GetUser().GetName(),
-		"verb", request.GetVerb(), "resource", request.GetResource(), "namespace", request.GetNamespace(), "path", request.GetPath())
+		"verb", request.GetVerb(), "resource", request.GetResource(), "namespace", request.GetNamespace(), "path",
+		request.GetPath())
 	reason := ""
 	if len(errs) > 0 {
 		reason = "RBAC: " + utilerrors.NewAggregate(errs).Error()
@@ -81,7 +85,10 @@ func (a *Authorizer) RulesFor(_ context.Context, who user.Info, namespace string
 			})
 		}
 		if len(rule.NonResourceURLs) > 0 {
-			paths = append(paths, &authorizer.DefaultNonResourceRuleInfo{Verbs: rule.Verbs, NonResourceURLs: rule.NonResourceURLs})
+			paths = append(paths, &authorizer.DefaultNonResourceRuleInfo{
+				Verbs:           rule.Verbs,
+				NonResourceURLs: rule.NonResourceURLs,
+			})
 		}
 	}
 	return resources, paths, false, err

@@ -15,8 +15,11 @@ const maxSteps = 5_000_000
 // maxMissing is how many missing rights are named. One is enough to refuse.
 const maxMissing = 1000
 
-var errTooManyRights = errors.New("the role has too many combinations of API groups, resources, verbs and names to be compared with what the user holds; " +
-	"write several roles with fewer of them")
+var errTooManyRights = errors.New(
+	"the role has too many combinations of API groups, resources, verbs and names to be compared with what the user " +
+		"holds; " +
+		"write several roles with fewer of them",
+)
 
 // right is one of the combinations that a rule grants.
 type right struct {
@@ -117,7 +120,8 @@ func (g *grant) all(rule *rbacv1.PolicyRule) bool {
 	each := func(values []string, granted func(string) bool) bool {
 		return !slices.ContainsFunc(values, func(v string) bool { return !granted(v) })
 	}
-	return (len(rule.ResourceNames) > 0 || len(g.names) == 0) && each(rule.APIGroups, g.group) && each(rule.Verbs, g.verb) &&
+	return (len(rule.ResourceNames) > 0 || len(g.names) == 0) && each(rule.APIGroups, g.group) &&
+		each(rule.Verbs, g.verb) &&
 		each(rule.ResourceNames, g.name) && each(rule.Resources, g.resource) && each(rule.NonResourceURLs, g.url)
 }
 
@@ -140,5 +144,7 @@ func (g *grant) resource(resource string) bool {
 }
 
 func (g *grant) url(url string) bool {
-	return g.urls.Has(url) || slices.ContainsFunc(g.prefixes, func(prefix string) bool { return strings.HasPrefix(url, prefix) })
+	return g.urls.Has(url) || slices.ContainsFunc(g.prefixes, func(prefix string) bool {
+		return strings.HasPrefix(url, prefix)
+	})
 }

@@ -79,7 +79,9 @@ func (e *Escalation) Check(ctx context.Context, who user.Info, obj, old runtime.
 	return nil
 }
 
-func (e *Escalation) checkRole(ctx context.Context, who user.Info, resource, namespace, name string, rules []rbacv1.PolicyRule) error {
+func (e *Escalation) checkRole(
+	ctx context.Context, who user.Info, resource, namespace, name string, rules []rbacv1.PolicyRule,
+) error {
 	if e.may(ctx, who, "escalate", resource, namespace, name) {
 		return nil
 	}
@@ -107,12 +109,16 @@ func (e *Escalation) checkClusterRole(ctx context.Context, who user.Info, role *
 		{NonResourceURLs: []string{"*"}, Verbs: []string{"*"}},
 	}
 	if err := e.holds(who, "", everything); err != nil {
-		return forbidden("clusterroles", role.Name, errors.New("must have cluster-admin privileges to use the aggregationRule"))
+		return forbidden(
+			"clusterroles", role.Name, errors.New("must have cluster-admin privileges to use the aggregationRule"),
+		)
 	}
 	return nil
 }
 
-func (e *Escalation) checkBinding(ctx context.Context, who user.Info, resource, namespace, name string, ref rbacv1.RoleRef) error {
+func (e *Escalation) checkBinding(
+	ctx context.Context, who user.Info, resource, namespace, name string, ref rbacv1.RoleRef,
+) error {
 	roleResource, roleNamespace := "clusterroles", namespace
 	if ref.Kind == "Role" {
 		roleResource = "roles"

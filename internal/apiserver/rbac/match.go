@@ -14,7 +14,9 @@ func ruleAllows(rule *rbacv1.PolicyRule, request authorizer.Attributes) bool {
 		return false
 	}
 	if !request.IsResourceRequest() {
-		return slices.ContainsFunc(rule.NonResourceURLs, func(pattern string) bool { return pathMatches(pattern, request.GetPath()) })
+		return slices.ContainsFunc(rule.NonResourceURLs, func(pattern string) bool {
+			return pathMatches(pattern, request.GetPath())
+		})
 	}
 	return hasOrAll(rule.APIGroups, request.GetAPIGroup(), rbacv1.APIGroupAll) &&
 		resourceMatches(rule.Resources, request.GetResource(), request.GetSubresource()) &&

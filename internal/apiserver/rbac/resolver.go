@@ -89,7 +89,9 @@ func (r *Resolver) waitForSync(ctx context.Context) error {
 	if r.ready.Load() {
 		return nil
 	}
-	err := wait.PollUntilContextCancel(ctx, syncPoll, true, func(context.Context) (bool, error) { return r.HasSynced(), nil })
+	err := wait.PollUntilContextCancel(ctx, syncPoll, true, func(context.Context) (bool, error) {
+		return r.HasSynced(), nil
+	})
 	if err == nil {
 		r.ready.Store(true)
 	}

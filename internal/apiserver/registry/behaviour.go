@@ -34,7 +34,10 @@ type start func(context.Context) error
 // started, by the name under which readiness tells of it.
 func addBehaviour(built storages, d Dependencies) (map[string]start, error) {
 	core := func(resource string) schema.GroupResource { return schema.GroupResource{Resource: resource} }
-	pods, nodes, budgets := built[core("pods")], built[core("nodes")], built[schema.GroupResource{Group: "policy", Resource: "poddisruptionbudgets"}]
+	pods, nodes, budgets := built[core("pods")], built[core("nodes")], built[schema.GroupResource{
+		Group:    "policy",
+		Resource: "poddisruptionbudgets",
+	}]
 	access := pod.NewNodeAccess(pods.Store, nodes.Store, d.Agents)
 	services := built[core("services")]
 	for name, sub := range map[string]rest.Storage{
@@ -55,14 +58,20 @@ func addBehaviour(built storages, d Dependencies) (map[string]start, error) {
 	services.Subresources["proxy"] = proxy.NewServices(services.Store, pods.Store, podaccess.NewServices(d.Client), d.Pods)
 	namespace.Extend(built[core("namespaces")])
 	for _, resource := range []schema.GroupResource{
-		{Group: "apps", Resource: "deployments"}, {Group: "apps", Resource: "replicasets"}, {Group: "apps", Resource: "statefulsets"}, core("replicationcontrollers"),
+		{Group: "apps", Resource: "deployments"}, {Group: "apps", Resource: "replicasets"},
+		{Group: "apps", Resource: "statefulsets"}, core("replicationcontrollers"),
 	} {
 		workload := built[resource]
 		workload.Subresources["scale"] = scale.New(workload.Store)
 	}
 	job.Extend(built[schema.GroupResource{Group: "batch", Resource: "jobs"}])
-	certificatesigningrequest.Extend(built[schema.GroupResource{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}])
-	devices.Extend(built[resourcev1.Resource("resourceclaims")], built[resourcev1.Resource("resourceclaimtemplates")], built[core("namespaces")].Store, d.Authorizer)
+	certificatesigningrequest.Extend(
+		built[schema.GroupResource{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}],
+	)
+	devices.Extend(
+		built[resourcev1.Resource("resourceclaims")], built[resourcev1.Resource("resourceclaimtemplates")],
+		built[core("namespaces")].Store, d.Authorizer,
+	)
 	built[core("serviceaccounts")].Subresources["token"] = d.ServiceAccountTokens
 	repair, err := extendAddresses(built, d)
 	if err != nil {

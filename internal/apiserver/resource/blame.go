@@ -66,7 +66,9 @@ func checkVersion(obj runtime.Object) error {
 		return apierrors.NewBadRequest(err.Error())
 	}
 	if _, err := (storage.APIObjectVersioner{}).ParseResourceVersion(m.GetResourceVersion()); err != nil {
-		return apierrors.NewBadRequest(field.Invalid(field.NewPath("metadata", "resourceVersion"), m.GetResourceVersion(), err.Error()).Error())
+		return apierrors.NewBadRequest(
+			field.Invalid(field.NewPath("metadata", "resourceVersion"), m.GetResourceVersion(), err.Error()).Error(),
+		)
 	}
 	return nil
 }

@@ -39,9 +39,11 @@ type untyped struct {
 func erase[T any, PT object[T]](r Rules[T]) untyped {
 	u := untyped{
 		validateName: r.ValidateName, statusResetFields: r.StatusResetFields,
-		statusOnCreate: r.StatusOnCreate, allowCreateOnUpdate: r.AllowCreateOnUpdate, requireResourceVersion: r.RequireResourceVersion,
-		returnDeleted: r.ReturnDeletedObject, orphanDependents: r.OrphanDependents,
-		unreadable: one[T, PT](r.Unreadable), spec: one[T, PT](r.Spec), status: one[T, PT](r.Status), fields: one[T, PT](r.Fields), ttl: one[T, PT](r.TTL),
+		statusOnCreate: r.StatusOnCreate, allowCreateOnUpdate: r.AllowCreateOnUpdate,
+		requireResourceVersion: r.RequireResourceVersion,
+		returnDeleted:          r.ReturnDeletedObject, orphanDependents: r.OrphanDependents,
+		unreadable: one[T, PT](r.Unreadable), spec: one[T, PT](r.Spec), status: one[T, PT](r.Status),
+		fields: one[T, PT](r.Fields), ttl: one[T, PT](r.TTL),
 		validate: withContext[T, PT](r.Validate), warnCreate: withContext[T, PT](r.WarningsOnCreate),
 		validateUpdate: pair[T, PT](r.ValidateUpdate), warnUpdate: pair[T, PT](r.WarningsOnUpdate),
 		validateStatus: pair[T, PT](r.ValidateStatusUpdate),
@@ -78,14 +80,18 @@ func withContext[T any, PT object[T], R any](f func(context.Context, *T) R) func
 	return func(ctx context.Context, o runtime.Object) R { return f(ctx, o.(PT)) }
 }
 
-func pair[T any, PT object[T], R any](f func(_ context.Context, obj, old *T) R) func(_ context.Context, obj, old runtime.Object) R {
+func pair[T any, PT object[T], R any](f func(_ context.Context, obj, old *T) R) func(
+	_ context.Context, obj, old runtime.Object,
+) R {
 	if f == nil {
 		return nil
 	}
 	return func(ctx context.Context, obj, old runtime.Object) R { return f(ctx, obj.(PT), old.(PT)) }
 }
 
-func change[T any, PT object[T]](f func(_ context.Context, obj, old *T)) func(_ context.Context, obj, old runtime.Object) {
+func change[T any, PT object[T]](f func(_ context.Context, obj, old *T)) func(
+	_ context.Context, obj, old runtime.Object,
+) {
 	if f == nil {
 		return nil
 	}

@@ -36,7 +36,11 @@ func (s *Storage) NewPart(part Part) *PartREST {
 	store := *s.Store
 	base := s.Store.UpdateStrategy.(strategy)
 	store.UpdateStrategy = partStrategy{base, part}
-	return &PartREST{sub: SubresourceREST{Store: &store, readable: s.Definition.readable()}, kind: s.Definition.Kind, part: part}
+	return &PartREST{
+		sub:  SubresourceREST{Store: &store, readable: s.Definition.readable()},
+		kind: s.Definition.Kind,
+		part: part,
+	}
 }
 
 // New implements rest.Storage.
@@ -83,7 +87,9 @@ func (s partStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Objec
 }
 
 func (s partStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	s.validateUpdate = func(_ context.Context, obj, old runtime.Object) field.ErrorList { return s.part.Validate(obj, old) }
+	s.validateUpdate = func(_ context.Context, obj, old runtime.Object) field.ErrorList {
+		return s.part.Validate(obj, old)
+	}
 	return s.strategy.ValidateUpdate(ctx, obj, old)
 }
 

@@ -28,7 +28,9 @@ func (d Definition) readable() readable {
 	return func(obj runtime.Object) error {
 		if err := d.Unreadable(obj); err != nil {
 			kind := d.GroupVersionKind()
-			return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", kind.Kind, kind.Version, kind.Kind, err))
+			return apierrors.NewBadRequest(fmt.Sprintf(
+				"%s in version %q cannot be handled as a %s: %v", kind.Kind, kind.Version, kind.Kind, err,
+			))
 		}
 		return nil
 	}

@@ -20,10 +20,12 @@ var errNotLeaving = errors.New("object is not marked as being deleted, or has fi
 
 // Delete implements rest.GracefulDeleter.
 //
-// The last step of a graceful deletion, when a node says that a pod has ended, is one write. The library's way reads the
-// object, writes a grace period of 0 into it, and deletes it then, which fails first because its cache has not seen the
-// write. All other deletions go the library's way.
-func (r *REST) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+// The last step of a graceful deletion, when a node says that a pod has ended, is one write. The library's way reads
+// the object, writes a grace period of 0 into it, and deletes it then, which fails first because its cache has not seen
+// the write. All other deletions go the library's way.
+func (r *REST) Delete(
+	ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions,
+) (runtime.Object, bool, error) {
 	if r.graceful && isLastStep(options) {
 		if out, err := r.remove(ctx, name, validate, options); !errors.Is(err, errNotLeaving) {
 			return out, err == nil, err
@@ -35,9 +37,9 @@ func (r *REST) Delete(ctx context.Context, name string, validate rest.ValidateOb
 	return r.Store.Delete(ctx, name, validate, options)
 }
 
-// asAsked puts back the grace period that was asked for before an object is looked at. The library writes what it decides
-// into the options; when it begins with an older object of the same name from its cache, such as a pod that had ended,
-// and looks again at the present one, that one would go without its grace.
+// asAsked puts back the grace period that was asked for before an object is looked at. The library writes what it
+// decides into the options; when it begins with an older object of the same name from its cache, such as a pod that had
+// ended, and looks again at the present one, that one would go without its grace.
 func asAsked(options *metav1.DeleteOptions, validate rest.ValidateObjectFunc) rest.ValidateObjectFunc {
 	asked := options.GracePeriodSeconds
 	return func(ctx context.Context, obj runtime.Object) error {
@@ -61,14 +63,17 @@ type askedKey struct{}
 
 // isLastStep recognises options that ask for nothing but the end, now.
 func isLastStep(o *metav1.DeleteOptions) bool {
-	return o != nil && ptr.Equal(o.GracePeriodSeconds, ptr.To[int64](0)) && o.PropagationPolicy == nil && len(o.DryRun) == 0 &&
+	return o != nil && ptr.Equal(o.GracePeriodSeconds, ptr.To[int64](0)) && o.PropagationPolicy == nil &&
+		len(o.DryRun) == 0 &&
 		o.OrphanDependents == nil && //nolint:staticcheck // Old clients send it.
 		o.IgnoreStoreReadErrorWithClusterBreakingPotential == nil
 }
 
-// remove deletes an object that is being deleted already and that nothing holds. That it is so is checked with the write
-// itself. What it cannot delete, or not find, is errNotLeaving.
-func (r *REST) remove(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, error) {
+// remove deletes an object that is being deleted already and that nothing holds. That it is so is checked with the
+// write itself. What it cannot delete, or not find, is errNotLeaving.
+func (r *REST) remove(
+	ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions,
+) (runtime.Object, error) {
 	key, err := r.KeyFunc(ctx, name)
 	if err != nil {
 		return nil, err

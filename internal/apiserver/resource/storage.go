@@ -66,7 +66,12 @@ func (d Definition) Build(typer runtime.ObjectTyper, getter generic.RESTOptionsG
 		store.TTLFunc = func(obj runtime.Object, _ uint64, _ bool) (uint64, error) { return f(obj), nil }
 	}
 	indexers, triggers := d.indexes()
-	options := &generic.StoreOptions{RESTOptions: getter, AttrFunc: d.attributes, Indexers: indexers, TriggerFunc: triggers}
+	options := &generic.StoreOptions{
+		RESTOptions: getter,
+		AttrFunc:    d.attributes,
+		Indexers:    indexers,
+		TriggerFunc: triggers,
+	}
 	if err := store.CompleteWithOptions(options); err != nil {
 		return nil, fmt.Errorf("build storage of %s: %w", resource, err)
 	}
@@ -107,7 +112,9 @@ func (d Definition) indexes() (*cache.Indexers, storage.IndexerFuncs) {
 	for _, name := range d.indexed {
 		value := func(obj runtime.Object) string { return d.rules.fields(obj)[name] }
 		triggers[name] = value
-		indexers[storage.FieldIndex(name)] = func(obj any) ([]string, error) { return []string{value(obj.(runtime.Object))}, nil }
+		indexers[storage.FieldIndex(name)] = func(obj any) ([]string, error) {
+			return []string{value(obj.(runtime.Object))}, nil
+		}
 	}
 	return &indexers, triggers
 }
@@ -121,7 +128,9 @@ type REST struct {
 }
 
 // Create implements rest.Creater.
-func (r *REST) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+func (r *REST) Create(
+	ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
+) (runtime.Object, error) {
 	if err := r.readable.check(obj); err != nil {
 		return nil, err
 	}
@@ -181,8 +190,15 @@ func (r *SubresourceREST) Get(ctx context.Context, name string, options *metav1.
 }
 
 // Update implements rest.Updater; it never creates.
-func (r *SubresourceREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc,
-	update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+func (r *SubresourceREST) Update(
+	ctx context.Context,
+	name string,
+	info rest.UpdatedObjectInfo,
+	create rest.ValidateObjectFunc,
+	update rest.ValidateObjectUpdateFunc,
+	_ bool,
+	options *metav1.UpdateOptions,
+) (runtime.Object, bool, error) {
 	obj, created, err := r.Store.Update(ctx, name, BlameRequest(r.readable.checked(info)), create, update, false, options)
 	return obj, created, judged(err)
 }

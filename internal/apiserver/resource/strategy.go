@@ -221,14 +221,21 @@ func accessor(obj runtime.Object) metav1.Object {
 
 var (
 	metadataPath       = field.NewPath("metadata")
-	standardFinalizers = []string{string(corev1.FinalizerKubernetes), metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents}
+	standardFinalizers = []string{
+		string(corev1.FinalizerKubernetes),
+		metav1.FinalizerOrphanDependents,
+		metav1.FinalizerDeleteDependents,
+	}
 )
 
 // finalizersOf refuses finalizers that do not tell whose they are.
 func finalizersOf(m metav1.Object) (errs field.ErrorList) {
 	for i, name := range m.GetFinalizers() {
 		if !strings.Contains(name, "/") && !slices.Contains(standardFinalizers, name) {
-			errs = append(errs, field.Invalid(metadataPath.Child("finalizers").Index(i), name, "name is neither a standard finalizer name nor is it fully qualified"))
+			errs = append(errs, field.Invalid(
+				metadataPath.Child("finalizers").Index(i), name,
+				"name is neither a standard finalizer name nor is it fully qualified",
+			))
 		}
 	}
 	return errs

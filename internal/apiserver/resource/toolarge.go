@@ -25,7 +25,8 @@ func (e tooLarge) Unwrap() error { return e.error }
 // Status implements apierrors.APIStatus.
 func (e tooLarge) Status() metav1.Status {
 	return metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusRequestEntityTooLarge, Reason: metav1.StatusReasonRequestEntityTooLarge,
+		Status: metav1.StatusFailure, Code: http.StatusRequestEntityTooLarge,
+		Reason:  metav1.StatusReasonRequestEntityTooLarge,
 		Message: "Request entity too large: " + e.Error(),
 	}
 }

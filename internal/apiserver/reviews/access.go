@@ -29,7 +29,9 @@ func (a *access) subject(ctx context.Context, obj runtime.Object, validate func(
 	if err := firstError(invalid("SubjectAccessReview", errs), validate); err != nil {
 		return err
 	}
-	review.Status = a.decide(ctx, subjectOf(review.Spec), review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes)
+	review.Status = a.decide(
+		ctx, subjectOf(review.Spec), review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes,
+	)
 	return nil
 }
 
@@ -41,10 +43,14 @@ func (a *access) local(ctx context.Context, obj runtime.Object, validate func() 
 	spec := field.NewPath("spec")
 	errs := append(validateNoMetadata(review.ObjectMeta, true), validateSpec(review.Spec, spec)...)
 	if r := review.Spec.ResourceAttributes; r != nil && r.Namespace != review.Namespace {
-		errs = append(errs, field.Invalid(spec.Child("resourceAttributes", "namespace"), r.Namespace, "must match metadata.namespace"))
+		errs = append(errs, field.Invalid(
+			spec.Child("resourceAttributes", "namespace"), r.Namespace, "must match metadata.namespace",
+		))
 	}
 	if review.Spec.NonResourceAttributes != nil {
-		errs = append(errs, field.Invalid(spec.Child("nonResourceAttributes"), review.Spec.NonResourceAttributes, "disallowed on this kind of request"))
+		errs = append(errs, field.Invalid(
+			spec.Child("nonResourceAttributes"), review.Spec.NonResourceAttributes, "disallowed on this kind of request",
+		))
 	}
 	if err := invalid("LocalSubjectAccessReview", errs); err != nil {
 		return err
@@ -65,7 +71,9 @@ func (a *access) self(ctx context.Context, obj runtime.Object, validate func() e
 		return unexpected("SelfSubjectAccessReview", obj)
 	}
 	errs := validateNoMetadata(review.ObjectMeta, false)
-	errs = append(errs, validateAttributes(review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes, field.NewPath("spec"))...)
+	errs = append(errs, validateAttributes(
+		review.Spec.ResourceAttributes, review.Spec.NonResourceAttributes, field.NewPath("spec"),
+	)...)
 	if err := firstError(invalid("SelfSubjectAccessReview", errs), validate); err != nil {
 		return err
 	}
@@ -114,7 +122,12 @@ func (a *access) selfRules(ctx context.Context, obj runtime.Object, validate fun
 	return nil
 }
 
-func (a *access) decide(ctx context.Context, who user.Info, resource *authorizationv1.ResourceAttributes, path *authorizationv1.NonResourceAttributes) authorizationv1.SubjectAccessReviewStatus {
+func (a *access) decide(
+	ctx context.Context,
+	who user.Info,
+	resource *authorizationv1.ResourceAttributes,
+	path *authorizationv1.NonResourceAttributes,
+) authorizationv1.SubjectAccessReviewStatus {
 	decision, reason, err := a.authorizer.Authorize(ctx, attributes(who, resource, path))
 	status := authorizationv1.SubjectAccessReviewStatus{
 		Allowed: decision == authorizer.DecisionAllow,
@@ -146,13 +159,20 @@ func validateSpec(spec authorizationv1.SubjectAccessReviewSpec, path *field.Path
 	return errs
 }
 
-func validateAttributes(resource *authorizationv1.ResourceAttributes, nonResource *authorizationv1.NonResourceAttributes, path *field.Path) field.ErrorList {
+func validateAttributes(
+	resource *authorizationv1.ResourceAttributes, nonResource *authorizationv1.NonResourceAttributes, path *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	if resource != nil && nonResource != nil {
-		errs = append(errs, field.Invalid(path.Child("nonResourceAttributes"), nonResource, "cannot be specified in combination with resourceAttributes"))
+		errs = append(errs, field.Invalid(
+			path.Child("nonResourceAttributes"), nonResource, "cannot be specified in combination with resourceAttributes",
+		))
 	}
 	if resource == nil && nonResource == nil {
-		errs = append(errs, field.Invalid(path.Child("resourceAttributes"), resource, "exactly one of nonResourceAttributes or resourceAttributes must be specified"))
+		errs = append(errs, field.Invalid(
+			path.Child("resourceAttributes"), resource,
+			"exactly one of nonResourceAttributes or resourceAttributes must be specified",
+		))
 	}
 	if resource != nil {
 		errs = append(errs, validateSelectors(resource, path.Child("resourceAttributes"))...)

@@ -12,7 +12,9 @@ import (
 )
 
 // attributes turns what a review asks into what an authorizer is asked.
-func attributes(who user.Info, resource *authorizationv1.ResourceAttributes, path *authorizationv1.NonResourceAttributes) authorizer.AttributesRecord {
+func attributes(
+	who user.Info, resource *authorizationv1.ResourceAttributes, path *authorizationv1.NonResourceAttributes,
+) authorizer.AttributesRecord {
 	if resource == nil {
 		return authorizer.AttributesRecord{User: who, Verb: path.Verb, Path: path.Path}
 	}
@@ -91,9 +93,13 @@ func validateSelectors(resource *authorizationv1.ResourceAttributes, path *field
 func validateSelector(raw string, requirements int, path *field.Path) field.ErrorList {
 	switch {
 	case raw != "" && requirements > 0:
-		return field.ErrorList{field.Invalid(path.Child("rawSelector"), raw, "may not specify both rawSelector and requirements")}
+		return field.ErrorList{field.Invalid(
+			path.Child("rawSelector"), raw, "may not specify both rawSelector and requirements",
+		)}
 	case raw == "" && requirements == 0:
-		return field.ErrorList{field.Required(path.Child("requirements"), "when "+path.String()+" is specified, requirements or rawSelector is required")}
+		return field.ErrorList{field.Required(
+			path.Child("requirements"), "when "+path.String()+" is specified, requirements or rawSelector is required",
+		)}
 	}
 	return nil
 }

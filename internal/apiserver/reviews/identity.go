@@ -55,7 +55,11 @@ func (i *identity) check(ctx context.Context, spec authenticationv1.TokenReviewS
 	if !ok || response == nil || response.User == nil {
 		return authenticationv1.TokenReviewStatus{}
 	}
-	return authenticationv1.TokenReviewStatus{Authenticated: true, User: userInfo(response.User), Audiences: response.Audiences}
+	return authenticationv1.TokenReviewStatus{
+		Authenticated: true,
+		User:          userInfo(response.User),
+		Audiences:     response.Audiences,
+	}
 }
 
 func (i *identity) self(ctx context.Context, obj runtime.Object, validate func() error) error {

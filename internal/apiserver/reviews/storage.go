@@ -46,7 +46,9 @@ func (s *Storage) NamespaceScoped() bool { return s.namespaced }
 func (s *Storage) GetSingularName() string { return strings.ToLower(s.kind) }
 
 // Create implements rest.Creater: it answers the review.
-func (s *Storage) Create(ctx context.Context, obj runtime.Object, createValidation rest.ValidateObjectFunc, _ *metav1.CreateOptions) (runtime.Object, error) {
+func (s *Storage) Create(
+	ctx context.Context, obj runtime.Object, createValidation rest.ValidateObjectFunc, _ *metav1.CreateOptions,
+) (runtime.Object, error) {
 	validate := func() error {
 		if createValidation == nil {
 			return nil

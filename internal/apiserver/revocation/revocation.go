@@ -48,9 +48,12 @@ type request struct {
 
 // New makes a list that is read through client once Run has been called.
 func New(client kubernetes.Interface) *List {
-	secrets := cache.NewFilteredListWatchFromClient(client.CoreV1().RESTClient(), "secrets", metav1.NamespaceSystem, func(o *metav1.ListOptions) {
-		o.FieldSelector = fields.OneTermEqualSelector("type", string(identity.RevocationType)).String()
-	})
+	secrets := cache.NewFilteredListWatchFromClient(
+		client.CoreV1().RESTClient(), "secrets", metav1.NamespaceSystem,
+		func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermEqualSelector("type", string(identity.RevocationType)).String()
+		},
+	)
 	return &List{
 		informer: cache.NewSharedInformer(secrets, &corev1.Secret{}, 0), known: make(chan struct{}),
 		revoked: map[string]identity.Revocation{}, requests: map[string]map[*request]bool{},

@@ -49,12 +49,15 @@ func addEventConversion(s *runtime.Scheme) {
 		}
 		return nil
 	})
-	utilruntime.Must(s.AddFieldLabelConversionFunc(eventsVersion.WithKind("Event"), func(label, value string) (string, string, error) {
-		if known, ok := eventFields[label]; ok {
-			return known, value, nil
-		}
-		return "", "", fmt.Errorf("field label not supported: %s", label)
-	}))
+	utilruntime.Must(s.AddFieldLabelConversionFunc(
+		eventsVersion.WithKind("Event"),
+		func(label, value string) (string, string, error) {
+			if known, ok := eventFields[label]; ok {
+				return known, value, nil
+			}
+			return "", "", fmt.Errorf("field label not supported: %s", label)
+		},
+	))
 }
 
 // eventFields maps the field selectors of events.k8s.io to those of core/v1.

@@ -88,7 +88,9 @@ func New(kinds []resource.Definition) *Set {
 		addEvents(target)
 		v1 := schema.GroupVersion{Version: "v1"}
 		metav1.AddToGroupVersion(target, v1)
-		target.AddUnversionedTypes(v1, &metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{})
+		target.AddUnversionedTypes(
+			v1, &metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{}, &metav1.APIGroup{}, &metav1.APIResourceList{},
+		)
 	}
 	versions := map[string][]schema.GroupVersion{}
 	for _, g := range groups {
@@ -123,7 +125,9 @@ func addInternal(s *runtime.Scheme) {
 		}
 		obj, err := s.New(gvk)
 		utilruntime.Must(err)
-		s.AddKnownTypeWithName(schema.GroupVersionKind{Group: gvk.Group, Version: runtime.APIVersionInternal, Kind: gvk.Kind}, obj)
+		s.AddKnownTypeWithName(
+			schema.GroupVersionKind{Group: gvk.Group, Version: runtime.APIVersionInternal, Kind: gvk.Kind}, obj,
+		)
 	}
 }
 
@@ -140,15 +144,18 @@ func addKind(s *runtime.Scheme, kind resource.Definition) {
 		return // the scheme's own rule: name and namespace
 	}
 	allowed := append([]string{"metadata.name", "metadata.namespace"}, kind.FieldLabels...)
-	utilruntime.Must(s.AddFieldLabelConversionFunc(kind.GroupVersionKind(), func(label, value string) (string, string, error) {
-		if alias, ok := kind.FieldAlias[label]; ok {
-			return alias, value, nil
-		}
-		if slices.Contains(allowed, label) {
-			return label, value, nil
-		}
-		return "", "", fmt.Errorf("field label not supported: %s", label)
-	}))
+	utilruntime.Must(s.AddFieldLabelConversionFunc(
+		kind.GroupVersionKind(),
+		func(label, value string) (string, string, error) {
+			if alias, ok := kind.FieldAlias[label]; ok {
+				return alias, value, nil
+			}
+			if slices.Contains(allowed, label) {
+				return label, value, nil
+			}
+			return "", "", fmt.Errorf("field label not supported: %s", label)
+		},
+	))
 }
 
 // VersionFor returns the version in which a group's objects are stored.

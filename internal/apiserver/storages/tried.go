@@ -34,10 +34,16 @@ func (o *Getter) tryStored(kinds []resource.Definition) error {
 		}
 		if err := o.tryKind(ctx, kind); err != nil {
 			if !own {
-				return fmt.Errorf("the stored %s cannot be read: %w; if they are encrypted, name their --encryption-provider-config", kind.Plural, err)
+				return fmt.Errorf(
+					"the stored %s cannot be read: %w; if they are encrypted, name their --encryption-provider-config",
+					kind.Plural, err,
+				)
 			}
-			return fmt.Errorf("the stored %s cannot be read with --encryption-provider-config %s: %w; add the key that they were written with, or the provider identity if they are not encrypted",
-				kind.Plural, o.Etcd.EncryptionProviderConfigFilepath, err)
+			return fmt.Errorf(
+				"the stored %s cannot be read with --encryption-provider-config %s: %w; add the key that they were written with, "+
+					"or the provider identity if they are not encrypted",
+				kind.Plural, o.Etcd.EncryptionProviderConfigFilepath, err,
+			)
 		}
 	}
 	return nil

@@ -64,7 +64,10 @@ type addedOnly struct {
 func (a addedOnly) RoundTrip(r *http.Request) (*http.Response, error) {
 	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	if len(parts) < 4 || parts[0] != "apis" || a.own.Has(parts[1]) || strings.Contains(r.URL.Path, "..") {
-		return nil, fmt.Errorf("the API server itself is no webhook at %s; it leads to webhooks of an APIService, at /apis/GROUP/VERSION/NAME", r.URL.Path)
+		return nil, fmt.Errorf(
+			"the API server itself is no webhook at %s; it leads to webhooks of an APIService, at /apis/GROUP/VERSION/NAME",
+			r.URL.Path,
+		)
 	}
 	return a.next.RoundTrip(r)
 }

@@ -96,7 +96,11 @@ func ensureService(ctx context.Context, cfg Network, client kubernetes.Interface
 		return nil
 	case apierrors.IsInvalid(err):
 		// Another has the address, or no ServiceCIDR. Who but this server would let anybody change that?
-		klog.FromContext(ctx).Error(err, "Pods find no API, since its Service cannot be made; free its address, and start the server again", "service", apiService, "address", ip)
+		klog.FromContext(ctx).Error(
+			err,
+			"Pods find no API, since its Service cannot be made; free its address, and start the server again",
+			"service", apiService, "address", ip,
+		)
 		return nil
 	}
 	return err

@@ -66,7 +66,9 @@ func (j *Journal) Since(version uint64) ([]Event, bool) {
 	if version < j.start {
 		return nil, false
 	}
-	from, _ := slices.BinarySearchFunc(j.events, version+1, func(e Event, v uint64) int { return cmp.Compare(e.Version, v) })
+	from, _ := slices.BinarySearchFunc(j.events, version+1, func(e Event, v uint64) int {
+		return cmp.Compare(e.Version, v)
+	})
 	return slices.Clip(j.events[from:]), true
 }
 

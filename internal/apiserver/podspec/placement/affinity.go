@@ -111,7 +111,9 @@ func nodeField(r corev1.NodeSelectorRequirement, path *field.Path) field.ErrorLi
 	switch r.Operator {
 	case corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn:
 		if len(r.Values) != 1 {
-			errs = append(errs, field.Required(values, "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"))
+			errs = append(errs, field.Required(
+				values, "must be only one value when `operator` is 'In' or 'NotIn' for node field selector",
+			))
 		}
 	default:
 		errs = append(errs, field.Invalid(path.Child("operator"), r.Operator, unknownSelOp))

@@ -110,7 +110,9 @@ func portOfName(containers []located) []string {
 			switch o, taken := first[p.Name]; {
 			case p.Name == "":
 			case taken:
-				w = append(w, fmt.Sprintf("%s: duplicate port name %q with %s, services and probes that select ports by name will use %s", at, p.Name, o, o))
+				w = append(w, fmt.Sprintf(
+					"%s: duplicate port name %q with %s, services and probes that select ports by name will use %s", at, p.Name, o, o,
+				))
 			default:
 				first[p.Name] = at
 			}

@@ -30,7 +30,8 @@ func obsolete(v *corev1.VolumeSource) []struct {
 	name, why string
 	set       bool
 } {
-	const since122, since128 = "deprecated in v1.22, non-functional in v1.25+", "deprecated in v1.28, non-functional in v1.31+"
+	const since122, since128 = "deprecated in v1.22, non-functional in v1.25+", "deprecated in v1.28, non-functional in " +
+		"v1.31+"
 	return []struct {
 		name, why string
 		set       bool
@@ -73,7 +74,11 @@ func foreign(v *corev1.VolumeSource) []struct {
 func notMounted(v *corev1.VolumeSource, path *field.Path) (w []string) {
 	for _, f := range foreign(v) {
 		if f.set {
-			w = append(w, fmt.Sprintf("%s: nodes mount no volumes of this kind, and a pod with one waits; use a storage driver (csi), or mount it on the machines and use hostPath", path.Child(f.name)))
+			w = append(w, fmt.Sprintf(
+				"%s: nodes mount no volumes of this kind, and a pod with one waits; use a storage driver (csi), or mount it on "+
+					"the machines and use hostPath",
+				path.Child(f.name),
+			))
 		}
 	}
 	if v.Projected == nil {
@@ -105,7 +110,9 @@ func OfClaim(s *corev1.PersistentVolumeClaimSpec, path *field.Path) (warnings []
 		}
 	}
 	if ptr.Deref(s.VolumeMode, "") == corev1.PersistentVolumeBlock {
-		warnings = append(warnings, fmt.Sprintf("%s: nodes give pods no block devices, and a pod with this claim waits; use Filesystem", path.Child("volumeMode")))
+		warnings = append(warnings, fmt.Sprintf(
+			"%s: nodes give pods no block devices, and a pod with this claim waits; use Filesystem", path.Child("volumeMode"),
+		))
 	}
 	return warnings
 }

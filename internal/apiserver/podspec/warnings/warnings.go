@@ -35,7 +35,10 @@ func OfName(name, usedIn string) []string {
 	if len(messages) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("metadata.name: this is used in %s, which can result in surprising behavior; a DNS label is recommended: %v", usedIn, messages)}
+	return []string{fmt.Sprintf(
+		"metadata.name: this is used in %s, which can result in surprising behavior; a DNS label is recommended: %v",
+		usedIn, messages,
+	)}
 }
 
 // warner is what there may be to say something about, and where it is.

@@ -94,10 +94,14 @@ func compiles(c expressionCompiler, e plugincel.ExpressionAccessor, hasParams bo
 }
 
 func compilesPatch(c expressionCompiler, e plugincel.ExpressionAccessor, hasParams bool, path *field.Path) field.ErrorList {
-	return compilesWith(c, e, plugincel.OptionalVariableDeclarations{HasParams: hasParams, HasAuthorizer: true, HasPatchTypes: true}, path)
+	return compilesWith(
+		c, e, plugincel.OptionalVariableDeclarations{HasParams: hasParams, HasAuthorizer: true, HasPatchTypes: true}, path,
+	)
 }
 
-func compilesWith(c expressionCompiler, e plugincel.ExpressionAccessor, options plugincel.OptionalVariableDeclarations, path *field.Path) field.ErrorList {
+func compilesWith(
+	c expressionCompiler, e plugincel.ExpressionAccessor, options plugincel.OptionalVariableDeclarations, path *field.Path,
+) field.ErrorList {
 	if strings.TrimSpace(e.GetExpression()) == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}

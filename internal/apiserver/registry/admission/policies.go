@@ -28,10 +28,14 @@ func validateValidatingPolicy(s *admissionv1.ValidatingAdmissionPolicySpec) fiel
 	errs = append(errs, bad...)
 	if len(s.Validations) == 0 && len(s.AuditAnnotations) == 0 {
 		const why = "validations or auditAnnotations must contain at least one item"
-		return append(errs, field.Required(specPath.Child("validations"), why), field.Required(specPath.Child("auditAnnotations"), why))
+		return append(
+			errs, field.Required(specPath.Child("validations"), why), field.Required(specPath.Child("auditAnnotations"), why),
+		)
 	}
 	for i := range s.Validations {
-		errs = append(errs, validateValidation(compiler, &s.Validations[i], hasParams, specPath.Child("validations").Index(i))...)
+		errs = append(errs, validateValidation(
+			compiler, &s.Validations[i], hasParams, specPath.Child("validations").Index(i),
+		)...)
 	}
 	keys := sets.New[string]()
 	for i, a := range s.AuditAnnotations {
@@ -39,7 +43,10 @@ func validateValidatingPolicy(s *admissionv1.ValidatingAdmissionPolicySpec) fiel
 		for _, m := range utilvalidation.IsQualifiedName(a.Key) {
 			errs = append(errs, field.Invalid(at.Child("key"), a.Key, m))
 		}
-		errs = append(errs, compiles(compiler, &validating.AuditAnnotationCondition{Key: a.Key, ValueExpression: a.ValueExpression}, hasParams, at.Child("valueExpression"))...)
+		errs = append(errs, compiles(
+			compiler, &validating.AuditAnnotationCondition{Key: a.Key, ValueExpression: a.ValueExpression}, hasParams,
+			at.Child("valueExpression"),
+		)...)
 		if keys.Has(a.Key) {
 			errs = append(errs, field.Duplicate(at.Child("key"), a.Key))
 		}
@@ -49,9 +56,15 @@ func validateValidatingPolicy(s *admissionv1.ValidatingAdmissionPolicySpec) fiel
 }
 
 func validateValidation(c *plugincel.CompositedCompiler, v *admissionv1.Validation, hasParams bool, path *field.Path) field.ErrorList {
-	errs := compiles(c, &validating.ValidationCondition{Expression: v.Expression, Message: v.Message, Reason: v.Reason}, hasParams, path.Child("expression"))
+	errs := compiles(
+		c, &validating.ValidationCondition{Expression: v.Expression, Message: v.Message, Reason: v.Reason}, hasParams,
+		path.Child("expression"),
+	)
 	if v.MessageExpression != "" {
-		errs = append(errs, compiles(c, &validating.MessageExpressionCondition{MessageExpression: v.MessageExpression}, hasParams, path.Child("messageExpression"))...)
+		errs = append(errs, compiles(
+			c, &validating.MessageExpressionCondition{MessageExpression: v.MessageExpression}, hasParams,
+			path.Child("messageExpression"),
+		)...)
 	}
 	if v.Message != strings.TrimSpace(v.Message) || strings.Contains(v.Message, "\n") {
 		errs = append(errs, field.Invalid(path.Child("message"), v.Message, "message must not contain line breaks"))
@@ -86,22 +99,33 @@ func validateMutation(c *plugincel.CompositedCompiler, m *admissionv1.Mutation, 
 		return field.ErrorList{field.Required(path.Child("patchType"), "")}
 	case admissionv1.PatchTypeApplyConfiguration:
 		if m.JSONPatch != nil {
-			return field.ErrorList{field.Invalid(jsonPatch, "{jsonPatch}", "must not be specified when patchType is ApplyConfiguration")}
+			return field.ErrorList{field.Invalid(
+				jsonPatch, "{jsonPatch}", "must not be specified when patchType is ApplyConfiguration",
+			)}
 		}
 		if m.ApplyConfiguration == nil {
 			return field.ErrorList{field.Required(apply, "must be specified when patchType is ApplyConfiguration")}
 		}
-		return compilesPatch(c, &patch.ApplyConfigurationCondition{Expression: m.ApplyConfiguration.Expression}, hasParams, apply.Child("expression"))
+		return compilesPatch(
+			c, &patch.ApplyConfigurationCondition{Expression: m.ApplyConfiguration.Expression}, hasParams,
+			apply.Child("expression"),
+		)
 	case admissionv1.PatchTypeJSONPatch:
 		if m.ApplyConfiguration != nil {
-			return field.ErrorList{field.Invalid(apply, "{applyConfiguration}", "must not be specified when patchType is JSONPatch")}
+			return field.ErrorList{field.Invalid(
+				apply, "{applyConfiguration}", "must not be specified when patchType is JSONPatch",
+			)}
 		}
 		if m.JSONPatch == nil {
 			return field.ErrorList{field.Required(jsonPatch, "must be specified when patchType is JSONPatch")}
 		}
-		return compilesPatch(c, &patch.JSONPatchCondition{Expression: m.JSONPatch.Expression}, hasParams, jsonPatch.Child("expression"))
+		return compilesPatch(
+			c, &patch.JSONPatchCondition{Expression: m.JSONPatch.Expression}, hasParams, jsonPatch.Child("expression"),
+		)
 	}
-	return oneOf(path.Child("patchType"), &m.PatchType, admissionv1.PatchTypeApplyConfiguration, admissionv1.PatchTypeJSONPatch)
+	return oneOf(
+		path.Child("patchType"), &m.PatchType, admissionv1.PatchTypeApplyConfiguration, admissionv1.PatchTypeJSONPatch,
+	)
 }
 
 func validateParamKind(k *admissionv1.ParamKind) field.ErrorList {
@@ -203,7 +227,9 @@ func validateParamRef(r *admissionv1.ParamRef, path *field.Path) field.ErrorList
 	if r.ParameterNotFoundAction == nil {
 		return append(errs, field.Required(path.Child("parameterNotFoundAction"), ""))
 	}
-	return append(errs, oneOf(path.Child("parameterNotFoundAction"), r.ParameterNotFoundAction, admissionv1.AllowAction, admissionv1.DenyAction)...)
+	return append(errs, oneOf(
+		path.Child("parameterNotFoundAction"), r.ParameterNotFoundAction, admissionv1.AllowAction, admissionv1.DenyAction,
+	)...)
 }
 
 func validateActions(actions []admissionv1.ValidationAction, path *field.Path) field.ErrorList {
@@ -220,7 +246,11 @@ func validateActions(actions []admissionv1.ValidationAction, path *field.Path) f
 		seen.Insert(a)
 	}
 	if slices.Contains(actions, admissionv1.Deny) && slices.Contains(actions, admissionv1.Warn) {
-		errs = append(errs, field.Invalid(path, actions, "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)"))
+		errs = append(errs, field.Invalid(
+			path, actions,
+			"must not contain both Deny and Warn (repeating the same validation failure information in the API response and "+
+				"headers serves no purpose)",
+		))
 	}
 	return errs
 }

@@ -22,22 +22,33 @@ func Definitions() []resource.Definition {
 }
 
 func kind(name, plural, singular string) resource.Kind {
-	return resource.Kind{GroupVersion: admissionv1.SchemeGroupVersion, Kind: name, Plural: plural, Singular: singular, ClusterScoped: true}
+	return resource.Kind{
+		GroupVersion:  admissionv1.SchemeGroupVersion,
+		Kind:          name,
+		Plural:        plural,
+		Singular:      singular,
+		ClusterScoped: true,
+	}
 }
 
 func validatingWebhooks() resource.Definition {
 	type T = admissionv1.ValidatingWebhookConfiguration
 	return resource.Of[T, admissionv1.ValidatingWebhookConfigurationList](
 		kind("ValidatingWebhookConfiguration", "validatingwebhookconfigurations", "validatingwebhookconfiguration"),
-		webhookRules(func(c *T) (*metav1.ObjectMeta, []admissionv1.ValidatingWebhook) { return &c.ObjectMeta, c.Webhooks }, ofValidating, nil))
+		webhookRules(
+			func(c *T) (*metav1.ObjectMeta, []admissionv1.ValidatingWebhook) { return &c.ObjectMeta, c.Webhooks }, ofValidating,
+			nil,
+		))
 }
 
 func mutatingWebhooks() resource.Definition {
 	type T = admissionv1.MutatingWebhookConfiguration
 	return resource.Of[T, admissionv1.MutatingWebhookConfigurationList](
 		kind("MutatingWebhookConfiguration", "mutatingwebhookconfigurations", "mutatingwebhookconfiguration"),
-		webhookRules(func(c *T) (*metav1.ObjectMeta, []admissionv1.MutatingWebhook) { return &c.ObjectMeta, c.Webhooks }, ofMutating,
-			func(w *admissionv1.MutatingWebhook) { fill(&w.ReinvocationPolicy, admissionv1.NeverReinvocationPolicy) }))
+		webhookRules(
+			func(c *T) (*metav1.ObjectMeta, []admissionv1.MutatingWebhook) { return &c.ObjectMeta, c.Webhooks }, ofMutating,
+			func(w *admissionv1.MutatingWebhook) { fill(&w.ReinvocationPolicy, admissionv1.NeverReinvocationPolicy) },
+		))
 }
 
 // webhookRules are the rules of both kinds of webhook configuration. common is what
@@ -91,7 +102,9 @@ func validatingPolicy() resource.Definition {
 			Spec:     func(p *T) any { return &p.Spec },
 			Status:   func(p *T) any { return &p.Status },
 			Validate: func(_ context.Context, p *T) field.ErrorList { return validateValidatingPolicy(&p.Spec) },
-			Table:    policyTable("Validations", func(p *T) (int, *admissionv1.ParamKind) { return len(p.Spec.Validations), p.Spec.ParamKind }),
+			Table: policyTable("Validations", func(p *T) (int, *admissionv1.ParamKind) {
+				return len(p.Spec.Validations), p.Spec.ParamKind
+			}),
 		})
 }
 
@@ -108,14 +121,17 @@ func mutatingPolicy() resource.Definition {
 			},
 			Spec:     func(p *T) any { return &p.Spec },
 			Validate: func(_ context.Context, p *T) field.ErrorList { return validateMutatingPolicy(&p.Spec) },
-			Table:    policyTable("Mutations", func(p *T) (int, *admissionv1.ParamKind) { return len(p.Spec.Mutations), p.Spec.ParamKind }),
+			Table: policyTable("Mutations", func(p *T) (int, *admissionv1.ParamKind) {
+				return len(p.Spec.Mutations), p.Spec.ParamKind
+			}),
 		})
 }
 
 func validatingBinding() resource.Definition {
 	type T = admissionv1.ValidatingAdmissionPolicyBinding
 	return resource.Of[T, admissionv1.ValidatingAdmissionPolicyBindingList](
-		kind("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", "validatingadmissionpolicybinding"), resource.Rules[T]{
+		kind("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", "validatingadmissionpolicybinding"),
+		resource.Rules[T]{
 			Default: func(b *T) { setMatchDefaults(b.Spec.MatchResources) },
 			Spec:    func(b *T) any { return &b.Spec },
 			Validate: func(_ context.Context, b *T) field.ErrorList {
@@ -129,7 +145,8 @@ func validatingBinding() resource.Definition {
 func mutatingBinding() resource.Definition {
 	type T = admissionv1.MutatingAdmissionPolicyBinding
 	return resource.Of[T, admissionv1.MutatingAdmissionPolicyBindingList](
-		kind("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings", "mutatingadmissionpolicybinding"), resource.Rules[T]{
+		kind("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings", "mutatingadmissionpolicybinding"),
+		resource.Rules[T]{
 			Default: func(b *T) { setMatchDefaults(b.Spec.MatchResources) },
 			Spec:    func(b *T) any { return &b.Spec },
 			Validate: func(_ context.Context, b *T) field.ErrorList {

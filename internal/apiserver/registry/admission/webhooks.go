@@ -31,13 +31,37 @@ type webhook struct {
 }
 
 func ofValidating(w *admissionv1.ValidatingWebhook) webhook {
-	return webhook{w.Name, &w.ClientConfig, w.Rules, &w.FailurePolicy, &w.MatchPolicy, &w.NamespaceSelector, &w.ObjectSelector,
-		w.SideEffects, &w.TimeoutSeconds, w.AdmissionReviewVersions, w.MatchConditions, nil}
+	return webhook{
+		w.Name,
+		&w.ClientConfig,
+		w.Rules,
+		&w.FailurePolicy,
+		&w.MatchPolicy,
+		&w.NamespaceSelector,
+		&w.ObjectSelector,
+		w.SideEffects,
+		&w.TimeoutSeconds,
+		w.AdmissionReviewVersions,
+		w.MatchConditions,
+		nil,
+	}
 }
 
 func ofMutating(w *admissionv1.MutatingWebhook) webhook {
-	return webhook{w.Name, &w.ClientConfig, w.Rules, &w.FailurePolicy, &w.MatchPolicy, &w.NamespaceSelector, &w.ObjectSelector,
-		w.SideEffects, &w.TimeoutSeconds, w.AdmissionReviewVersions, w.MatchConditions, w.ReinvocationPolicy}
+	return webhook{
+		w.Name,
+		&w.ClientConfig,
+		w.Rules,
+		&w.FailurePolicy,
+		&w.MatchPolicy,
+		&w.NamespaceSelector,
+		&w.ObjectSelector,
+		w.SideEffects,
+		&w.TimeoutSeconds,
+		w.AdmissionReviewVersions,
+		w.MatchConditions,
+		w.ReinvocationPolicy,
+	}
 }
 
 // reviewVersions are the versions of AdmissionReview that are spoken.
@@ -69,14 +93,21 @@ func validateWebhook(w webhook, path *field.Path) field.ErrorList {
 	if w.sideEffects == nil {
 		errs = append(errs, field.Required(path.Child("sideEffects"), "must specify one of None, NoneOnDryRun"))
 	} else {
-		errs = append(errs, oneOf(path.Child("sideEffects"), w.sideEffects, admissionv1.SideEffectClassNone, admissionv1.SideEffectClassNoneOnDryRun)...)
+		errs = append(errs, oneOf(
+			path.Child("sideEffects"), w.sideEffects, admissionv1.SideEffectClassNone, admissionv1.SideEffectClassNoneOnDryRun,
+		)...)
 	}
 	errs = append(errs, selector(*w.namespaceSelector, path.Child("namespaceSelector"))...)
 	errs = append(errs, selector(*w.objectSelector, path.Child("objectSelector"))...)
 	if t := *w.timeoutSeconds; t != nil && (*t > maxTimeoutSeconds || *t < 1) {
-		errs = append(errs, field.Invalid(path.Child("timeoutSeconds"), *t, "the timeout value must be between 1 and 30 seconds"))
+		errs = append(errs, field.Invalid(
+			path.Child("timeoutSeconds"), *t, "the timeout value must be between 1 and 30 seconds",
+		))
 	}
-	errs = append(errs, oneOf(path.Child("reinvocationPolicy"), w.reinvocation, admissionv1.IfNeededReinvocationPolicy, admissionv1.NeverReinvocationPolicy)...)
+	errs = append(errs, oneOf(
+		path.Child("reinvocationPolicy"), w.reinvocation, admissionv1.IfNeededReinvocationPolicy,
+		admissionv1.NeverReinvocationPolicy,
+	)...)
 	errs = append(errs, validateReviewVersions(w.reviewVersions, path.Child("admissionReviewVersions"))...)
 	errs = append(errs, validateClient(w.client, path.Child("clientConfig"))...)
 	return append(errs, validateConditions(w.conditions, false, path.Child("matchConditions"))...)
@@ -138,7 +169,9 @@ func validateRule(r *admissionv1.RuleWithOperations, path *field.Path) field.Err
 		errs = append(errs, field.Required(path.Child("operations"), ""))
 	}
 	if len(r.Operations) > 1 && slices.Contains(r.Operations, admissionv1.OperationAll) {
-		errs = append(errs, field.Invalid(path.Child("operations"), r.Operations, "if '*' is present, must not specify other operations"))
+		errs = append(errs, field.Invalid(
+			path.Child("operations"), r.Operations, "if '*' is present, must not specify other operations",
+		))
 	}
 	for i, o := range r.Operations {
 		errs = append(errs, oneOf(path.Child("operations").Index(i), &o,
@@ -152,7 +185,9 @@ func validateRule(r *admissionv1.RuleWithOperations, path *field.Path) field.Err
 		}
 	}
 	errs = append(errs, validateResources(r.Resources, path.Child("resources"))...)
-	return append(errs, oneOf(path.Child("scope"), r.Scope, admissionv1.AllScopes, admissionv1.ClusterScope, admissionv1.NamespacedScope)...)
+	return append(errs, oneOf(
+		path.Child("scope"), r.Scope, admissionv1.AllScopes, admissionv1.ClusterScope, admissionv1.NamespacedScope,
+	)...)
 }
 
 func wildcardAlone(list []string, what string, path *field.Path) field.ErrorList {
@@ -160,7 +195,9 @@ func wildcardAlone(list []string, what string, path *field.Path) field.ErrorList
 		return field.ErrorList{field.Required(path, "")}
 	}
 	if len(list) > 1 && slices.Contains(list, "*") {
-		return field.ErrorList{field.Invalid(path, list, fmt.Sprintf("if '*' is present, must not specify other API %s", what))}
+		return field.ErrorList{field.Invalid(
+			path, list, fmt.Sprintf("if '*' is present, must not specify other API %s", what),
+		)}
 	}
 	return nil
 }
@@ -178,7 +215,9 @@ func validateResources(list []string, path *field.Path) field.ErrorList {
 		case r == "*/*" && len(list) > 1:
 			errs = append(errs, field.Invalid(path, list, "if '*/*' is present, must not specify other resources"))
 		case r == "*" && slices.ContainsFunc(list, func(o string) bool { return o != "*" && !strings.Contains(o, "/") }):
-			errs = append(errs, field.Invalid(path, list, "if '*' is present, must not specify other resources without subresources"))
+			errs = append(errs, field.Invalid(
+				path, list, "if '*' is present, must not specify other resources without subresources",
+			))
 		}
 	}
 	return errs

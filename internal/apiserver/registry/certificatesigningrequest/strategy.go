@@ -20,33 +20,37 @@ import (
 
 // Definition returns the kind.
 func Definition() resource.Definition {
-	return resource.Of[certificatesv1.CertificateSigningRequest, certificatesv1.CertificateSigningRequestList](resource.Kind{
-		GroupVersion: certificatesv1.SchemeGroupVersion, Kind: "CertificateSigningRequest",
-		Plural: "certificatesigningrequests", Singular: "certificatesigningrequest", ShortNames: []string{"csr"}, ClusterScoped: true,
-	}, resource.Rules[certificatesv1.CertificateSigningRequest]{
-		Status:           func(c *certificatesv1.CertificateSigningRequest) any { return &c.Status },
-		PrepareForCreate: recordRequester,
-		// What is asked for cannot change: it might have been approved.
-		PrepareForUpdate: func(_ context.Context, c, old *certificatesv1.CertificateSigningRequest) { c.Spec = old.Spec },
-		Validate: func(_ context.Context, c *certificatesv1.CertificateSigningRequest) field.ErrorList {
-			return Validate(c)
+	return resource.Of[certificatesv1.CertificateSigningRequest, certificatesv1.CertificateSigningRequestList](
+		resource.Kind{
+			GroupVersion: certificatesv1.SchemeGroupVersion, Kind: "CertificateSigningRequest",
+			Plural: "certificatesigningrequests", Singular: "certificatesigningrequest", ShortNames: []string{"csr"},
+			ClusterScoped: true,
 		},
-		ValidateUpdate: func(_ context.Context, c, _ *certificatesv1.CertificateSigningRequest) field.ErrorList {
-			return validateConditions(c)
+		resource.Rules[certificatesv1.CertificateSigningRequest]{
+			Status:           func(c *certificatesv1.CertificateSigningRequest) any { return &c.Status },
+			PrepareForCreate: recordRequester,
+			// What is asked for cannot change: it might have been approved.
+			PrepareForUpdate: func(_ context.Context, c, old *certificatesv1.CertificateSigningRequest) { c.Spec = old.Spec },
+			Validate: func(_ context.Context, c *certificatesv1.CertificateSigningRequest) field.ErrorList {
+				return Validate(c)
+			},
+			ValidateUpdate: func(_ context.Context, c, _ *certificatesv1.CertificateSigningRequest) field.ErrorList {
+				return validateConditions(c)
+			},
+			PrepareStatusForUpdate: func(_ context.Context, c, old *certificatesv1.CertificateSigningRequest) {
+				c.Spec = old.Spec
+				stampConditions(c, old, metav1.Now())
+			},
+			ValidateStatusUpdate: func(_ context.Context, c, old *certificatesv1.CertificateSigningRequest) field.ErrorList {
+				return ValidateStatusUpdate(c, old)
+			},
+			Fields: func(c *certificatesv1.CertificateSigningRequest) fields.Set {
+				return fields.Set{"spec.signerName": c.Spec.SignerName}
+			},
+			FieldLabels: []string{"spec.signerName"},
+			Table:       printer,
 		},
-		PrepareStatusForUpdate: func(_ context.Context, c, old *certificatesv1.CertificateSigningRequest) {
-			c.Spec = old.Spec
-			stampConditions(c, old, metav1.Now())
-		},
-		ValidateStatusUpdate: func(_ context.Context, c, old *certificatesv1.CertificateSigningRequest) field.ErrorList {
-			return ValidateStatusUpdate(c, old)
-		},
-		Fields: func(c *certificatesv1.CertificateSigningRequest) fields.Set {
-			return fields.Set{"spec.signerName": c.Spec.SignerName}
-		},
-		FieldLabels: []string{"spec.signerName"},
-		Table:       printer,
-	})
+	)
 }
 
 // recordRequester notes who is asking, whatever the request says about it.

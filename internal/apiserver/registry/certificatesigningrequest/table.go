@@ -14,7 +14,14 @@ var printer = table.Of(func(c *certificatesv1.CertificateSigningRequest, now tim
 	if s := c.Spec.ExpirationSeconds; s != nil {
 		asked = duration.HumanDuration(time.Duration(*s) * time.Second)
 	}
-	return []any{c.Name, table.Since(c.CreationTimestamp, now), table.OrNone(c.Spec.SignerName), c.Spec.Username, asked, state(c)}
+	return []any{
+		c.Name,
+		table.Since(c.CreationTimestamp, now),
+		table.OrNone(c.Spec.SignerName),
+		c.Spec.Username,
+		asked,
+		state(c),
+	}
 },
 	table.Name,
 	table.Age,

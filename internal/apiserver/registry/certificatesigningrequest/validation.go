@@ -26,9 +26,11 @@ var usages = []certificatesv1.KeyUsage{
 	certificatesv1.UsageAny, certificatesv1.UsageCertSign, certificatesv1.UsageClientAuth, certificatesv1.UsageCodeSigning,
 	certificatesv1.UsageContentCommitment, certificatesv1.UsageCRLSign, certificatesv1.UsageDataEncipherment,
 	certificatesv1.UsageDecipherOnly, certificatesv1.UsageDigitalSignature, certificatesv1.UsageEmailProtection,
-	certificatesv1.UsageEncipherOnly, certificatesv1.UsageIPsecEndSystem, certificatesv1.UsageIPsecTunnel, certificatesv1.UsageIPsecUser,
+	certificatesv1.UsageEncipherOnly, certificatesv1.UsageIPsecEndSystem, certificatesv1.UsageIPsecTunnel,
+	certificatesv1.UsageIPsecUser,
 	certificatesv1.UsageKeyAgreement, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageMicrosoftSGC,
-	certificatesv1.UsageNetscapeSGC, certificatesv1.UsageOCSPSigning, certificatesv1.UsageSMIME, certificatesv1.UsageServerAuth,
+	certificatesv1.UsageNetscapeSGC, certificatesv1.UsageOCSPSigning, certificatesv1.UsageSMIME,
+	certificatesv1.UsageServerAuth,
 	certificatesv1.UsageSigning, certificatesv1.UsageTimestamping,
 }
 
@@ -47,7 +49,9 @@ func Validate(c *certificatesv1.CertificateSigningRequest) field.ErrorList {
 	errs = append(errs, validateUsages(c.Spec.Usages, at)...)
 	errs = append(errs, validateSigner(c.Spec.SignerName)...)
 	if s := c.Spec.ExpirationSeconds; s != nil && *s < shortestSeconds {
-		errs = append(errs, field.Invalid(specPath.Child("expirationSeconds"), *s, "may not specify a duration less than 600 seconds (10 minutes)"))
+		errs = append(errs, field.Invalid(
+			specPath.Child("expirationSeconds"), *s, "may not specify a duration less than 600 seconds (10 minutes)",
+		))
 	}
 	return append(errs, validateConditions(c)...)
 }
@@ -91,7 +95,9 @@ func validateSigner(name string) field.ErrorList {
 	}
 	domain, rest, found := strings.Cut(name, "/")
 	if !found || strings.Contains(rest, "/") {
-		return field.ErrorList{field.Invalid(path, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")}
+		return field.ErrorList{field.Invalid(
+			path, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'",
+		)}
 	}
 	var errs field.ErrorList
 	for _, m := range utilvalidation.IsDNS1123Subdomain(domain) {
@@ -122,7 +128,9 @@ func validateConditions(c *certificatesv1.CertificateSigningRequest) field.Error
 		errs = append(errs, validateConditionStatus(condition, at.Child("status"))...)
 		if condition.Type == certificatesv1.CertificateApproved && seen[certificatesv1.CertificateDenied] ||
 			condition.Type == certificatesv1.CertificateDenied && seen[certificatesv1.CertificateApproved] {
-			errs = append(errs, field.Invalid(at.Child("type"), condition.Type, "Approved and Denied conditions are mutually exclusive"))
+			errs = append(errs, field.Invalid(
+				at.Child("type"), condition.Type, "Approved and Denied conditions are mutually exclusive",
+			))
 		}
 	}
 	return errs
@@ -142,16 +150,22 @@ func validateConditionStatus(c certificatesv1.CertificateSigningRequestCondition
 	case corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown:
 		return nil
 	}
-	return field.ErrorList{field.NotSupported(path, c.Status, []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown})}
+	return field.ErrorList{field.NotSupported(path, c.Status, []corev1.ConditionStatus{
+		corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown,
+	})}
 }
 
 // ValidateStatusUpdate checks what a signer reports: the certificate, once; the
 // decision is not the signer's.
 func ValidateStatusUpdate(c, old *certificatesv1.CertificateSigningRequest) field.ErrorList {
 	errs := append(validateConditions(c), keptConditions(c, old)...)
-	for _, t := range []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied} {
+	for _, t := range []certificatesv1.RequestConditionType{
+		certificatesv1.CertificateApproved, certificatesv1.CertificateDenied,
+	} {
 		if has(c, t) && !has(old, t) {
-			errs = append(errs, field.Forbidden(statusPath.Child("conditions"), fmt.Sprintf("updates may not add a condition of type %q", t)))
+			errs = append(errs, field.Forbidden(
+				statusPath.Child("conditions"), fmt.Sprintf("updates may not add a condition of type %q", t),
+			))
 		}
 	}
 	at := statusPath.Child("certificate")
@@ -187,14 +201,23 @@ func parseCertificates(raw []byte) error {
 // keptConditions refuses to take a decision back.
 func keptConditions(c, old *certificatesv1.CertificateSigningRequest) field.ErrorList {
 	var errs field.ErrorList
-	for _, t := range []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed} {
+	for _, t := range []certificatesv1.RequestConditionType{
+		certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed,
+	} {
 		if has(old, t) && !has(c, t) {
-			errs = append(errs, field.Forbidden(statusPath.Child("conditions"), fmt.Sprintf("updates may not remove a condition of type %q", t)))
+			errs = append(errs, field.Forbidden(
+				statusPath.Child("conditions"), fmt.Sprintf("updates may not remove a condition of type %q", t),
+			))
 		}
 	}
 	return errs
 }
 
 func has(c *certificatesv1.CertificateSigningRequest, t certificatesv1.RequestConditionType) bool {
-	return slices.ContainsFunc(c.Status.Conditions, func(condition certificatesv1.CertificateSigningRequestCondition) bool { return condition.Type == t })
+	return slices.ContainsFunc(
+		c.Status.Conditions,
+		func(condition certificatesv1.CertificateSigningRequestCondition) bool {
+			return condition.Type == t
+		},
+	)
 }

@@ -96,7 +96,9 @@ func validateSpec(s, old *batchv1.CronJobSpec) (errs field.ErrorList) {
 			errs = append(errs, field.Invalid(at, s.Schedule, err.Error()))
 		}
 		if strings.Contains(s.Schedule, "TZ") {
-			errs = append(errs, field.Invalid(at, s.Schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"))
+			errs = append(errs, field.Invalid(
+				at, s.Schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead",
+			))
 		}
 	}
 	if s.StartingDeadlineSeconds != nil {
@@ -111,15 +113,21 @@ func validateSpec(s, old *batchv1.CronJobSpec) (errs field.ErrorList) {
 	case "":
 		errs = append(errs, field.Required(at, ""))
 	default:
-		errs = append(errs, field.NotSupported(at, s.ConcurrencyPolicy, []batchv1.ConcurrencyPolicy{batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent}))
+		errs = append(errs, field.NotSupported(at, s.ConcurrencyPolicy, []batchv1.ConcurrencyPolicy{
+			batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent,
+		}))
 	}
 	var before *batchv1.JobTemplateSpec
 	if old != nil {
 		before = &old.JobTemplate
 	}
 	errs = append(errs, job.ValidateTemplate(&s.JobTemplate, before, path.Child("jobTemplate"))...)
-	errs = append(errs, amount.NonNegative(path.Child("successfulJobsHistoryLimit"), int64(ptr.Deref(s.SuccessfulJobsHistoryLimit, 0)))...)
-	return append(errs, amount.NonNegative(path.Child("failedJobsHistoryLimit"), int64(ptr.Deref(s.FailedJobsHistoryLimit, 0)))...)
+	errs = append(errs, amount.NonNegative(
+		path.Child("successfulJobsHistoryLimit"), int64(ptr.Deref(s.SuccessfulJobsHistoryLimit, 0)),
+	)...)
+	return append(errs, amount.NonNegative(
+		path.Child("failedJobsHistoryLimit"), int64(ptr.Deref(s.FailedJobsHistoryLimit, 0)),
+	)...)
 }
 
 // zonePart is a part of the name of a time zone. Digits are for old names.
@@ -135,7 +143,9 @@ func validateZone(zone string, path *field.Path) (errs field.ErrorList) {
 		}
 	}
 	if strings.EqualFold(zone, "Local") {
-		errs = append(errs, field.Invalid(path, zone, "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"))
+		errs = append(errs, field.Invalid(
+			path, zone, "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones",
+		))
 	}
 	if _, err := time.LoadLocation(zone); err != nil {
 		errs = append(errs, field.Invalid(path, zone, err.Error()))

@@ -1,5 +1,5 @@
-// Package csi describes the kinds CSIDriver and CSINode of storage.k8s.io/v1: how a storage driver wants to be treated, and which
-// drivers a node has.
+// Package csi describes the kinds CSIDriver and CSINode of storage.k8s.io/v1: how a storage driver wants to be treated,
+// and which drivers a node has.
 package csi
 
 import (
@@ -24,7 +24,8 @@ import (
 func Definitions() []resource.Definition {
 	return []resource.Definition{
 		resource.Of[storagev1.CSIDriver, storagev1.CSIDriverList](resource.Kind{
-			GroupVersion: storagev1.SchemeGroupVersion, Kind: "CSIDriver", Plural: "csidrivers", Singular: "csidriver", ClusterScoped: true,
+			GroupVersion: storagev1.SchemeGroupVersion, Kind: "CSIDriver", Plural: "csidrivers", Singular: "csidriver",
+			ClusterScoped: true,
 		}, resource.Rules[storagev1.CSIDriver]{
 			Default:  func(d *storagev1.CSIDriver) { Default(&d.Spec) },
 			Validate: func(_ context.Context, d *storagev1.CSIDriver) field.ErrorList { return ValidateDriver(d) },
@@ -43,7 +44,8 @@ func Definitions() []resource.Definition {
 			Table:                  driverTable,
 		}),
 		resource.Of[storagev1.CSINode, storagev1.CSINodeList](resource.Kind{
-			GroupVersion: storagev1.SchemeGroupVersion, Kind: "CSINode", Plural: "csinodes", Singular: "csinode", ClusterScoped: true,
+			GroupVersion: storagev1.SchemeGroupVersion, Kind: "CSINode", Plural: "csinodes", Singular: "csinode",
+			ClusterScoped: true,
 		}, resource.Rules[storagev1.CSINode]{
 			Validate: func(_ context.Context, n *storagev1.CSINode) field.ErrorList { return ValidateNode(n, nil) },
 			ValidateUpdate: func(_ context.Context, n, old *storagev1.CSINode) field.ErrorList {
@@ -52,7 +54,8 @@ func Definitions() []resource.Definition {
 			RequireResourceVersion: true,
 			Table: table.Of(func(n *storagev1.CSINode, now time.Time) []any {
 				return []any{n.Name, int64(len(n.Spec.Drivers)), table.Since(n.CreationTimestamp, now)}
-			}, table.Name, table.Column{Name: "Drivers", Type: "integer", Description: "How many drivers the node has."}, table.Age),
+			}, table.Name, table.Column{Name: "Drivers", Type: "integer", Description: "How many drivers the node has."},
+				table.Age),
 		}),
 	}
 }
@@ -81,7 +84,9 @@ func ValidateDriver(d *storagev1.CSIDriver) field.ErrorList {
 	errs := ValidateName(d.Name, field.NewPath("metadata", "name"))
 	path := field.NewPath("spec")
 	if p := d.Spec.FSGroupPolicy; p != nil {
-		known := []storagev1.FSGroupPolicy{storagev1.FileFSGroupPolicy, storagev1.NoneFSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy}
+		known := []storagev1.FSGroupPolicy{
+			storagev1.FileFSGroupPolicy, storagev1.NoneFSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy,
+		}
 		if !slices.Contains(known, *p) {
 			errs = append(errs, field.NotSupported(path.Child("fsGroupPolicy"), *p, known))
 		}
@@ -94,10 +99,15 @@ func ValidateDriver(d *storagev1.CSIDriver) field.ErrorList {
 		}
 	}
 	if s := d.Spec.NodeAllocatableUpdatePeriodSeconds; s != nil && *s < 10 {
-		errs = append(errs, field.Invalid(path.Child("nodeAllocatableUpdatePeriodSeconds"), *s, "must be greater than or equal to 10 seconds"))
+		errs = append(errs, field.Invalid(
+			path.Child("nodeAllocatableUpdatePeriodSeconds"), *s, "must be greater than or equal to 10 seconds",
+		))
 	}
 	if in := d.Spec.ServiceAccountTokenInSecrets; in != nil && len(d.Spec.TokenRequests) == 0 {
-		errs = append(errs, field.Invalid(path.Child("serviceAccountTokenInSecrets"), *in, "serviceAccountTokenInSecrets is set but no tokenRequests are specified"))
+		errs = append(errs, field.Invalid(
+			path.Child("serviceAccountTokenInSecrets"), *in,
+			"serviceAccountTokenInSecrets is set but no tokenRequests are specified",
+		))
 	}
 	return errs
 }
@@ -115,9 +125,13 @@ func validateTokens(requests []storagev1.TokenRequest, path *field.Path) field.E
 		switch s := r.ExpirationSeconds; {
 		case s == nil:
 		case *s < 10*60:
-			errs = append(errs, field.Invalid(at.Child("expirationSeconds"), *s, "may not specify a duration less than 10 minutes"))
+			errs = append(errs, field.Invalid(
+				at.Child("expirationSeconds"), *s, "may not specify a duration less than 10 minutes",
+			))
 		case *s > 1<<32:
-			errs = append(errs, field.Invalid(at.Child("expirationSeconds"), *s, "may not specify a duration larger than 2^32 seconds"))
+			errs = append(errs, field.Invalid(
+				at.Child("expirationSeconds"), *s, "may not specify a duration larger than 2^32 seconds",
+			))
 		}
 	}
 	return errs
@@ -127,14 +141,19 @@ func warnings(d *storagev1.CSIDriver) []string {
 	if len(d.Spec.TokenRequests) == 0 || d.Spec.ServiceAccountTokenInSecrets != nil {
 		return nil
 	}
-	return []string{"spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible logging of tokens in volume attributes"}
+	return []string{
+		"spec.serviceAccountTokenInSecrets is unset; if supported by this CSI driver, set to true to prevent possible " +
+			"logging of tokens in volume attributes",
+	}
 }
 
 // validateDriverStays checks that nobody takes back what volumes rely on.
 func validateDriverStays(s, old *storagev1.CSIDriverSpec) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validation.ValidateImmutableField(s.AttachRequired, old.AttachRequired, path.Child("attachedRequired"))
-	return append(errs, validation.ValidateImmutableField(s.VolumeLifecycleModes, old.VolumeLifecycleModes, path.Child("volumeLifecycleModes"))...)
+	return append(errs, validation.ValidateImmutableField(
+		s.VolumeLifecycleModes, old.VolumeLifecycleModes, path.Child("volumeLifecycleModes"),
+	)...)
 }
 
 // ValidateName checks the name of a driver.
@@ -152,8 +171,8 @@ func ValidateName(name string, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// ValidateNode checks a node's drivers; old is nil for a new one. A driver that stays cannot be changed, because volumes are on the
-// node by its ID.
+// ValidateNode checks a node's drivers; old is nil for a new one. A driver that stays cannot be changed, because
+// volumes are on the node by its ID.
 func ValidateNode(n, old *storagev1.CSINode) field.ErrorList {
 	path := field.NewPath("spec", "drivers")
 	var errs field.ErrorList
@@ -188,7 +207,9 @@ func validateNodeDriver(d *storagev1.CSINodeDriver, at *field.Path) field.ErrorL
 		errs = append(errs, field.Invalid(at.Child("nodeID"), d.NodeID, "must be 256 characters or less"))
 	}
 	if d.Allocatable != nil && d.Allocatable.Count != nil && *d.Allocatable.Count < 0 {
-		errs = append(errs, field.Invalid(at.Child("allocatable", "count"), *d.Allocatable.Count, "must be greater than or equal to 0"))
+		errs = append(errs, field.Invalid(
+			at.Child("allocatable", "count"), *d.Allocatable.Count, "must be greater than or equal to 0",
+		))
 	}
 	seen := map[string]bool{}
 	for _, key := range d.TopologyKeys {
@@ -219,15 +240,35 @@ var driverTable = table.Of(func(d *storagev1.CSIDriver, now time.Time) []any {
 	if list == "" {
 		list = "<unset>"
 	}
-	return []any{d.Name, ptr.Deref(d.Spec.AttachRequired, true), ptr.Deref(d.Spec.PodInfoOnMount, false), ptr.Deref(d.Spec.StorageCapacity, false),
-		list, fmt.Sprint(ptr.Deref(d.Spec.RequiresRepublish, false)), strings.Join(modes, ","), table.Since(d.CreationTimestamp, now)}
+	return []any{
+		d.Name,
+		ptr.Deref(d.Spec.AttachRequired, true),
+		ptr.Deref(d.Spec.PodInfoOnMount, false),
+		ptr.Deref(d.Spec.StorageCapacity, false),
+		list,
+		fmt.Sprint(ptr.Deref(d.Spec.RequiresRepublish, false)),
+		strings.Join(modes, ","),
+		table.Since(d.CreationTimestamp, now),
+	}
 },
 	table.Name,
-	table.Column{Name: "AttachRequired", Type: "boolean", Description: "Whether volumes are attached to nodes before they are mounted."},
-	table.Column{Name: "PodInfoOnMount", Type: "boolean", Description: "Whether the driver is told for which pod it mounts."},
+	table.Column{
+		Name:        "AttachRequired",
+		Type:        "boolean",
+		Description: "Whether volumes are attached to nodes before they are mounted.",
+	},
+	table.Column{
+		Name:        "PodInfoOnMount",
+		Type:        "boolean",
+		Description: "Whether the driver is told for which pod it mounts.",
+	},
 	table.Column{Name: "StorageCapacity", Type: "boolean", Description: "Whether the driver tells how much it can store."},
 	table.Column{Name: "TokenRequests", Description: "For whom the driver gets tokens of the pod's account."},
-	table.Column{Name: "RequiresRepublish", Type: "string", Description: "Whether the driver is called again and again for a mounted volume."},
+	table.Column{
+		Name:        "RequiresRepublish",
+		Type:        "string",
+		Description: "Whether the driver is called again and again for a mounted volume.",
+	},
 	table.Column{Name: "Modes", Description: "Which volumes the driver makes."},
 	table.Age,
 )

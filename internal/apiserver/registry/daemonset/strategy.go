@@ -25,12 +25,14 @@ func Definition() resource.Definition {
 			_, err := parseTemplateGeneration(d)
 			return err
 		},
-		Spec:                   func(d *appsv1.DaemonSet) any { return &d.Spec },
-		Status:                 func(d *appsv1.DaemonSet) any { return &d.Status },
-		PrepareForCreate:       prepareForCreate,
-		PrepareForUpdate:       prepareForUpdate,
-		Validate:               func(_ context.Context, d *appsv1.DaemonSet) field.ErrorList { return Validate(d) },
-		ValidateUpdate:         func(_ context.Context, d, old *appsv1.DaemonSet) field.ErrorList { return ValidateUpdate(d, old) },
+		Spec:             func(d *appsv1.DaemonSet) any { return &d.Spec },
+		Status:           func(d *appsv1.DaemonSet) any { return &d.Status },
+		PrepareForCreate: prepareForCreate,
+		PrepareForUpdate: prepareForUpdate,
+		Validate:         func(_ context.Context, d *appsv1.DaemonSet) field.ErrorList { return Validate(d) },
+		ValidateUpdate: func(_ context.Context, d, old *appsv1.DaemonSet) field.ErrorList {
+			return ValidateUpdate(d, old)
+		},
 		PrepareStatusForUpdate: prepareStatusForUpdate,
 		ValidateStatusUpdate: func(_ context.Context, d, old *appsv1.DaemonSet) field.ErrorList {
 			return ValidateStatusUpdate(&d.Status, &old.Status)

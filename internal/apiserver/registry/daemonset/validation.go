@@ -28,8 +28,11 @@ func ValidateUpdate(d, old *appsv1.DaemonSet) field.ErrorList {
 // validateSpec checks a specification whose template was old before, which is nil for a
 // new one.
 func validateSpec(spec *appsv1.DaemonSetSpec, old *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
-	errs := metav1validation.ValidateLabelSelector(spec.Selector, metav1validation.LabelSelectorValidationOptions{}, path.Child("selector"))
-	if selector, err := metav1.LabelSelectorAsSelector(spec.Selector); err == nil && !selector.Matches(labels.Set(spec.Template.Labels)) {
+	errs := metav1validation.ValidateLabelSelector(
+		spec.Selector, metav1validation.LabelSelectorValidationOptions{}, path.Child("selector"),
+	)
+	if selector, err := metav1.LabelSelectorAsSelector(spec.Selector); err == nil &&
+		!selector.Matches(labels.Set(spec.Template.Labels)) {
 		errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels"), spec.Template.Labels,
 			"`selector` does not match template `labels`"))
 	}
@@ -39,10 +42,14 @@ func validateSpec(spec *appsv1.DaemonSetSpec, old *corev1.PodTemplateSpec, path 
 	template := path.Child("template")
 	errs = append(errs, podspec.ValidateTemplateUpdate(&spec.Template, old, template)...)
 	if policy := spec.Template.Spec.RestartPolicy; policy != corev1.RestartPolicyAlways {
-		errs = append(errs, field.NotSupported(template.Child("spec", "restartPolicy"), policy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
+		errs = append(errs, field.NotSupported(template.Child("spec", "restartPolicy"), policy, []corev1.RestartPolicy{
+			corev1.RestartPolicyAlways,
+		}))
 	}
 	if spec.Template.Spec.ActiveDeadlineSeconds != nil {
-		errs = append(errs, field.Forbidden(template.Child("spec", "activeDeadlineSeconds"), "activeDeadlineSeconds in DaemonSet is not Supported"))
+		errs = append(errs, field.Forbidden(
+			template.Child("spec", "activeDeadlineSeconds"), "activeDeadlineSeconds in DaemonSet is not Supported",
+		))
 	}
 	errs = append(errs, amount.NonNegative(path.Child("minReadySeconds"), int64(spec.MinReadySeconds))...)
 	errs = append(errs, validateStrategy(&spec.UpdateStrategy, path.Child("updateStrategy"))...)

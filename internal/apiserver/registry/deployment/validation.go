@@ -36,14 +36,18 @@ func validate(d *appsv1.Deployment, old *corev1.PodTemplateSpec) field.ErrorList
 
 // ValidateUpdate checks a changed deployment, metadata aside. Its selector stays.
 func ValidateUpdate(d, old *appsv1.Deployment) field.ErrorList {
-	return append(validate(d, &old.Spec.Template), validation.ValidateImmutableField(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
+	return append(validate(d, &old.Spec.Template), validation.ValidateImmutableField(
+		d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"),
+	)...)
 }
 
 func validateStrategy(s *appsv1.DeploymentStrategy, path *field.Path) field.ErrorList {
 	switch s.Type {
 	case appsv1.RecreateDeploymentStrategyType:
 		if s.RollingUpdate != nil {
-			return field.ErrorList{field.Forbidden(path.Child("rollingUpdate"), "may not be specified when strategy `type` is 'Recreate'")}
+			return field.ErrorList{field.Forbidden(
+				path.Child("rollingUpdate"), "may not be specified when strategy `type` is 'Recreate'",
+			)}
 		}
 		return nil
 	case appsv1.RollingUpdateDeploymentStrategyType:
@@ -75,7 +79,10 @@ func shown(s *appsv1.DeploymentStrategy) any {
 		RollingUpdate *rolling
 	}{Type: s.Type}
 	if r := s.RollingUpdate; r != nil {
-		out.RollingUpdate = &rolling{ptr.Deref(r.MaxUnavailable, intstr.IntOrString{}), ptr.Deref(r.MaxSurge, intstr.IntOrString{})}
+		out.RollingUpdate = &rolling{
+			ptr.Deref(r.MaxUnavailable, intstr.IntOrString{}),
+			ptr.Deref(r.MaxSurge, intstr.IntOrString{}),
+		}
 	}
 	return out
 }
@@ -105,10 +112,14 @@ func ValidateStatusUpdate(s, old *appsv1.DeploymentStatus) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("availableReplicas"), s.AvailableReplicas, most))
 	}
 	if s.AvailableReplicas > s.ReadyReplicas {
-		errs = append(errs, field.Invalid(path.Child("availableReplicas"), s.AvailableReplicas, "cannot be greater than readyReplicas"))
+		errs = append(errs, field.Invalid(
+			path.Child("availableReplicas"), s.AvailableReplicas, "cannot be greater than readyReplicas",
+		))
 	}
 	if before := old.CollisionCount; before != nil && ptr.Deref(s.CollisionCount, 0) < *before {
-		errs = append(errs, field.Invalid(path.Child("collisionCount"), ptr.Deref(s.CollisionCount, 0), "cannot be decremented"))
+		errs = append(errs, field.Invalid(
+			path.Child("collisionCount"), ptr.Deref(s.CollisionCount, 0), "cannot be decremented",
+		))
 	}
 	return errs
 }

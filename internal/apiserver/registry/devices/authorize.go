@@ -64,7 +64,9 @@ func (s statusUpdate) ValidateUpdate(ctx context.Context, obj, old runtime.Objec
 	claim, okClaim := obj.(*resourcev1.ResourceClaim)
 	before, okBefore := old.(*resourcev1.ResourceClaim)
 	if !okClaim || !okBefore {
-		return field.ErrorList{field.InternalError(nil, fmt.Errorf("a claim's status is written with a %T over a %T", obj, old))}
+		return field.ErrorList{field.InternalError(
+			nil, fmt.Errorf("a claim's status is written with a %T over a %T", obj, old),
+		)}
 	}
 	var errs field.ErrorList
 	if administers(before.Status.Allocation) == nil {
@@ -105,17 +107,26 @@ func (r rights) forAdministration(ctx context.Context, namespace string, at *fie
 	}
 	ns, err := stored.Get[*corev1.Namespace](ctx, r.namespaces, "", namespace)
 	if err != nil {
-		return field.ErrorList{field.InternalError(at, fmt.Errorf("could not retrieve namespace to verify admin access: %w", err))}
+		return field.ErrorList{field.InternalError(
+			at, fmt.Errorf("could not retrieve namespace to verify admin access: %w", err),
+		)}
 	}
 	if ns.Labels[resourcev1.DRAAdminNamespaceLabelKey] != "true" {
-		return field.ErrorList{field.Forbidden(at, fmt.Sprintf("admin access to devices requires the `%s: true` label on the containing namespace", resourcev1.DRAAdminNamespaceLabelKey))}
+		return field.ErrorList{field.Forbidden(
+			at,
+			fmt.Sprintf(
+				"admin access to devices requires the `%s: true` label on the containing namespace",
+				resourcev1.DRAAdminNamespaceLabelKey,
+			),
+		)}
 	}
 	return nil
 }
 
 // toBind checks the right to choose the devices and the pods of a claim.
 func (r rights) toBind(ctx context.Context, now, before *resourcev1.ResourceClaimStatus) field.ErrorList {
-	if apiequality.Semantic.DeepEqual(now.Allocation, before.Allocation) && apiequality.Semantic.DeepEqual(now.ReservedFor, before.ReservedFor) {
+	if apiequality.Semantic.DeepEqual(now.Allocation, before.Allocation) &&
+		apiequality.Semantic.DeepEqual(now.ReservedFor, before.ReservedFor) {
 		return nil
 	}
 	at := field.NewPath("status", "allocation")
@@ -125,13 +136,19 @@ func (r rights) toBind(ctx context.Context, now, before *resourcev1.ResourceClai
 	}
 	asked := question{Attributes: base, verb: base.GetVerb(), subresource: resourcev1.SubresourceBinding}
 	if err := r.ask(ctx, asked); err != nil {
-		return field.ErrorList{field.Forbidden(at, fmt.Sprintf(`changing status.allocation or status.reservedFor requires resource="resourceclaims/binding", verb="%s" permission: %s`, asked.verb, err))}
+		return field.ErrorList{field.Forbidden(
+			at,
+			fmt.Sprintf(
+				`changing status.allocation or status.reservedFor requires resource="resourceclaims/binding", verb="%s" permission: %s`,
+				asked.verb, err,
+			),
+		)}
 	}
 	return nil
 }
 
-// toReport checks the right to say something about devices, for each driver of which something is said. The account of a
-// driver's pod may have it for its own node only.
+// toReport checks the right to say something about devices, for each driver of which something is said. The account of
+// a driver's pod may have it for its own node only.
 func (r rights) toReport(ctx context.Context, now, before *resourcev1.ResourceClaimStatus) field.ErrorList {
 	drivers := reportedAnew(now.Devices, before.Devices)
 	if len(drivers) == 0 {
@@ -149,7 +166,12 @@ func (r rights) toReport(ctx context.Context, now, before *resourcev1.ResourceCl
 	var errs field.ErrorList
 	for _, driver := range drivers {
 		if err := r.askAny(ctx, base, verbs, driver); err != nil {
-			errs = append(errs, field.Forbidden(at, fmt.Sprintf(`changing status.devices requires resource="resourceclaims/driver", verb="%s" permission: %s`, verbs, err)))
+			errs = append(errs, field.Forbidden(
+				at,
+				fmt.Sprintf(
+					`changing status.devices requires resource="resourceclaims/driver", verb="%s" permission: %s`, verbs, err,
+				),
+			))
 		}
 	}
 	return errs
@@ -159,7 +181,13 @@ func (r rights) toReport(ctx context.Context, now, before *resourcev1.ResourceCl
 func (r rights) askAny(ctx context.Context, base authorizer.Attributes, verbs []string, driver string) error {
 	var first error
 	for _, verb := range verbs {
-		err := r.ask(ctx, question{Attributes: base, verb: verb, subresource: resourcev1.SubresourceDriver, namespace: base.GetNamespace(), name: driver})
+		err := r.ask(ctx, question{
+			Attributes:  base,
+			verb:        verb,
+			subresource: resourcev1.SubresourceDriver,
+			namespace:   base.GetNamespace(),
+			name:        driver,
+		})
 		if err == nil {
 			return nil
 		}

@@ -19,7 +19,8 @@ import (
 
 func claim() resource.Definition {
 	return resource.Of[resourcev1.ResourceClaim, resourcev1.ResourceClaimList](resource.Kind{
-		GroupVersion: resourcev1.SchemeGroupVersion, Kind: "ResourceClaim", Plural: "resourceclaims", Singular: "resourceclaim",
+		GroupVersion: resourcev1.SchemeGroupVersion, Kind: "ResourceClaim", Plural: "resourceclaims",
+		Singular: "resourceclaim",
 	}, resource.Rules[resourcev1.ResourceClaim]{
 		// The specification never changes, so the kind keeps no generation.
 		Status: func(c *resourcev1.ResourceClaim) any { return &c.Status },
@@ -50,7 +51,11 @@ func claim() resource.Definition {
 		Table: table.Of(func(c *resourcev1.ResourceClaim, now time.Time) []any {
 			return []any{c.Name, state(c), table.Since(c.CreationTimestamp, now)}
 		}, table.Name,
-			table.Column{Name: "State", Description: "Whether the claim has its devices, and whether somebody uses them: pending, allocated, reserved, deleted."},
+			table.Column{
+				Name: "State",
+				Description: "Whether the claim has its devices, and whether somebody uses them: pending, allocated, reserved, " +
+					"deleted.",
+			},
 			table.Age),
 	})
 }
@@ -143,7 +148,9 @@ func ValidateStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
 		case status.Allocation == nil:
 			errs = append(errs, field.Forbidden(reserved, "may not be specified when `allocated` is not set"))
 		case c.DeletionTimestamp != nil && added:
-			errs = append(errs, field.Forbidden(reserved, "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"))
+			errs = append(errs, field.Forbidden(
+				reserved, "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set",
+			))
 		}
 	}
 	allocation := path.Child("allocation")
@@ -183,7 +190,9 @@ func validateReport(s resourcev1.AllocatedDeviceStatus, has map[device]bool, pat
 	}
 	errs = append(errs, metav1validation.ValidateConditions(s.Conditions, at)...)
 	if s.Data != nil && len(s.Data.Raw) > 0 {
-		errs = append(errs, validateParameters(*s.Data, path.Child("data"), false, resourcev1.AllocatedDeviceStatusDataMaxLength)...)
+		errs = append(errs, validateParameters(
+			*s.Data, path.Child("data"), false, resourcev1.AllocatedDeviceStatusDataMaxLength,
+		)...)
 	}
 	return append(errs, validateNetworkData(s.NetworkData, path.Child("networkData"))...)
 }
@@ -194,10 +203,14 @@ func validateNetworkData(n *resourcev1.NetworkDeviceData, path *field.Path) fiel
 	}
 	var errs field.ErrorList
 	if len(n.InterfaceName) > resourcev1.NetworkDeviceDataInterfaceNameMaxLength {
-		errs = append(errs, field.TooLong(path.Child("interfaceName"), "", resourcev1.NetworkDeviceDataInterfaceNameMaxLength))
+		errs = append(errs, field.TooLong(
+			path.Child("interfaceName"), "", resourcev1.NetworkDeviceDataInterfaceNameMaxLength,
+		))
 	}
 	if len(n.HardwareAddress) > resourcev1.NetworkDeviceDataHardwareAddressMaxLength {
-		errs = append(errs, field.TooLong(path.Child("hardwareAddress"), "", resourcev1.NetworkDeviceDataHardwareAddressMaxLength))
+		errs = append(errs, field.TooLong(
+			path.Child("hardwareAddress"), "", resourcev1.NetworkDeviceDataHardwareAddressMaxLength,
+		))
 	}
 	return append(errs, distinct(n.IPs, resourcev1.NetworkDeviceDataMaxIPs, path.Child("ips"), itself,
 		func(address string, at *field.Path) field.ErrorList {

@@ -18,7 +18,13 @@ import (
 func validateDevice(d, old *resourcev1.Device, eachHasNodes bool, path *field.Path) field.ErrorList {
 	errs := validateLabel(d.Name, path.Child("name"))
 	if n := len(d.Attributes) + len(d.Capacity); n > resourcev1.ResourceSliceMaxAttributesAndCapacitiesPerDevice {
-		errs = append(errs, field.Invalid(path, n, fmt.Sprintf("the total number of attributes and capacities must not exceed %d", resourcev1.ResourceSliceMaxAttributesAndCapacitiesPerDevice)))
+		errs = append(errs, field.Invalid(
+			path, n,
+			fmt.Sprintf(
+				"the total number of attributes and capacities must not exceed %d",
+				resourcev1.ResourceSliceMaxAttributesAndCapacitiesPerDevice,
+			),
+		))
 	}
 	attributes, capacity := path.Child("attributes"), path.Child("capacity")
 	for name, a := range d.Attributes {
@@ -33,12 +39,14 @@ func validateDevice(d, old *resourcev1.Device, eachHasNodes bool, path *field.Pa
 	if old == nil || !apiequality.Semantic.DeepEqual(old.Taints, d.Taints) {
 		errs = append(errs, each(d.Taints, resourcev1.DeviceTaintsMaxLength, path.Child("taints"), validateTaint)...)
 	}
-	errs = append(errs, distinct(d.ConsumesCounters, resourcev1.ResourceSliceMaxDeviceCounterConsumptionsPerDevice, path.Child("consumesCounters"),
+	errs = append(errs, distinct(
+		d.ConsumesCounters, resourcev1.ResourceSliceMaxDeviceCounterConsumptionsPerDevice, path.Child("consumesCounters"),
 		func(c resourcev1.DeviceCounterConsumption) string { return c.CounterSet },
 		func(c resourcev1.DeviceCounterConsumption, at *field.Path) field.ErrorList {
 			return append(validateSetName(c.CounterSet, at.Child("counterSet")),
 				validateCounters(c.Counters, resourcev1.ResourceSliceMaxCountersPerDeviceCounterConsumption, at.Child("counters"))...)
-		})...)
+		},
+	)...)
 	errs = append(errs, validateDeviceNodes(d, eachHasNodes, path)...)
 	return append(errs, validateBinding(d.BindingConditions, d.BindingFailureConditions, path)...)
 }
@@ -110,7 +118,9 @@ func validateCapacity(c resourcev1.DeviceCapacity, shared bool, path *field.Path
 	case !shared:
 		return field.ErrorList{field.Forbidden(at, "allowMultipleAllocations must be true")}
 	case len(policy.ValidValues) > 0 && policy.ValidRange != nil:
-		return field.ErrorList{field.Forbidden(at, `exactly one policy can be specified, cannot specify "validValues" and "validRange" at the same time`)}
+		return field.ErrorList{field.Forbidden(
+			at, `exactly one policy can be specified, cannot specify "validValues" and "validRange" at the same time`,
+		)}
 	case len(policy.ValidValues) > 0 && policy.Default == nil:
 		return field.ErrorList{field.Required(at.Child("default"), "required when validValues is defined")}
 	case len(policy.ValidValues) > 0:
@@ -137,7 +147,9 @@ func validateValues(usual, all resource.Quantity, values []resource.Quantity, pa
 		func(v resource.Quantity) string { return fmt.Sprint(v.Value()) },
 		func(v resource.Quantity, at *field.Path) field.ErrorList {
 			if v.Cmp(all) > 0 {
-				return field.ErrorList{field.Invalid(at, v.String(), fmt.Sprintf("option is larger than capacity value: %s", all.String()))}
+				return field.ErrorList{field.Invalid(
+					at, v.String(), fmt.Sprintf("option is larger than capacity value: %s", all.String()),
+				)}
 			}
 			return nil
 		})...)
@@ -187,5 +199,8 @@ func validateStep(value resource.Quantity, r *resourcev1.CapacityRequestPolicyRa
 	if (value.Value()-r.Min.Value())%r.Step.Value() == 0 {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(path, value.String(), fmt.Sprintf("value is not a multiple of a given step (%s) from (%s)", r.Step.String(), r.Min.String()))}
+	return field.ErrorList{field.Invalid(
+		path, value.String(),
+		fmt.Sprintf("value is not a multiple of a given step (%s) from (%s)", r.Step.String(), r.Min.String()),
+	)}
 }

@@ -26,7 +26,8 @@ var specPath = field.NewPath("spec")
 
 func class() resource.Definition {
 	return resource.Of[resourcev1.DeviceClass, resourcev1.DeviceClassList](resource.Kind{
-		GroupVersion: resourcev1.SchemeGroupVersion, Kind: "DeviceClass", Plural: "deviceclasses", Singular: "deviceclass", ClusterScoped: true,
+		GroupVersion: resourcev1.SchemeGroupVersion, Kind: "DeviceClass", Plural: "deviceclasses", Singular: "deviceclass",
+		ClusterScoped: true,
 	}, resource.Rules[resourcev1.DeviceClass]{
 		Spec: func(c *resourcev1.DeviceClass) any { return &c.Spec },
 		Validate: func(_ context.Context, c *resourcev1.DeviceClass) field.ErrorList {
@@ -47,7 +48,10 @@ func classWarnings(c *resourcev1.DeviceClass) []string {
 	if c.Spec.ExtendedResourceName == nil {
 		return nil
 	}
-	return []string{specPath.Child("extendedResourceName").String() + ": it is kept, and no pod gets a device by it; pods name the class in a resource claim"}
+	return []string{
+		specPath.Child("extendedResourceName").String() +
+			": it is kept, and no pod gets a device by it; pods name the class in a resource claim",
+	}
 }
 
 // ValidateClass checks a class, metadata aside. Expressions that are as they were are not judged by newer rules.
@@ -60,14 +64,17 @@ func ValidateClass(c, old *resourcev1.DeviceClass) field.ErrorList {
 			return validateConfiguration(config.DeviceConfiguration, at, keptConfig)
 		})...)
 	if name := c.Spec.ExtendedResourceName; name != nil && !isExtendedResource(*name) {
-		errs = append(errs, field.Invalid(specPath.Child("extendedResourceName"), *name, "must be a valid extended resource name"))
+		errs = append(errs, field.Invalid(
+			specPath.Child("extendedResourceName"), *name, "must be a valid extended resource name",
+		))
 	}
 	return errs
 }
 
 func template() resource.Definition {
 	return resource.Of[resourcev1.ResourceClaimTemplate, resourcev1.ResourceClaimTemplateList](resource.Kind{
-		GroupVersion: resourcev1.SchemeGroupVersion, Kind: "ResourceClaimTemplate", Plural: "resourceclaimtemplates", Singular: "resourceclaimtemplate",
+		GroupVersion: resourcev1.SchemeGroupVersion, Kind: "ResourceClaimTemplate", Plural: "resourceclaimtemplates",
+		Singular: "resourceclaimtemplate",
 	}, resource.Rules[resourcev1.ResourceClaimTemplate]{
 		Default: func(t *resourcev1.ResourceClaimTemplate) { defaultClaim(&t.Spec.Spec) },
 		PrepareForCreate: func(_ context.Context, t *resourcev1.ResourceClaimTemplate) {
@@ -91,7 +98,8 @@ func ValidateTemplate(t *resourcev1.ResourceClaimTemplate) field.ErrorList {
 	return append(errs, validateClaimSpec(&t.Spec.Spec, specPath.Child("spec"))...)
 }
 
-// ValidateTemplateUpdate checks a changed template. What it says never changes, so it is not judged again by newer rules.
+// ValidateTemplateUpdate checks a changed template. What it says never changes, so it is not judged again by newer
+// rules.
 func ValidateTemplateUpdate(t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
 	return validation.ValidateImmutableField(t.Spec, old.Spec, specPath)
 }

@@ -33,7 +33,9 @@ func each[T any](items []T, most int, path *field.Path, check func(T, *field.Pat
 }
 
 // distinct is like each, for elements of which no two may have the same key.
-func distinct[T any, K comparable](items []T, most int, path *field.Path, key func(T) K, check func(T, *field.Path) field.ErrorList) field.ErrorList {
+func distinct[T any, K comparable](
+	items []T, most int, path *field.Path, key func(T) K, check func(T, *field.Path) field.ErrorList,
+) field.ErrorList {
 	errs := each(items, most, path, check)
 	if most >= 0 && len(items) > most {
 		return errs
@@ -89,7 +91,11 @@ func validateShare(id string, path *field.Path) field.ErrorList {
 		return field.ErrorList{field.Invalid(path, id, fmt.Sprintf("error validating uid: %v", err))}
 	}
 	if len(id) != 36 || id != strings.ToLower(id) {
-		return field.ErrorList{field.Invalid(path, id, "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase hexadecimal characters")}
+		return field.ErrorList{field.Invalid(
+			path, id,
+			"uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase hexadecimal "+
+				"characters",
+		)}
 	}
 	return nil
 }
@@ -118,7 +124,9 @@ func validateQualified(name resourcev1.QualifiedName, path *field.Path) field.Er
 func validateFullyQualified(name resourcev1.FullyQualifiedName, path *field.Path) field.ErrorList {
 	errs := validateQualified(resourcev1.QualifiedName(name), path)
 	if !strings.Contains(string(name), "/") {
-		errs = append(errs, field.Invalid(path, name, "a fully qualified name must be a domain and a name separated by a slash"))
+		errs = append(errs, field.Invalid(
+			path, name, "a fully qualified name must be a domain and a name separated by a slash",
+		))
 	}
 	return errs
 }
@@ -162,12 +170,15 @@ func validateConfiguration(c resourcev1.DeviceConfiguration, path *field.Path, s
 }
 
 func validateSelectors(selectors []resourcev1.DeviceSelector, path *field.Path, stored bool) field.ErrorList {
-	return each(selectors, resourcev1.DeviceSelectorsMaxSize, path, func(s resourcev1.DeviceSelector, at *field.Path) field.ErrorList {
-		if s.CEL == nil {
-			return field.ErrorList{field.Required(at.Child("cel"), "")}
-		}
-		return validateExpression(s.CEL.Expression, at.Child("cel", "expression"), stored)
-	})
+	return each(
+		selectors, resourcev1.DeviceSelectorsMaxSize, path,
+		func(s resourcev1.DeviceSelector, at *field.Path) field.ErrorList {
+			if s.CEL == nil {
+				return field.ErrorList{field.Required(at.Child("cel"), "")}
+			}
+			return validateExpression(s.CEL.Expression, at.Child("cel", "expression"), stored)
+		},
+	)
 }
 
 // validateExpression compiles what chooses devices. One that is too long is not even tried.

@@ -65,7 +65,9 @@ func validateClaimSpec(s *resourcev1.ResourceClaimSpec, path *field.Path) field.
 		})...)
 	return append(errs, each(s.Devices.Config, resourcev1.DeviceConfigMaxSize, at.Child("config"),
 		func(c resourcev1.DeviceClaimConfiguration, at *field.Path) field.ErrorList {
-			return append(names.validateAll(c.Requests, at.Child("requests")), validateConfiguration(c.DeviceConfiguration, at, false)...)
+			return append(names.validateAll(c.Requests, at.Child("requests")), validateConfiguration(
+				c.DeviceConfiguration, at, false,
+			)...)
 		})...)
 }
 
@@ -79,15 +81,19 @@ func validateRequest(r resourcev1.DeviceRequest, path *field.Path) field.ErrorLi
 		return append(errs, field.Invalid(path, nil, one+", but multiple fields are set"))
 	case r.Exactly != nil:
 		at := path.Child("exactly")
-		wanted := wish{r.Exactly.DeviceClassName, r.Exactly.Selectors, r.Exactly.AllocationMode, r.Exactly.Count, r.Exactly.Tolerations}
+		wanted := wish{
+			r.Exactly.DeviceClassName, r.Exactly.Selectors, r.Exactly.AllocationMode, r.Exactly.Count, r.Exactly.Tolerations,
+		}
 		return append(errs, wanted.validate(at)...)
 	}
-	return append(errs, distinct(r.FirstAvailable, resourcev1.FirstAvailableDeviceRequestMaxSize, path.Child("firstAvailable"),
+	return append(errs, distinct(
+		r.FirstAvailable, resourcev1.FirstAvailableDeviceRequestMaxSize, path.Child("firstAvailable"),
 		func(s resourcev1.DeviceSubRequest) string { return s.Name },
 		func(s resourcev1.DeviceSubRequest, at *field.Path) field.ErrorList {
 			wanted := wish{s.DeviceClassName, s.Selectors, s.AllocationMode, s.Count, s.Tolerations}
 			return append(validateLabel(s.Name, at.Child("name")), wanted.validate(at)...)
-		})...)
+		},
+	)...)
 }
 
 // wish is what a request and an alternative of one have in common.
@@ -111,7 +117,9 @@ func (w wish) validate(path *field.Path) field.ErrorList {
 	switch w.mode {
 	case resourcev1.DeviceAllocationModeAll:
 		if w.count != 0 {
-			errs = append(errs, field.Invalid(count, w.count, fmt.Sprintf("must not be specified when allocationMode is '%s'", w.mode)))
+			errs = append(errs, field.Invalid(
+				count, w.count, fmt.Sprintf("must not be specified when allocationMode is '%s'", w.mode),
+			))
 		}
 	case resourcev1.DeviceAllocationModeExactCount:
 		if w.count <= 0 {
@@ -132,10 +140,14 @@ func validateConstraint(c resourcev1.DeviceConstraint, names requests, path *fie
 	case c.DistinctAttribute != nil:
 		return append(errs, validateFullyQualified(*c.DistinctAttribute, path.Child("distinctAttribute"))...)
 	}
-	return append(errs, field.Required(path, `exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set`))
+	return append(errs, field.Required(
+		path, `exactly one of "matchAttribute" or "distinctAttribute" is required, but multiple fields are set`,
+	))
 }
 
-var effects = []resourcev1.DeviceTaintEffect{resourcev1.DeviceTaintEffectNoExecute, resourcev1.DeviceTaintEffectNoSchedule, resourcev1.DeviceTaintEffectNone}
+var effects = []resourcev1.DeviceTaintEffect{
+	resourcev1.DeviceTaintEffectNoExecute, resourcev1.DeviceTaintEffectNoSchedule, resourcev1.DeviceTaintEffectNone,
+}
 
 func validateToleration(t resourcev1.DeviceToleration, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
@@ -181,7 +193,9 @@ func validateAllocation(a *resourcev1.AllocationResult, names requests, path *fi
 }
 
 func validateSource(s resourcev1.AllocationConfigSource, path *field.Path) field.ErrorList {
-	good := []resourcev1.AllocationConfigSource{resourcev1.AllocationConfigSourceClaim, resourcev1.AllocationConfigSourceClass}
+	good := []resourcev1.AllocationConfigSource{
+		resourcev1.AllocationConfigSourceClaim, resourcev1.AllocationConfigSourceClass,
+	}
 	switch {
 	case s == "":
 		return field.ErrorList{field.Required(path, "")}
@@ -207,10 +221,14 @@ func validateResult(r resourcev1.DeviceRequestAllocationResult, names requests, 
 func validateBinding(wanted, failed []string, path *field.Path) field.ErrorList {
 	good, bad := path.Child("bindingConditions"), path.Child("bindingFailureConditions")
 	errs := distinct(wanted, resourcev1.BindingConditionsMaxSize, good, itself, metav1validation.ValidateLabelName)
-	errs = append(errs, distinct(failed, resourcev1.BindingFailureConditionsMaxSize, bad, itself, metav1validation.ValidateLabelName)...)
+	errs = append(errs, distinct(
+		failed, resourcev1.BindingFailureConditionsMaxSize, bad, itself, metav1validation.ValidateLabelName,
+	)...)
 	for i, c := range failed {
 		if slices.Contains(wanted, c) {
-			errs = append(errs, field.Invalid(bad.Index(i), c, "bindingFailureConditions must not overlap with bindingConditions"))
+			errs = append(errs, field.Invalid(
+				bad.Index(i), c, "bindingFailureConditions must not overlap with bindingConditions",
+			))
 		}
 	}
 	if len(wanted) == 0 && len(failed) > 0 {

@@ -22,13 +22,16 @@ import (
 
 func slice() resource.Definition {
 	return resource.Of[resourcev1.ResourceSlice, resourcev1.ResourceSliceList](resource.Kind{
-		GroupVersion: resourcev1.SchemeGroupVersion, Kind: "ResourceSlice", Plural: "resourceslices", Singular: "resourceslice", ClusterScoped: true,
+		GroupVersion: resourcev1.SchemeGroupVersion, Kind: "ResourceSlice", Plural: "resourceslices",
+		Singular: "resourceslice", ClusterScoped: true,
 	}, resource.Rules[resourcev1.ResourceSlice]{
 		Spec:             func(s *resourcev1.ResourceSlice) any { return &s.Spec },
 		Default:          func(s *resourcev1.ResourceSlice) { defaultTaints(&s.Spec) },
 		PrepareForCreate: func(_ context.Context, s *resourcev1.ResourceSlice) { dropLater(&s.Spec) },
 		PrepareForUpdate: func(_ context.Context, s, _ *resourcev1.ResourceSlice) { dropLater(&s.Spec) },
-		Validate:         func(_ context.Context, s *resourcev1.ResourceSlice) field.ErrorList { return ValidateSlice(s, nil) },
+		Validate: func(_ context.Context, s *resourcev1.ResourceSlice) field.ErrorList {
+			return ValidateSlice(s, nil)
+		},
 		ValidateUpdate: func(_ context.Context, s, old *resourcev1.ResourceSlice) field.ErrorList {
 			return ValidateSlice(s, old)
 		},
@@ -41,10 +44,19 @@ func slice() resource.Definition {
 				resourcev1.ResourceSliceSelectorPoolName: s.Spec.Pool.Name,
 			}
 		},
-		FieldLabels:   []string{resourcev1.ResourceSliceSelectorNodeName, resourcev1.ResourceSliceSelectorDriver, resourcev1.ResourceSliceSelectorPoolName},
+		FieldLabels: []string{
+			resourcev1.ResourceSliceSelectorNodeName, resourcev1.ResourceSliceSelectorDriver,
+			resourcev1.ResourceSliceSelectorPoolName,
+		},
 		IndexedFields: []string{resourcev1.ResourceSliceSelectorNodeName},
 		Table: table.Of(func(s *resourcev1.ResourceSlice, now time.Time) []any {
-			return []any{s.Name, ptr.Deref(s.Spec.NodeName, ""), s.Spec.Driver, s.Spec.Pool.Name, table.Since(s.CreationTimestamp, now)}
+			return []any{
+				s.Name,
+				ptr.Deref(s.Spec.NodeName, ""),
+				s.Spec.Driver,
+				s.Spec.Pool.Name,
+				table.Since(s.CreationTimestamp, now),
+			}
 		}, table.Name,
 			table.Column{Name: "Node", Description: "The node whose devices these are."},
 			table.Column{Name: "Driver", Description: "The driver that offers the devices."},
@@ -57,7 +69,9 @@ func sliceWarnings(s *resourcev1.ResourceSlice) []string {
 	if s.Spec.Driver == strings.ToLower(s.Spec.Driver) {
 		return nil
 	}
-	return []string{fmt.Sprintf("spec.driver: driver names should be lowercase; %q contains uppercase characters", s.Spec.Driver)}
+	return []string{fmt.Sprintf(
+		"spec.driver: driver names should be lowercase; %q contains uppercase characters", s.Spec.Driver,
+	)}
 }
 
 // dropLater takes away what only later versions act on.
@@ -84,7 +98,9 @@ func ValidateSlice(s, old *resourcev1.ResourceSlice) field.ErrorList {
 	var before *resourcev1.ResourceSliceSpec
 	if old != nil {
 		before = &old.Spec
-		errs = append(errs, validation.ValidateImmutableField(spec.Pool.Name, before.Pool.Name, specPath.Child("pool", "name"))...)
+		errs = append(errs, validation.ValidateImmutableField(
+			spec.Pool.Name, before.Pool.Name, specPath.Child("pool", "name"),
+		)...)
 		errs = append(errs, validation.ValidateImmutableField(spec.Driver, before.Driver, specPath.Child("driver"))...)
 		errs = append(errs, validation.ValidateImmutableField(spec.NodeName, before.NodeName, specPath.Child("nodeName"))...)
 	}
@@ -97,12 +113,14 @@ func ValidateSlice(s, old *resourcev1.ResourceSlice) field.ErrorList {
 		func(d resourcev1.Device, at *field.Path) field.ErrorList {
 			return validateDevice(&d, deviceIn(before, d.Name), ptr.Deref(spec.PerDeviceNodeSelection, false), at)
 		})...)
-	return append(errs, distinct(spec.SharedCounters, resourcev1.ResourceSliceMaxCounterSets, specPath.Child("sharedCounters"),
+	return append(errs, distinct(
+		spec.SharedCounters, resourcev1.ResourceSliceMaxCounterSets, specPath.Child("sharedCounters"),
 		func(c resourcev1.CounterSet) string { return c.Name },
 		func(c resourcev1.CounterSet, at *field.Path) field.ErrorList {
 			return append(validateSetName(c.Name, at.Child("name")),
 				validateCounters(c.Counters, resourcev1.ResourceSliceMaxCountersPerCounterSet, at.Child("counters"))...)
-		})...)
+		},
+	)...)
 }
 
 func deviceIn(spec *resourcev1.ResourceSliceSpec, name string) *resourcev1.Device {
@@ -128,7 +146,9 @@ func mostDevices(s *resourcev1.ResourceSliceSpec) int {
 func validateSlicePool(p *resourcev1.ResourcePool, path *field.Path) field.ErrorList {
 	errs := validatePool(p.Name, path.Child("name"))
 	if p.ResourceSliceCount <= 0 {
-		errs = append(errs, field.Invalid(path.Child("resourceSliceCount"), p.ResourceSliceCount, "must be greater than zero"))
+		errs = append(errs, field.Invalid(
+			path.Child("resourceSliceCount"), p.ResourceSliceCount, "must be greater than zero",
+		))
 	}
 	if p.Generation < 0 {
 		errs = append(errs, field.Invalid(path.Child("generation"), p.Generation, "must be greater than or equal to zero"))
@@ -190,7 +210,10 @@ func validateNodes(s *resourcev1.ResourceSliceSpec, path *field.Path) field.Erro
 	n.named(path.Child("nodeName"), "must be either unset or set to a non-empty string")
 	n.selected(path.Child("nodeSelector"))
 	if s.NodeSelector != nil && len(s.NodeSelector.NodeSelectorTerms) != 1 {
-		n.errs = append(n.errs, field.Invalid(path.Child("nodeSelector", "nodeSelectorTerms"), s.NodeSelector.NodeSelectorTerms, "must have exactly one node selector term"))
+		n.errs = append(n.errs, field.Invalid(
+			path.Child("nodeSelector", "nodeSelectorTerms"), s.NodeSelector.NodeSelectorTerms,
+			"must have exactly one node selector term",
+		))
 	}
 	n.flag("allNodes", s.AllNodes, path)
 	n.flag("perDeviceNodeSelection", s.PerDeviceNodeSelection, path)
@@ -202,7 +225,11 @@ func validateNodes(s *resourcev1.ResourceSliceSpec, path *field.Path) field.Erro
 func validateDeviceNodes(d *resourcev1.Device, each bool, path *field.Path) field.ErrorList {
 	if !each {
 		if d.NodeName != nil || d.NodeSelector != nil || d.AllNodes != nil {
-			return field.ErrorList{field.Invalid(path, nil, "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the ResourceSlice spec")}
+			return field.ErrorList{field.Invalid(
+				path, nil,
+				"`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in the "+
+					"ResourceSlice spec",
+			)}
 		}
 		return nil
 	}
@@ -210,7 +237,8 @@ func validateDeviceNodes(d *resourcev1.Device, each bool, path *field.Path) fiel
 	n.named(path.Child("nodeName"), "must not be empty")
 	n.selected(path.Child("nodeSelector"))
 	n.flag("allNodes", d.AllNodes, path)
-	const one = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set to true in the ResourceSlice spec"
+	const one = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is " +
+		"set to true in the ResourceSlice spec"
 	return n.one(path, one, one)
 }
 

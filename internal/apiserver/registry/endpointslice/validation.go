@@ -38,7 +38,10 @@ func validate(s *discoveryv1.EndpointSlice, strict bool) field.ErrorList {
 // ValidateUpdate checks a changed slice, metadata aside. Addresses that were written in an
 // old way stay as long as no endpoint is changed.
 func ValidateUpdate(s, old *discoveryv1.EndpointSlice) field.ErrorList {
-	return append(validate(s, !apiequality.Semantic.DeepEqual(s.Endpoints, old.Endpoints)), validation.ValidateImmutableField(s.AddressType, old.AddressType, field.NewPath("addressType"))...)
+	return append(
+		validate(s, !apiequality.Semantic.DeepEqual(s.Endpoints, old.Endpoints)),
+		validation.ValidateImmutableField(s.AddressType, old.AddressType, field.NewPath("addressType"))...,
+	)
 }
 
 func validateAddressType(t discoveryv1.AddressType) field.ErrorList {

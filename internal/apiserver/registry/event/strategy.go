@@ -31,7 +31,8 @@ func Definition() resource.Definition {
 		TTL:                 func(*corev1.Event) uint64 { return lifetimeSeconds },
 		Fields:              selectable,
 		FieldLabels: []string{"involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid",
-			"involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath", "reason", "reportingComponent", "source", "type"},
+			"involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath", "reason",
+			"reportingComponent", "source", "type"},
 		Table: printer,
 	})
 }

@@ -82,7 +82,11 @@ func setLevelDefaults(l *flowcontrolv1.PriorityLevelConfiguration) {
 	orElse(&limited.NominalConcurrencyShares, defaultShares)
 	orElse(&limited.LendablePercent, 0)
 	if q := limited.LimitResponse.Queuing; q != nil {
-		for field, value := range map[*int32]int32{&q.HandSize: defaultHandSize, &q.Queues: defaultQueues, &q.QueueLengthLimit: defaultQueueLengthLimit} {
+		for field, value := range map[*int32]int32{
+			&q.HandSize:         defaultHandSize,
+			&q.Queues:           defaultQueues,
+			&q.QueueLengthLimit: defaultQueueLengthLimit,
+		} {
 			if *field == 0 {
 				*field = value
 			}
@@ -92,7 +96,11 @@ func setLevelDefaults(l *flowcontrolv1.PriorityLevelConfiguration) {
 
 var schemaPrinter = table.Of(schemaRow, table.Name,
 	table.Column{Name: "PriorityLevel", Description: "Name of the priority level that matching requests belong to."},
-	table.Column{Name: "MatchingPrecedence", Type: "integer", Description: "Of the schemas that match a request the one with the lowest number counts."},
+	table.Column{
+		Name:        "MatchingPrecedence",
+		Type:        "integer",
+		Description: "Of the schemas that match a request the one with the lowest number counts.",
+	},
 	table.Column{Name: "DistinguisherMethod", Description: "How requests that match are told apart into flows."},
 	table.Age,
 	table.Column{Name: "MissingPL", Description: "Whether the priority level does not exist."},
@@ -108,7 +116,14 @@ func schemaRow(f *flowcontrolv1.FlowSchema, now time.Time) []any {
 			missing = string(c.Status)
 		}
 	}
-	return []any{f.Name, f.Spec.PriorityLevelConfiguration.Name, int64(f.Spec.MatchingPrecedence), method, table.Since(f.CreationTimestamp, now), missing}
+	return []any{
+		f.Name,
+		f.Spec.PriorityLevelConfiguration.Name,
+		int64(f.Spec.MatchingPrecedence),
+		method,
+		table.Since(f.CreationTimestamp, now),
+		missing,
+	}
 }
 
 var levelPrinter = table.Of(levelRow, table.Name,

@@ -36,7 +36,9 @@ func ValidateLevel(l *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList 
 func validateLevelSpec(name string, spec *flowcontrolv1.PriorityLevelConfigurationSpec) field.ErrorList {
 	var errs field.ErrorList
 	if (name == flowcontrolv1.PriorityLevelConfigurationNameExempt) != (spec.Type == flowcontrolv1.PriorityLevelEnablementExempt) {
-		errs = append(errs, field.Invalid(specPath.Child("type"), spec.Type, "type must be 'Exempt' if and only if `name` is 'exempt'"))
+		errs = append(errs, field.Invalid(
+			specPath.Child("type"), spec.Type, "type must be 'Exempt' if and only if `name` is 'exempt'",
+		))
 	}
 	switch spec.Type {
 	case flowcontrolv1.PriorityLevelEnablementExempt:
@@ -56,7 +58,9 @@ func validateLevelSpec(name string, spec *flowcontrolv1.PriorityLevelConfigurati
 		errs = append(errs, validateLimited(spec.Limited, specPath.Child("limited"))...)
 	default:
 		errs = append(errs, field.NotSupported(specPath.Child("type"), spec.Type,
-			[]flowcontrolv1.PriorityLevelEnablement{flowcontrolv1.PriorityLevelEnablementExempt, flowcontrolv1.PriorityLevelEnablementLimited}))
+			[]flowcontrolv1.PriorityLevelEnablement{
+				flowcontrolv1.PriorityLevelEnablementExempt, flowcontrolv1.PriorityLevelEnablementLimited,
+			}))
 	}
 	return errs
 }
@@ -75,17 +79,23 @@ func shares(path *field.Path, nominal, lendable *int32) field.ErrorList {
 func validateLimited(l *flowcontrolv1.LimitedPriorityLevelConfiguration, path *field.Path) field.ErrorList {
 	errs := shares(path, l.NominalConcurrencyShares, l.LendablePercent)
 	if b := l.BorrowingLimitPercent; b != nil && *b < 0 {
-		errs = append(errs, field.Invalid(path.Child("borrowingLimitPercent"), *b, "if specified, must be a non-negative integer"))
+		errs = append(errs, field.Invalid(
+			path.Child("borrowingLimitPercent"), *b, "if specified, must be a non-negative integer",
+		))
 	}
 	path = path.Child("limitResponse")
 	switch r := l.LimitResponse; r.Type {
 	case flowcontrolv1.LimitResponseTypeReject:
 		if r.Queuing != nil {
-			errs = append(errs, field.Forbidden(path.Child("queuing"), "must be nil if limited.limitResponse.type is not Limited"))
+			errs = append(errs, field.Forbidden(
+				path.Child("queuing"), "must be nil if limited.limitResponse.type is not Limited",
+			))
 		}
 	case flowcontrolv1.LimitResponseTypeQueue:
 		if r.Queuing == nil {
-			return append(errs, field.Required(path.Child("queuing"), "must not be empty if limited.limitResponse.type is Limited"))
+			return append(errs, field.Required(
+				path.Child("queuing"), "must not be empty if limited.limitResponse.type is Limited",
+			))
 		}
 		errs = append(errs, validateQueuing(r.Queuing, path.Child("queuing"))...)
 	default:
@@ -105,17 +115,24 @@ func validateQueuing(q *flowcontrolv1.QueuingConfiguration, path *field.Path) fi
 	case q.Queues <= 0:
 		errs = append(errs, field.Invalid(path.Child("queues"), q.Queues, positive))
 	case q.Queues > maxQueues:
-		errs = append(errs, field.Invalid(path.Child("queues"), q.Queues, fmt.Sprintf("must not be greater than %d", maxQueues)))
+		errs = append(errs, field.Invalid(
+			path.Child("queues"), q.Queues, fmt.Sprintf("must not be greater than %d", maxQueues),
+		))
 	}
 	switch {
 	case q.HandSize <= 0:
 		errs = append(errs, field.Invalid(path.Child("handSize"), q.HandSize, positive))
 	case q.HandSize > q.Queues:
-		errs = append(errs, field.Invalid(path.Child("handSize"), q.HandSize, fmt.Sprintf("should not be greater than queues (%d)", q.Queues)))
+		errs = append(errs, field.Invalid(
+			path.Child("handSize"), q.HandSize, fmt.Sprintf("should not be greater than queues (%d)", q.Queues),
+		))
 	default:
 		if bits := shufflesharding.RequiredEntropyBits(int(q.Queues), int(q.HandSize)); bits > shufflesharding.MaxHashBits {
 			errs = append(errs, field.Invalid(path.Child("handSize"), q.HandSize,
-				fmt.Sprintf("required entropy bits of deckSize %d and handSize %d should not be greater than %d", q.Queues, q.HandSize, shufflesharding.MaxHashBits)))
+				fmt.Sprintf(
+					"required entropy bits of deckSize %d and handSize %d should not be greater than %d",
+					q.Queues, q.HandSize, shufflesharding.MaxHashBits,
+				)))
 		}
 	}
 	return errs

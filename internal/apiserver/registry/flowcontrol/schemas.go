@@ -16,9 +16,16 @@ import (
 const everything = "*"
 
 var (
-	verbs = []string{"connect", "create", "delete", "deletecollection", "get", "head", "list", "options", "patch", "post", "proxy", "put", "update", "watch"}
-	kinds = []flowcontrolv1.SubjectKind{flowcontrolv1.SubjectKindGroup, flowcontrolv1.SubjectKindServiceAccount, flowcontrolv1.SubjectKindUser}
-	ways  = []flowcontrolv1.FlowDistinguisherMethodType{flowcontrolv1.FlowDistinguisherMethodByNamespaceType, flowcontrolv1.FlowDistinguisherMethodByUserType}
+	verbs = []string{
+		"connect", "create", "delete", "deletecollection", "get", "head", "list", "options", "patch", "post", "proxy", "put",
+		"update", "watch",
+	}
+	kinds = []flowcontrolv1.SubjectKind{
+		flowcontrolv1.SubjectKindGroup, flowcontrolv1.SubjectKindServiceAccount, flowcontrolv1.SubjectKindUser,
+	}
+	ways = []flowcontrolv1.FlowDistinguisherMethodType{
+		flowcontrolv1.FlowDistinguisherMethodByNamespaceType, flowcontrolv1.FlowDistinguisherMethodByUserType,
+	}
 )
 
 // ValidateSchema checks a schema, metadata aside.
@@ -39,10 +46,14 @@ func validateSchemaSpec(name string, spec *flowcontrolv1.FlowSchemaSpec) field.E
 		errs = append(errs, field.Invalid(precedence, spec.MatchingPrecedence, "must be a positive value"))
 	}
 	if spec.MatchingPrecedence > most {
-		errs = append(errs, field.Invalid(precedence, spec.MatchingPrecedence, fmt.Sprintf("must not be greater than %v", most)))
+		errs = append(errs, field.Invalid(
+			precedence, spec.MatchingPrecedence, fmt.Sprintf("must not be greater than %v", most),
+		))
 	}
 	if spec.MatchingPrecedence == 1 && name != flowcontrolv1.FlowSchemaNameExempt {
-		errs = append(errs, field.Invalid(precedence, spec.MatchingPrecedence, "only the schema named 'exempt' may have matchingPrecedence 1"))
+		errs = append(errs, field.Invalid(
+			precedence, spec.MatchingPrecedence, "only the schema named 'exempt' may have matchingPrecedence 1",
+		))
 	}
 	if d := spec.DistinguisherMethod; d != nil && !slices.Contains(ways, d.Type) {
 		errs = append(errs, field.NotSupported(specPath.Child("distinguisherMethod", "type"), d.Type, ways))
@@ -104,7 +115,9 @@ func validateSubject(s *flowcontrolv1.Subject, path *field.Path) field.ErrorList
 		at := path.Child(c.field)
 		switch {
 		case c.kind != s.Kind && c.set:
-			errs = append(errs, field.Forbidden(at, fmt.Sprintf("%s is forbidden when subject kind is not '%s'", c.field, c.kind)))
+			errs = append(errs, field.Forbidden(
+				at, fmt.Sprintf("%s is forbidden when subject kind is not '%s'", c.field, c.kind),
+			))
 		case c.kind == s.Kind && !c.set:
 			errs = append(errs, field.Required(at, fmt.Sprintf("%s is required when subject kind is '%s'", c.field, c.kind)))
 		}
@@ -161,12 +174,18 @@ func validateVerbs(path *field.Path, values []string) field.ErrorList {
 
 func validateResourceRule(r *flowcontrolv1.ResourcePolicyRule, path *field.Path) field.ErrorList {
 	errs := validateVerbs(path.Child("verbs"), r.Verbs)
-	errs = append(errs, list(path.Child("apiGroups"), r.APIGroups, "resource rules must supply at least one api group", "api groups")...)
-	errs = append(errs, list(path.Child("resources"), r.Resources, "resource rules must supply at least one resource", "resources")...)
+	errs = append(errs, list(
+		path.Child("apiGroups"), r.APIGroups, "resource rules must supply at least one api group", "api groups",
+	)...)
+	errs = append(errs, list(
+		path.Child("resources"), r.Resources, "resource rules must supply at least one resource", "resources",
+	)...)
 	namespaces := path.Child("namespaces")
 	if len(r.Namespaces) == 0 {
 		if !r.ClusterScope {
-			errs = append(errs, field.Required(namespaces, "resource rules that are not cluster scoped must supply at least one namespace"))
+			errs = append(errs, field.Required(
+				namespaces, "resource rules that are not cluster scoped must supply at least one namespace",
+			))
 		}
 		return errs
 	}
@@ -182,7 +201,9 @@ func validateResourceRule(r *flowcontrolv1.ResourcePolicyRule, path *field.Path)
 func validatePathRule(r *flowcontrolv1.NonResourcePolicyRule, path *field.Path) field.ErrorList {
 	errs := validateVerbs(path.Child("verbs"), r.Verbs)
 	at := path.Child("nonResourceURLs")
-	errs = append(errs, list(at, r.NonResourceURLs, "nonResourceURLs must contain at least one value", "non-resource URLs")...)
+	errs = append(errs, list(
+		at, r.NonResourceURLs, "nonResourceURLs must contain at least one value", "non-resource URLs",
+	)...)
 	for i, p := range r.NonResourceURLs {
 		if problem := badPath(p); p != everything && problem != "" {
 			errs = append(errs, field.Invalid(at.Index(i), p, problem))

@@ -35,7 +35,9 @@ func validatePolicies(s *batchv1.JobSpec, path *field.Path) (errs field.ErrorLis
 		}
 	}
 	if p := s.PodReplacementPolicy; p != nil {
-		at, allowed := path.Child("podReplacementPolicy"), []batchv1.PodReplacementPolicy{batchv1.Failed, batchv1.TerminatingOrFailed}
+		at, allowed := path.Child("podReplacementPolicy"), []batchv1.PodReplacementPolicy{
+			batchv1.Failed, batchv1.TerminatingOrFailed,
+		}
 		if s.PodFailurePolicy != nil {
 			allowed = allowed[:1]
 		}
@@ -83,9 +85,13 @@ func validateFailureRule(s *batchv1.JobSpec, rule *batchv1.PodFailurePolicyRule,
 	}
 	switch codes, conditions := rule.OnExitCodes != nil, len(rule.OnPodConditions) > 0; {
 	case codes && conditions:
-		errs = append(errs, field.Invalid(path, field.OmitValueType{}, "specifying both OnExitCodes and OnPodConditions is not supported"))
+		errs = append(errs, field.Invalid(
+			path, field.OmitValueType{}, "specifying both OnExitCodes and OnPodConditions is not supported",
+		))
 	case !codes && !conditions:
-		errs = append(errs, field.Invalid(path, field.OmitValueType{}, "specifying one of OnExitCodes and OnPodConditions is required"))
+		errs = append(errs, field.Invalid(
+			path, field.OmitValueType{}, "specifying one of OnExitCodes and OnPodConditions is required",
+		))
 	}
 	return errs
 }
@@ -109,15 +115,22 @@ func validatePatterns(patterns []batchv1.PodFailurePolicyOnPodConditionsPattern,
 		for _, message := range utilvalidation.IsQualifiedName(string(p.Type)) {
 			errs = append(errs, field.Invalid(path.Index(i).Child("type"), string(p.Type), message))
 		}
-		errs = append(errs, chosen(path.Index(i).Child("status"), p.Status, []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionTrue, corev1.ConditionUnknown})...)
+		errs = append(errs, chosen(path.Index(i).Child("status"), p.Status, []corev1.ConditionStatus{
+			corev1.ConditionFalse, corev1.ConditionTrue, corev1.ConditionUnknown,
+		})...)
 	}
 	return errs
 }
 
 func validateExitCodes(r *batchv1.PodFailurePolicyOnExitCodesRequirement, path *field.Path, containers []string) field.ErrorList {
-	errs := chosen(path.Child("operator"), r.Operator, []batchv1.PodFailurePolicyOnExitCodesOperator{batchv1.PodFailurePolicyOnExitCodesOpIn, batchv1.PodFailurePolicyOnExitCodesOpNotIn})
+	errs := chosen(path.Child("operator"), r.Operator, []batchv1.PodFailurePolicyOnExitCodesOperator{
+		batchv1.PodFailurePolicyOnExitCodesOpIn, batchv1.PodFailurePolicyOnExitCodesOpNotIn,
+	})
 	if r.ContainerName != nil && !slices.Contains(containers, *r.ContainerName) {
-		errs = append(errs, field.Invalid(path.Child("containerName"), *r.ContainerName, "must be one of the container or initContainer names in the pod template"))
+		errs = append(errs, field.Invalid(
+			path.Child("containerName"), *r.ContainerName,
+			"must be one of the container or initContainer names in the pod template",
+		))
 	}
 	at := path.Child("values")
 	switch {
@@ -178,10 +191,17 @@ func validateSuccessRule(rule *batchv1.SuccessPolicyRule, completions int, path 
 	at, count := path.Child("succeededCount"), int(*rule.SucceededCount)
 	errs = append(errs, amount.NonNegative(at, int64(count))...)
 	if count > completions {
-		errs = append(errs, field.Invalid(at, count, fmt.Sprintf("must be less than or equal to %d (the number of specified completions)", completions)))
+		errs = append(errs, field.Invalid(
+			at, count, fmt.Sprintf("must be less than or equal to %d (the number of specified completions)", completions),
+		))
 	}
 	if rule.SucceededIndexes != nil && count > named {
-		errs = append(errs, field.Invalid(at, count, fmt.Sprintf("must be less than or equal to %d (the number of indexes in the specified succeededIndexes field)", named)))
+		errs = append(errs, field.Invalid(
+			at, count,
+			fmt.Sprintf(
+				"must be less than or equal to %d (the number of indexes in the specified succeededIndexes field)", named,
+			),
+		))
 	}
 	return errs
 }

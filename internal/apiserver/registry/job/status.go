@@ -83,7 +83,9 @@ func validateEnd(j *batchv1.Job, path *field.Path) (errs field.ErrorList) {
 func validateCompletionTime(s *batchv1.JobStatus, complete bool, end *field.Path) (errs field.ErrorList) {
 	switch {
 	case s.CompletionTime != nil && !complete:
-		errs = append(errs, field.Invalid(end, s.CompletionTime, "cannot set completionTime when there is no Complete=True condition"))
+		errs = append(errs, field.Invalid(
+			end, s.CompletionTime, "cannot set completionTime when there is no Complete=True condition",
+		))
 	case s.CompletionTime == nil && complete:
 		errs = append(errs, field.Required(end, "completionTime is required for Complete jobs"))
 	}
@@ -114,12 +116,18 @@ func validateFinished(s *batchv1.JobStatus, path *field.Path) (errs field.ErrorL
 func validateIndexes(j, old *batchv1.Job, path *field.Path) (errs field.ErrorList) {
 	s, completions := &j.Status, int(ptr.Deref(j.Spec.Completions, 0))
 	atDone, atFailed := path.Child("completedIndexes"), path.Child("failedIndexes")
-	doneNew, failedNew := s.CompletedIndexes != old.Status.CompletedIndexes, !ptr.Equal(s.FailedIndexes, old.Status.FailedIndexes)
+	doneNew, failedNew := s.CompletedIndexes != old.Status.CompletedIndexes, !ptr.Equal(
+		s.FailedIndexes, old.Status.FailedIndexes,
+	)
 	if !job.IsIndexed(j) && s.CompletedIndexes != "" {
-		errs = append(errs, field.Invalid(atDone, s.CompletedIndexes, "cannot set non-empty completedIndexes when non-indexed completion mode"))
+		errs = append(errs, field.Invalid(
+			atDone, s.CompletedIndexes, "cannot set non-empty completedIndexes when non-indexed completion mode",
+		))
 	}
 	if j.Spec.BackoffLimitPerIndex == nil && s.FailedIndexes != nil {
-		errs = append(errs, field.Invalid(atFailed, *s.FailedIndexes, "cannot set non-null failedIndexes when backoffLimitPerIndex is null"))
+		errs = append(errs, field.Invalid(
+			atFailed, *s.FailedIndexes, "cannot set non-null failedIndexes when backoffLimitPerIndex is null",
+		))
 	}
 	if j.Spec.Completions == nil {
 		return errs
@@ -134,7 +142,9 @@ func validateIndexes(j, old *batchv1.Job, path *field.Path) (errs field.ErrorLis
 		errs = append(errs, field.Invalid(atFailed, *s.FailedIndexes, "error parsing failedIndexes: "+err.Error()))
 	}
 	if both := indexset.Read(s.CompletedIndexes, completions).Common(indexset.Read(*s.FailedIndexes, completions)); len(both) > 0 && (doneNew || failedNew) {
-		errs = append(errs, field.Invalid(atFailed, *s.FailedIndexes, fmt.Sprintf("failedIndexes and completedIndexes overlap at index: %d", both[0].First)))
+		errs = append(errs, field.Invalid(
+			atFailed, *s.FailedIndexes, fmt.Sprintf("failedIndexes and completedIndexes overlap at index: %d", both[0].First),
+		))
 	}
 	return errs
 }
@@ -143,11 +153,15 @@ func validateIndexes(j, old *batchv1.Job, path *field.Path) (errs field.ErrorLis
 func validateCourse(j, old *batchv1.Job, path *field.Path) (errs field.ErrorList) {
 	for _, t := range []batchv1.JobConditionType{batchv1.JobFailed, batchv1.JobComplete, batchv1.JobFailureTarget} {
 		if job.Is(old, t) && !job.Is(j, t) {
-			errs = append(errs, field.Invalid(path.Child("conditions"), field.OmitValueType{}, fmt.Sprintf("cannot disable the terminal %s=True condition", t)))
+			errs = append(errs, field.Invalid(
+				path.Child("conditions"), field.OmitValueType{}, fmt.Sprintf("cannot disable the terminal %s=True condition", t),
+			))
 		}
 	}
 	if job.Is(old, batchv1.JobSuccessCriteriaMet) && !job.Is(j, batchv1.JobSuccessCriteriaMet) {
-		errs = append(errs, field.Invalid(path.Child("conditions"), field.OmitValueType{}, "cannot disable the SuccessCriteriaMet=True condition"))
+		errs = append(errs, field.Invalid(
+			path.Child("conditions"), field.OmitValueType{}, "cannot disable the SuccessCriteriaMet=True condition",
+		))
 	}
 	errs = append(errs, validateNumbers(j, old, path)...)
 	return append(errs, validateTimes(j, old, path)...)

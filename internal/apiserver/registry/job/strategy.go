@@ -61,9 +61,13 @@ func Definition() resource.Definition {
 // Warnings tells what may go wrong with a Job, or a template of Jobs, although it
 // is valid.
 func Warnings(spec *batchv1.JobSpec, path *field.Path) (out []string) {
-	if ptr.Deref(spec.CompletionMode, "") == batchv1.IndexedCompletion && ptr.Deref(spec.Completions, 0) > manyCompletions && ptr.Deref(spec.Parallelism, 0) > limitWithMany {
-		out = append(out, path.String()+": In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, "+
-			"Kubernetes might not be able to track completedIndexes when a big number of indexes fail")
+	if ptr.Deref(spec.CompletionMode, "") == batchv1.IndexedCompletion &&
+		ptr.Deref(spec.Completions, 0) > manyCompletions && ptr.Deref(spec.Parallelism, 0) > limitWithMany {
+		out = append(
+			out,
+			path.String()+": In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, "+
+				"Kubernetes might not be able to track completedIndexes when a big number of indexes fail",
+		)
 	}
 	return append(out, warnings.OfTemplate(&spec.Template, path.Child("template"))...)
 }
@@ -74,7 +78,8 @@ type REST struct{ *resource.REST }
 // Extend makes the storage warn of what stays when a Job is deleted.
 func Extend(s *resource.Storage) { s.Main = &REST{s.Main.(*resource.REST)} }
 
-const leftBehind = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning"
+const leftBehind = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to " +
+	"remove them or set propagationPolicy=Orphan to suppress this warning"
 
 func warnOfPods(ctx context.Context, o *metav1.DeleteOptions) {
 	if o != nil && o.PropagationPolicy == nil && o.OrphanDependents == nil { //nolint:staticcheck // Old clients send it.
@@ -89,7 +94,9 @@ func (r *REST) Delete(ctx context.Context, name string, validate rest.ValidateOb
 }
 
 // DeleteCollection implements rest.CollectionDeleter.
-func (r *REST) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, o *metav1.DeleteOptions, list *metainternalversion.ListOptions) (runtime.Object, error) {
+func (r *REST) DeleteCollection(
+	ctx context.Context, validate rest.ValidateObjectFunc, o *metav1.DeleteOptions, list *metainternalversion.ListOptions,
+) (runtime.Object, error) {
 	warnOfPods(ctx, o)
 	return r.REST.DeleteCollection(ctx, validate, o, list)
 }

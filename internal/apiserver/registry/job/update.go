@@ -24,11 +24,21 @@ func ValidateUpdate(j, old *batchv1.Job) field.ErrorList {
 		before = rescheduled(before, &j.Spec.Template)
 	}
 	errs = append(errs, validation.ValidateImmutableField(j.Spec.Template, *before, path.Child("template"))...)
-	errs = append(errs, validation.ValidateImmutableField(j.Spec.CompletionMode, old.Spec.CompletionMode, path.Child("completionMode"))...)
-	errs = append(errs, validation.ValidateImmutableField(j.Spec.PodFailurePolicy, old.Spec.PodFailurePolicy, path.Child("podFailurePolicy"))...)
-	errs = append(errs, validation.ValidateImmutableField(j.Spec.BackoffLimitPerIndex, old.Spec.BackoffLimitPerIndex, path.Child("backoffLimitPerIndex"))...)
-	errs = append(errs, validation.ValidateImmutableField(j.Spec.ManagedBy, old.Spec.ManagedBy, path.Child("managedBy"))...)
-	return append(errs, validation.ValidateImmutableField(j.Spec.SuccessPolicy, old.Spec.SuccessPolicy, path.Child("successPolicy"))...)
+	errs = append(errs, validation.ValidateImmutableField(
+		j.Spec.CompletionMode, old.Spec.CompletionMode, path.Child("completionMode"),
+	)...)
+	errs = append(errs, validation.ValidateImmutableField(
+		j.Spec.PodFailurePolicy, old.Spec.PodFailurePolicy, path.Child("podFailurePolicy"),
+	)...)
+	errs = append(errs, validation.ValidateImmutableField(
+		j.Spec.BackoffLimitPerIndex, old.Spec.BackoffLimitPerIndex, path.Child("backoffLimitPerIndex"),
+	)...)
+	errs = append(
+		errs, validation.ValidateImmutableField(j.Spec.ManagedBy, old.Spec.ManagedBy, path.Child("managedBy"))...,
+	)
+	return append(errs, validation.ValidateImmutableField(
+		j.Spec.SuccessPolicy, old.Spec.SuccessPolicy, path.Child("successPolicy"),
+	)...)
 }
 
 // validateCompletions lets Indexed Jobs grow and shrink, with as many pods at a
@@ -38,10 +48,13 @@ func validateCompletions(j, old *batchv1.Job, path *field.Path) field.ErrorList 
 	if !job.IsIndexed(j) {
 		return validation.ValidateImmutableField(j.Spec.Completions, old.Spec.Completions, at)
 	}
-	if ptr.Equal(j.Spec.Completions, old.Spec.Completions) || j.Spec.Completions == nil || *j.Spec.Completions == ptr.Deref(j.Spec.Parallelism, 0) {
+	if ptr.Equal(j.Spec.Completions, old.Spec.Completions) || j.Spec.Completions == nil ||
+		*j.Spec.Completions == ptr.Deref(j.Spec.Parallelism, 0) {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(at, *j.Spec.Completions, fmt.Sprintf("can only be modified in tandem with %s", path.Child("parallelism")))}
+	return field.ErrorList{field.Invalid(
+		at, *j.Spec.Completions, fmt.Sprintf("can only be modified in tandem with %s", path.Child("parallelism")),
+	)}
 }
 
 // rescheduled returns the old template with all that may change while a Job has no

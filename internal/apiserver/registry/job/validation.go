@@ -41,14 +41,21 @@ func validate(j *batchv1.Job, old *corev1.PodTemplateSpec) field.ErrorList {
 	if j.Spec.Selector == nil {
 		errs = append(errs, field.Required(path.Child("selector"), ""))
 	} else {
-		errs = append(errs, metav1validation.ValidateLabelSelector(j.Spec.Selector, metav1validation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
+		errs = append(errs, metav1validation.ValidateLabelSelector(
+			j.Spec.Selector, metav1validation.LabelSelectorValidationOptions{}, path.Child("selector"),
+		)...)
 	}
-	if s, err := metav1.LabelSelectorAsSelector(j.Spec.Selector); err == nil && !s.Matches(labels.Set(j.Spec.Template.Labels)) {
-		errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels"), j.Spec.Template.Labels, "`selector` does not match template `labels`"))
+	if s, err := metav1.LabelSelectorAsSelector(j.Spec.Selector); err == nil &&
+		!s.Matches(labels.Set(j.Spec.Template.Labels)) {
+		errs = append(errs, field.Invalid(
+			path.Child("template", "metadata", "labels"), j.Spec.Template.Labels, "`selector` does not match template `labels`",
+		))
 	}
 	if n := ptr.Deref(j.Spec.Completions, 0); job.IsIndexed(j) && n > 0 {
 		if host := fmt.Sprintf("%s-%d", j.Name, n-1); len(utilvalidation.IsDNS1123Label(host)) > 0 {
-			errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), j.Name, "will not able to create pod with invalid DNS label: "+host))
+			errs = append(errs, field.Invalid(
+				field.NewPath("metadata", "name"), j.Name, "will not able to create pod with invalid DNS label: "+host,
+			))
 		}
 	}
 	return errs
@@ -87,10 +94,14 @@ func ValidateTemplate(t, old *batchv1.JobTemplateSpec, path *field.Path) field.E
 	}
 	errs := validateSpec(&t.Spec, before, path.Child("spec"))
 	if t.Spec.Selector != nil {
-		errs = append(errs, field.Invalid(path.Child("spec", "selector"), t.Spec.Selector, "`selector` will be auto-generated"))
+		errs = append(errs, field.Invalid(
+			path.Child("spec", "selector"), t.Spec.Selector, "`selector` will be auto-generated",
+		))
 	}
 	if ptr.Deref(t.Spec.ManualSelector, false) {
-		errs = append(errs, field.NotSupported(path.Child("spec", "manualSelector"), *t.Spec.ManualSelector, []string{"nil", "false"}))
+		errs = append(errs, field.NotSupported(path.Child("spec", "manualSelector"), *t.Spec.ManualSelector, []string{
+			"nil", "false",
+		}))
 	}
 	return errs
 }
@@ -125,7 +136,8 @@ func numbers(s *batchv1.JobSpec, path *field.Path) (errs field.ErrorList) {
 		n    *int32
 	}{
 		{"parallelism", s.Parallelism}, {"completions", s.Completions}, {"backoffLimit", s.BackoffLimit},
-		{"ttlSecondsAfterFinished", s.TTLSecondsAfterFinished}, {"backoffLimitPerIndex", s.BackoffLimitPerIndex}, {"maxFailedIndexes", s.MaxFailedIndexes},
+		{"ttlSecondsAfterFinished", s.TTLSecondsAfterFinished}, {"backoffLimitPerIndex", s.BackoffLimitPerIndex},
+		{"maxFailedIndexes", s.MaxFailedIndexes},
 	} {
 		if f.n != nil {
 			errs = append(errs, amount.NonNegative(path.Child(f.name), int64(*f.n))...)
@@ -150,7 +162,9 @@ func validateMode(s *batchv1.JobSpec, path *field.Path) (errs field.ErrorList) {
 		}
 		return errs
 	default:
-		return field.ErrorList{field.NotSupported(path.Child("completionMode"), mode, []batchv1.CompletionMode{batchv1.NonIndexedCompletion, batchv1.IndexedCompletion})}
+		return field.ErrorList{field.NotSupported(path.Child("completionMode"), mode, []batchv1.CompletionMode{
+			batchv1.NonIndexedCompletion, batchv1.IndexedCompletion,
+		})}
 	}
 }
 
@@ -163,7 +177,9 @@ func validateIndexed(s *batchv1.JobSpec, path *field.Path) (errs field.ErrorList
 		errs = append(errs, field.Required(path.Child("completions"), "when completion mode is Indexed"))
 	}
 	if parallel > mostParallel {
-		errs = append(errs, field.Invalid(atParallel, parallel, fmt.Sprintf("must be less than or equal to %d when completion mode is Indexed", mostParallel)))
+		errs = append(errs, field.Invalid(
+			atParallel, parallel, fmt.Sprintf("must be less than or equal to %d when completion mode is Indexed", mostParallel),
+		))
 	}
 	if s.Completions != nil && failed > *s.Completions {
 		errs = append(errs, field.Invalid(atFailed, failed, "must be less than or equal to completions"))
@@ -176,7 +192,9 @@ func validateIndexed(s *batchv1.JobSpec, path *field.Path) (errs field.ErrorList
 	}
 	const tooMany = "must be less than or equal to %d when completions are above %d and used with backoff limit per index"
 	if s.MaxFailedIndexes == nil {
-		errs = append(errs, field.Required(atFailed, fmt.Sprintf("must be specified when completions is above %d", manyCompletions)))
+		errs = append(errs, field.Required(
+			atFailed, fmt.Sprintf("must be specified when completions is above %d", manyCompletions),
+		))
 	}
 	if parallel > limitWithMany {
 		errs = append(errs, field.Invalid(atParallel, parallel, fmt.Sprintf(tooMany, limitWithMany, manyCompletions)))
@@ -190,11 +208,17 @@ func validateIndexed(s *batchv1.JobSpec, path *field.Path) (errs field.ErrorList
 func validateRestarts(s *batchv1.JobSpec, at *field.Path) field.ErrorList {
 	switch policy := s.Template.Spec.RestartPolicy; {
 	case policy == corev1.RestartPolicyAlways || policy == "":
-		return field.ErrorList{field.Required(at, fmt.Sprintf("valid values: %q, %q", corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever))}
+		return field.ErrorList{field.Required(
+			at, fmt.Sprintf("valid values: %q, %q", corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever),
+		)}
 	case policy != corev1.RestartPolicyOnFailure && policy != corev1.RestartPolicyNever:
-		return field.ErrorList{field.NotSupported(at, policy, []corev1.RestartPolicy{corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever})}
+		return field.ErrorList{field.NotSupported(at, policy, []corev1.RestartPolicy{
+			corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever,
+		})}
 	case policy != corev1.RestartPolicyNever && s.PodFailurePolicy != nil:
-		return field.ErrorList{field.Invalid(at, policy, fmt.Sprintf("only %q is supported when podFailurePolicy is specified", corev1.RestartPolicyNever))}
+		return field.ErrorList{field.Invalid(
+			at, policy, fmt.Sprintf("only %q is supported when podFailurePolicy is specified", corev1.RestartPolicyNever),
+		)}
 	}
 	return nil
 }

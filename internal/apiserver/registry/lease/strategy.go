@@ -40,8 +40,11 @@ func Validate(l *coordinationv1.Lease) field.ErrorList {
 	if v := l.Spec.LeaseTransitions; v != nil {
 		errs = append(errs, amount.NonNegative(path.Child("leaseTransitions"), int64(*v))...)
 	}
-	if l.Spec.PreferredHolder != nil && *l.Spec.PreferredHolder != "" && (l.Spec.Strategy == nil || *l.Spec.Strategy == "") {
-		errs = append(errs, field.Forbidden(path.Child("preferredHolder"), "may only be specified when `strategy` is defined"))
+	if l.Spec.PreferredHolder != nil && *l.Spec.PreferredHolder != "" &&
+		(l.Spec.Strategy == nil || *l.Spec.Strategy == "") {
+		errs = append(errs, field.Forbidden(
+			path.Child("preferredHolder"), "may only be specified when `strategy` is defined",
+		))
 	}
 	return errs
 }

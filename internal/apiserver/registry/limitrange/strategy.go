@@ -1,5 +1,5 @@
-// Package limitrange describes the kind LimitRange of core/v1: what containers, pods and claims of a namespace may ask for, and what
-// they get that ask for nothing.
+// Package limitrange describes the kind LimitRange of core/v1: what containers, pods and claims of a namespace may ask
+// for, and what they get that ask for nothing.
 package limitrange
 
 import (
@@ -18,7 +18,8 @@ import (
 // Definition returns the kind.
 func Definition() resource.Definition {
 	return resource.Of[corev1.LimitRange, corev1.LimitRangeList](resource.Kind{
-		GroupVersion: corev1.SchemeGroupVersion, Kind: "LimitRange", Plural: "limitranges", Singular: "limitrange", ShortNames: []string{"limits"},
+		GroupVersion: corev1.SchemeGroupVersion, Kind: "LimitRange", Plural: "limitranges", Singular: "limitrange",
+		ShortNames: []string{"limits"},
 	}, resource.Rules[corev1.LimitRange]{
 		Default: func(l *corev1.LimitRange) {
 			for i := range l.Spec.Limits {
@@ -39,8 +40,8 @@ func Definition() resource.Definition {
 	})
 }
 
-// SetDefaults fills in what follows from the rest of an item: a container may use as much as the most there may be, and asks for as
-// much as it may use, or else for the least there may be.
+// SetDefaults fills in what follows from the rest of an item: a container may use as much as the most there may be, and
+// asks for as much as it may use, or else for the least there may be.
 func SetDefaults(l *corev1.LimitRangeItem) {
 	for _, list := range []corev1.ResourceList{l.Max, l.Min, l.Default, l.DefaultRequest, l.MaxLimitRequestRatio} {
 		defaults.RoundResources(list)

@@ -81,7 +81,9 @@ func validateNames(l *corev1.LimitRangeItem, at *field.Path) field.ErrorList {
 		_, least := l.Min[corev1.ResourceStorage]
 		_, most := l.Max[corev1.ResourceStorage]
 		if !least && !most {
-			errs = append(errs, field.Required(at.Child("limits"), "either minimum or maximum storage value is required, but neither was provided"))
+			errs = append(errs, field.Required(
+				at.Child("limits"), "either minimum or maximum storage value is required, but neither was provided",
+			))
 		}
 	}
 	return append(errs, check(l.MaxLimitRequestRatio, "maxLimitRequestRatio")...)
@@ -117,7 +119,9 @@ func validateAmounts(l *corev1.LimitRangeItem, name corev1.ResourceName, at *fie
 	// order refuses a pair in the wrong order; the blamed value is the one of the two that is shown.
 	order := func(low, high, shown *resource.Quantity, child, text string) {
 		if low != nil && high != nil && low.Cmp(*high) > 0 {
-			errs = append(errs, field.Invalid(at.Child(child).Key(string(name)), shown.String(), fmt.Sprintf(text, low.String(), high.String())))
+			errs = append(errs, field.Invalid(
+				at.Child(child).Key(string(name)), shown.String(), fmt.Sprintf(text, low.String(), high.String()),
+			))
 		}
 	}
 	order(least, most, least, "min", "min value %s is greater than max value %s")
@@ -131,7 +135,9 @@ func validateAmounts(l *corev1.LimitRangeItem, name corev1.ResourceName, at *fie
 	}
 	if !defaults.MayOvercommit(name) && standard != nil && request != nil && standard.Cmp(*request) != 0 {
 		errs = append(errs, field.Invalid(at.Child("defaultRequest").Key(string(name)), request.String(),
-			fmt.Sprintf("default value %s must equal to defaultRequest value %s in %s", standard.String(), request.String(), name)))
+			fmt.Sprintf(
+				"default value %s must equal to defaultRequest value %s in %s", standard.String(), request.String(), name,
+			)))
 	}
 	return errs
 }
@@ -145,7 +151,9 @@ func validateRatio(ratio, least, most *resource.Quantity, at *field.Path) field.
 		return errs
 	}
 	if limit := most.AsApproximateFloat64() / least.AsApproximateFloat64(); ratio.AsApproximateFloat64() > limit {
-		errs = append(errs, field.Invalid(at, ratio.String(), fmt.Sprintf("ratio %s is greater than max/min = %f", ratio.String(), limit)))
+		errs = append(errs, field.Invalid(
+			at, ratio.String(), fmt.Sprintf("ratio %s is greater than max/min = %f", ratio.String(), limit),
+		))
 	}
 	return errs
 }

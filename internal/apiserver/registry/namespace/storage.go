@@ -30,7 +30,9 @@ func Extend(s *resource.Storage) {
 }
 
 // Delete implements rest.GracefulDeleter.
-func (r *REST) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+func (r *REST) Delete(
+	ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions,
+) (runtime.Object, bool, error) {
 	obj, err := r.Get(ctx, name, &metav1.GetOptions{})
 	if err != nil {
 		return nil, false, err
@@ -67,26 +69,32 @@ func checkPreconditions(ns *corev1.Namespace, options *metav1.DeleteOptions) err
 }
 
 // mark sets the deletion time and the phase Terminating.
-func (r *REST) mark(ctx context.Context, ns *corev1.Namespace, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, error) {
+func (r *REST) mark(
+	ctx context.Context, ns *corev1.Namespace, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions,
+) (runtime.Object, error) {
 	key, err := r.KeyFunc(ctx, ns.Name)
 	if err != nil {
 		return nil, err
 	}
 	now := metav1.Now()
 	out := &corev1.Namespace{}
-	err = r.Storage.GuaranteedUpdate(ctx, key, out, false, storage.NewUIDPreconditions(string(ns.UID)), storage.SimpleUpdate(func(existing runtime.Object) (runtime.Object, error) {
-		next := existing.(*corev1.Namespace).DeepCopy()
-		if validate != nil {
-			if err := validate(ctx, next); err != nil {
-				return nil, err
+	err = r.Storage.GuaranteedUpdate(
+		ctx, key, out, false, storage.NewUIDPreconditions(string(ns.UID)),
+		storage.SimpleUpdate(func(existing runtime.Object) (runtime.Object, error) {
+			next := existing.(*corev1.Namespace).DeepCopy()
+			if validate != nil {
+				if err := validate(ctx, next); err != nil {
+					return nil, err
+				}
 			}
-		}
-		if next.DeletionTimestamp.IsZero() {
-			next.DeletionTimestamp = &now
-		}
-		next.Status.Phase = corev1.NamespaceTerminating
-		return next, nil
-	}), dryrun.IsDryRun(options.DryRun), nil)
+			if next.DeletionTimestamp.IsZero() {
+				next.DeletionTimestamp = &now
+			}
+			next.Status.Phase = corev1.NamespaceTerminating
+			return next, nil
+		}),
+		dryrun.IsDryRun(options.DryRun), nil,
+	)
 	if err != nil {
 		if apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
 			return nil, err

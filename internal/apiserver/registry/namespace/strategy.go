@@ -36,8 +36,10 @@ func Definition() resource.Definition {
 		PrepareStatusForUpdate: func(_ context.Context, n, old *corev1.Namespace) { n.Spec = old.Spec },
 		Validate:               func(_ context.Context, n *corev1.Namespace) field.ErrorList { return Validate(n) },
 		ValidateUpdate:         func(_ context.Context, n, _ *corev1.Namespace) field.ErrorList { return Validate(n) },
-		ValidateStatusUpdate:   func(_ context.Context, n, _ *corev1.Namespace) field.ErrorList { return ValidateStatusUpdate(n) },
-		Canonicalize:           label,
+		ValidateStatusUpdate: func(_ context.Context, n, _ *corev1.Namespace) field.ErrorList {
+			return ValidateStatusUpdate(n)
+		},
+		Canonicalize: label,
 		// An object that is deleted and has nothing to wait for vanishes.
 		DeleteDuringUpdate: func(n, _ *corev1.Namespace) bool {
 			return n.DeletionTimestamp != nil && len(n.Spec.Finalizers) == 0 && len(n.Finalizers) == 0
@@ -85,11 +87,14 @@ func ValidateStatusUpdate(n *corev1.Namespace) field.ErrorList {
 	case n.DeletionTimestamp.IsZero() && n.Status.Phase != corev1.NamespaceActive:
 		return field.ErrorList{field.Invalid(path, n.Status.Phase, "may only be 'Active' if `deletionTimestamp` is empty")}
 	case !n.DeletionTimestamp.IsZero() && n.Status.Phase != corev1.NamespaceTerminating:
-		return field.ErrorList{field.Invalid(path, n.Status.Phase, "may only be 'Terminating' if `deletionTimestamp` is not empty")}
+		return field.ErrorList{field.Invalid(
+			path, n.Status.Phase, "may only be 'Terminating' if `deletionTimestamp` is not empty",
+		)}
 	}
 	return nil
 }
 
 var printer = table.Of(func(n *corev1.Namespace, now time.Time) []any {
 	return []any{n.Name, string(n.Status.Phase), table.Since(n.CreationTimestamp, now)}
-}, table.Name, table.Column{Name: "Status", Description: "Whether the namespace is in use or being deleted."}, table.Age)
+}, table.Name, table.Column{Name: "Status", Description: "Whether the namespace is in use or being deleted."},
+	table.Age)

@@ -1,5 +1,5 @@
-// Package networking describes the kinds of networking.k8s.io/v1: Ingress, IngressClass and NetworkPolicy, on which daemons
-// act, and ServiceCIDR and IPAddress, which say where addresses of Services come from and whose they are.
+// Package networking describes the kinds of networking.k8s.io/v1: Ingress, IngressClass and NetworkPolicy, on which
+// daemons act, and ServiceCIDR and IPAddress, which say where addresses of Services come from and whose they are.
 package networking
 
 import (
@@ -28,7 +28,8 @@ func Definitions() []resource.Definition {
 
 func ingress() resource.Definition {
 	return resource.Of[networkingv1.Ingress, networkingv1.IngressList](resource.Kind{
-		GroupVersion: networkingv1.SchemeGroupVersion, Kind: "Ingress", Plural: "ingresses", Singular: "ingress", ShortNames: []string{"ing"},
+		GroupVersion: networkingv1.SchemeGroupVersion, Kind: "Ingress", Plural: "ingresses", Singular: "ingress",
+		ShortNames: []string{"ing"},
 	}, resource.Rules[networkingv1.Ingress]{
 		Spec:     func(i *networkingv1.Ingress) any { return &i.Spec },
 		Status:   func(i *networkingv1.Ingress) any { return &i.Status },
@@ -36,10 +37,14 @@ func ingress() resource.Definition {
 		ValidateUpdate: func(_ context.Context, i, _ *networkingv1.Ingress) field.ErrorList {
 			return validateIngressSpec(&i.Spec, field.NewPath("spec"))
 		},
-		ValidateStatusUpdate: func(_ context.Context, i, _ *networkingv1.Ingress) field.ErrorList { return validateAddresses(i) },
+		ValidateStatusUpdate: func(_ context.Context, i, _ *networkingv1.Ingress) field.ErrorList {
+			return validateAddresses(i)
+		},
 		WarningsOnCreate: func(_ context.Context, i *networkingv1.Ingress) []string {
 			if _, old := i.Annotations[classAnnotation]; old && i.Spec.IngressClassName == nil {
-				return []string{fmt.Sprintf("annotation %q is deprecated, please use 'spec.ingressClassName' instead", classAnnotation)}
+				return []string{fmt.Sprintf(
+					"annotation %q is deprecated, please use 'spec.ingressClassName' instead", classAnnotation,
+				)}
 			}
 			return nil
 		},
@@ -52,7 +57,14 @@ var ingressTable = table.Of(func(i *networkingv1.Ingress, now time.Time) []any {
 	if len(i.Spec.TLS) > 0 {
 		ports = "80, 443"
 	}
-	return []any{i.Name, table.OrNone(ptr.Deref(i.Spec.IngressClassName, "")), hosts(i.Spec.Rules), addresses(i), ports, table.Since(i.CreationTimestamp, now)}
+	return []any{
+		i.Name,
+		table.OrNone(ptr.Deref(i.Spec.IngressClassName, "")),
+		hosts(i.Spec.Rules),
+		addresses(i),
+		ports,
+		table.Since(i.CreationTimestamp, now),
+	}
 },
 	table.Name,
 	table.Column{Name: "Class", Description: "Class of the Ingress, which says who acts on it."},

@@ -16,7 +16,8 @@ import (
 
 func ingressClass() resource.Definition {
 	return resource.Of[networkingv1.IngressClass, networkingv1.IngressClassList](resource.Kind{
-		GroupVersion: networkingv1.SchemeGroupVersion, Kind: "IngressClass", Plural: "ingressclasses", Singular: "ingressclass", ClusterScoped: true,
+		GroupVersion: networkingv1.SchemeGroupVersion, Kind: "IngressClass", Plural: "ingressclasses",
+		Singular: "ingressclass", ClusterScoped: true,
 	}, resource.Rules[networkingv1.IngressClass]{
 		Default: func(c *networkingv1.IngressClass) {
 			if p := c.Spec.Parameters; p != nil && p.Scope == nil {
@@ -26,7 +27,9 @@ func ingressClass() resource.Definition {
 		Spec:     func(c *networkingv1.IngressClass) any { return &c.Spec },
 		Validate: func(_ context.Context, c *networkingv1.IngressClass) field.ErrorList { return ValidateClass(c) },
 		ValidateUpdate: func(_ context.Context, c, old *networkingv1.IngressClass) field.ErrorList {
-			return append(ValidateClass(c), validation.ValidateImmutableField(c.Spec.Controller, old.Spec.Controller, field.NewPath("spec", "controller"))...)
+			return append(ValidateClass(c), validation.ValidateImmutableField(
+				c.Spec.Controller, old.Spec.Controller, field.NewPath("spec", "controller"),
+			)...)
 		},
 		Table: table.Of(func(c *networkingv1.IngressClass, now time.Time) []any {
 			return []any{c.Name, c.Spec.Controller, parameters(c.Spec.Parameters), table.Since(c.CreationTimestamp, now)}
@@ -69,7 +72,9 @@ func ValidateClass(c *networkingv1.IngressClass) field.ErrorList {
 
 func validateParameters(p *networkingv1.IngressClassParametersReference, path *field.Path) field.ErrorList {
 	errs := validateReference(p.APIGroup, p.Kind, p.Name, path)
-	known := []string{networkingv1.IngressClassParametersReferenceScopeCluster, networkingv1.IngressClassParametersReferenceScopeNamespace}
+	known := []string{
+		networkingv1.IngressClassParametersReferenceScopeCluster, networkingv1.IngressClassParametersReferenceScopeNamespace,
+	}
 	at := path.Child("namespace")
 	switch {
 	case p.Scope == nil:

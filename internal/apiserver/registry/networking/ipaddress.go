@@ -17,12 +17,15 @@ import (
 // ipAddress is the kind that shows whose an address is. Those of Services are written with them, in package service.
 func ipAddress() resource.Definition {
 	return resource.Of[networkingv1.IPAddress, networkingv1.IPAddressList](resource.Kind{
-		GroupVersion: networkingv1.SchemeGroupVersion, Kind: "IPAddress", Plural: "ipaddresses", Singular: "ipaddress", ShortNames: []string{"ip"}, ClusterScoped: true,
+		GroupVersion: networkingv1.SchemeGroupVersion, Kind: "IPAddress", Plural: "ipaddresses", Singular: "ipaddress",
+		ShortNames: []string{"ip"}, ClusterScoped: true,
 	}, resource.Rules[networkingv1.IPAddress]{
 		ValidateName: addressName,
 		Validate:     func(_ context.Context, a *networkingv1.IPAddress) field.ErrorList { return ValidateAddress(a) },
 		ValidateUpdate: func(_ context.Context, a, old *networkingv1.IPAddress) field.ErrorList {
-			return append(ValidateAddress(a), validation.ValidateImmutableField(a.Spec.ParentRef, old.Spec.ParentRef, field.NewPath("spec", "parentRef"))...)
+			return append(ValidateAddress(a), validation.ValidateImmutableField(
+				a.Spec.ParentRef, old.Spec.ParentRef, field.NewPath("spec", "parentRef"),
+			)...)
 		},
 		Table: table.Of(func(a *networkingv1.IPAddress, _ time.Time) []any { return []any{a.Name, parent(a.Spec.ParentRef)} },
 			table.Name, table.Column{Name: "ParentRef", Description: "The object that has the address."}),

@@ -20,11 +20,13 @@ import (
 )
 
 // notKept is what whoever makes a policy should know.
-const notKept = "the pod network of Everynode keeps no network policies; without a network daemon that does, all pods reach each other as before"
+const notKept = "the pod network of Everynode keeps no network policies; without a network daemon that does, all " +
+	"pods reach each other as before"
 
 func networkPolicy() resource.Definition {
 	return resource.Of[networkingv1.NetworkPolicy, networkingv1.NetworkPolicyList](resource.Kind{
-		GroupVersion: networkingv1.SchemeGroupVersion, Kind: "NetworkPolicy", Plural: "networkpolicies", Singular: "networkpolicy", ShortNames: []string{"netpol"},
+		GroupVersion: networkingv1.SchemeGroupVersion, Kind: "NetworkPolicy", Plural: "networkpolicies",
+		Singular: "networkpolicy", ShortNames: []string{"netpol"},
 	}, resource.Rules[networkingv1.NetworkPolicy]{
 		Default:          SetPolicyDefaults,
 		Spec:             func(p *networkingv1.NetworkPolicy) any { return &p.Spec },
@@ -92,7 +94,9 @@ func validateSelector(s *metav1.LabelSelector, at *field.Path) field.ErrorList {
 	return metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, at)
 }
 
-func validateRules(ports []networkingv1.NetworkPolicyPort, peers []networkingv1.NetworkPolicyPeer, path *field.Path, of string) field.ErrorList {
+func validateRules(
+	ports []networkingv1.NetworkPolicyPort, peers []networkingv1.NetworkPolicyPeer, path *field.Path, of string,
+) field.ErrorList {
 	var errs field.ErrorList
 	for i := range ports {
 		errs = append(errs, validatePort(&ports[i], path.Child("ports").Index(i))...)

@@ -20,7 +20,8 @@ import (
 // serviceCIDR is the kind that says where addresses of Services come from.
 func serviceCIDR() resource.Definition {
 	return resource.Of[networkingv1.ServiceCIDR, networkingv1.ServiceCIDRList](resource.Kind{
-		GroupVersion: networkingv1.SchemeGroupVersion, Kind: "ServiceCIDR", Plural: "servicecidrs", Singular: "servicecidr", ClusterScoped: true,
+		GroupVersion: networkingv1.SchemeGroupVersion, Kind: "ServiceCIDR", Plural: "servicecidrs", Singular: "servicecidr",
+		ClusterScoped: true,
 	}, resource.Rules[networkingv1.ServiceCIDR]{
 		Status: func(c *networkingv1.ServiceCIDR) any { return &c.Status },
 		// From the first moment it stays as long as Services have addresses of it.
@@ -38,7 +39,8 @@ func serviceCIDR() resource.Definition {
 		},
 		Table: table.Of(func(c *networkingv1.ServiceCIDR, now time.Time) []any {
 			return []any{c.Name, strings.Join(c.Spec.CIDRs, ","), table.Since(c.CreationTimestamp, now)}
-		}, table.Name, table.Column{Name: "CIDRs", Description: "The networks that addresses of Services come from."}, table.Age),
+		}, table.Name, table.Column{Name: "CIDRs", Description: "The networks that addresses of Services come from."},
+			table.Age),
 	})
 }
 
@@ -52,7 +54,9 @@ func ValidateServiceCIDR(c *networkingv1.ServiceCIDR) field.ErrorList {
 	case len(cidrs) > families:
 		return field.ErrorList{field.Invalid(at, c.Spec, "may only hold up to 2 values")}
 	case len(cidrs) == families && !oneOfEach(cidrs[0], cidrs[1]):
-		return field.ErrorList{field.Invalid(at, c.Spec, "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64")}
+		return field.ErrorList{field.Invalid(
+			at, c.Spec, "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64",
+		)}
 	}
 	var errs field.ErrorList
 	for i, text := range cidrs {

@@ -27,7 +27,9 @@ func ValidateIngress(i *networkingv1.Ingress) field.ErrorList {
 	errs := validateIngressSpec(&i.Spec, field.NewPath("spec"))
 	class, old := i.Annotations[classAnnotation]
 	if old && i.Spec.IngressClassName != nil && class != *i.Spec.IngressClassName {
-		errs = append(errs, field.Invalid(field.NewPath("annotations").Child(classAnnotation), class, "must match `ingressClassName` when both are specified"))
+		errs = append(errs, field.Invalid(
+			field.NewPath("annotations").Child(classAnnotation), class, "must match `ingressClassName` when both are specified",
+		))
 	}
 	return errs
 }
@@ -49,11 +51,15 @@ func validateIngressSpec(s *networkingv1.IngressSpec, path *field.Path) field.Er
 			errs = append(errs, validateHost(host, at.Child("hosts").Index(j))...)
 		}
 		if tls.SecretName != "" {
-			errs = append(errs, invalid(at.Child("secretName"), tls.SecretName, validation.NameIsDNSSubdomain(tls.SecretName, false))...)
+			errs = append(errs, invalid(
+				at.Child("secretName"), tls.SecretName, validation.NameIsDNSSubdomain(tls.SecretName, false),
+			)...)
 		}
 	}
 	if s.IngressClassName != nil {
-		errs = append(errs, invalid(path.Child("ingressClassName"), *s.IngressClassName, validation.NameIsDNSSubdomain(*s.IngressClassName, false))...)
+		errs = append(errs, invalid(
+			path.Child("ingressClassName"), *s.IngressClassName, validation.NameIsDNSSubdomain(*s.IngressClassName, false),
+		)...)
 	}
 	return errs
 }
@@ -87,7 +93,9 @@ func validateRule(r *networkingv1.IngressRule, path *field.Path) field.ErrorList
 	return errs
 }
 
-var pathTypes = []networkingv1.PathType{networkingv1.PathTypeExact, networkingv1.PathTypeImplementationSpecific, networkingv1.PathTypePrefix}
+var pathTypes = []networkingv1.PathType{
+	networkingv1.PathTypeExact, networkingv1.PathTypeImplementationSpecific, networkingv1.PathTypePrefix,
+}
 
 func validatePath(p *networkingv1.HTTPIngressPath, path *field.Path) field.ErrorList {
 	if p.PathType == nil {

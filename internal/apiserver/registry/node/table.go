@@ -31,7 +31,8 @@ func row(n *corev1.Node, now time.Time) []any {
 		kernel = fmt.Sprintf("%s (%s)", kernel, info.Architecture)
 	}
 	return []any{
-		n.Name, status(n), table.OrNone(strings.Join(roles(n), ",")), table.Since(n.CreationTimestamp, now), info.KubeletVersion,
+		n.Name, status(n), table.OrNone(strings.Join(roles(n), ",")), table.Since(n.CreationTimestamp, now),
+		info.KubeletVersion,
 		address(n, corev1.NodeInternalIP), address(n, corev1.NodeExternalIP),
 		orUnknown(info.OSImage), kernel, orUnknown(info.ContainerRuntimeVersion),
 	}

@@ -39,7 +39,9 @@ func ValidateUpdate(n, old *corev1.Node) field.ErrorList {
 		errs = append(errs, validateCIDRs(n.Spec.PodCIDRs)...)
 	}
 	if old.Spec.ProviderID != "" && n.Spec.ProviderID != old.Spec.ProviderID {
-		errs = append(errs, field.Forbidden(field.NewPath("spec", "providerID"), "node updates may not change providerID except from \"\" to valid"))
+		errs = append(errs, field.Forbidden(
+			field.NewPath("spec", "providerID"), "node updates may not change providerID except from \"\" to valid",
+		))
 	}
 	if !apiequality.Semantic.DeepEqual(n.Spec.Taints, old.Spec.Taints) {
 		errs = append(errs, validateTaints(n.Spec.Taints)...)
@@ -124,7 +126,9 @@ func validateCIDRs(cidrs []string) field.ErrorList {
 	}
 	both, err := netutils.IsDualStackCIDRStrings(cidrs)
 	if err != nil {
-		errs = append(errs, field.InternalError(cidrsPath, fmt.Errorf("invalid PodCIDRs. failed to check with dual stack with error:%w", err)))
+		errs = append(errs, field.InternalError(
+			cidrsPath, fmt.Errorf("invalid PodCIDRs. failed to check with dual stack with error:%w", err),
+		))
 	}
 	if !both || len(cidrs) > 2 {
 		errs = append(errs, field.Invalid(cidrsPath, cidrs, "may specify no more than one CIDR for each IP family"))

@@ -10,7 +10,8 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/registry/csi"
 )
 
-// source is one of the things that a volume can be. Those that no node here mounts are checked for what they cannot do without.
+// source is one of the things that a volume can be. Those that no node here mounts are checked for what they cannot do
+// without.
 type source struct {
 	name  string
 	set   bool
@@ -29,7 +30,10 @@ func needed(at *field.Path, fields ...string) (errs field.ErrorList) {
 
 func sources(s *corev1.PersistentVolumeSpec) []source {
 	return append([]source{
-		{"hostPath", s.HostPath != nil, func(at *field.Path) field.ErrorList { return podspec.ValidateHostPath(s.HostPath, at) }},
+		{
+			"hostPath", s.HostPath != nil,
+			func(at *field.Path) field.ErrorList { return podspec.ValidateHostPath(s.HostPath, at) },
+		},
 		{"local", s.Local != nil, func(at *field.Path) field.ErrorList {
 			if s.Local.Path == "" {
 				return needed(at, "path", "")
@@ -53,7 +57,9 @@ func stores(s *corev1.PersistentVolumeSpec) []source {
 		}},
 		{"fc", s.FC != nil, func(at *field.Path) field.ErrorList {
 			if len(s.FC.TargetWWNs) == 0 && len(s.FC.WWIDs) == 0 {
-				return field.ErrorList{field.Required(at.Child("targetWWNs"), "must specify either targetWWNs or wwids, but not both")}
+				return field.ErrorList{field.Required(
+					at.Child("targetWWNs"), "must specify either targetWWNs or wwids, but not both",
+				)}
 			}
 			return nil
 		}},
@@ -76,31 +82,52 @@ func stores(s *corev1.PersistentVolumeSpec) []source {
 			}
 			return nil
 		}},
-		{"flexVolume", s.FlexVolume != nil, func(at *field.Path) field.ErrorList { return needed(at, "driver", s.FlexVolume.Driver) }},
+		{
+			"flexVolume", s.FlexVolume != nil,
+			func(at *field.Path) field.ErrorList { return needed(at, "driver", s.FlexVolume.Driver) },
+		},
 		{"scaleIO", s.ScaleIO != nil, func(at *field.Path) field.ErrorList {
 			return needed(at, "gateway", s.ScaleIO.Gateway, "system", s.ScaleIO.System, "volumeName", s.ScaleIO.VolumeName)
 		}},
-		{"storageos", s.StorageOS != nil, func(at *field.Path) field.ErrorList { return needed(at, "volumeName", s.StorageOS.VolumeName) }},
-		{"portworxVolume", s.PortworxVolume != nil, func(at *field.Path) field.ErrorList { return needed(at, "volumeID", s.PortworxVolume.VolumeID) }},
+		{
+			"storageos", s.StorageOS != nil,
+			func(at *field.Path) field.ErrorList { return needed(at, "volumeName", s.StorageOS.VolumeName) },
+		},
+		{
+			"portworxVolume", s.PortworxVolume != nil,
+			func(at *field.Path) field.ErrorList { return needed(at, "volumeID", s.PortworxVolume.VolumeID) },
+		},
 	}
 }
 
 // clouds are disks of those who rent out machines.
 func clouds(s *corev1.PersistentVolumeSpec) []source {
 	return []source{
-		{"gcePersistentDisk", s.GCEPersistentDisk != nil, func(at *field.Path) field.ErrorList { return needed(at, "pdName", s.GCEPersistentDisk.PDName) }},
+		{
+			"gcePersistentDisk", s.GCEPersistentDisk != nil,
+			func(at *field.Path) field.ErrorList { return needed(at, "pdName", s.GCEPersistentDisk.PDName) },
+		},
 		{"awsElasticBlockStore", s.AWSElasticBlockStore != nil, func(at *field.Path) field.ErrorList {
 			return needed(at, "volumeID", s.AWSElasticBlockStore.VolumeID)
 		}},
-		{"cinder", s.Cinder != nil, func(at *field.Path) field.ErrorList { return needed(at, "volumeID", s.Cinder.VolumeID) }},
+		{
+			"cinder", s.Cinder != nil,
+			func(at *field.Path) field.ErrorList { return needed(at, "volumeID", s.Cinder.VolumeID) },
+		},
 		{"azureFile", s.AzureFile != nil, func(at *field.Path) field.ErrorList {
 			return needed(at, "secretName", s.AzureFile.SecretName, "shareName", s.AzureFile.ShareName)
 		}},
 		{"azureDisk", s.AzureDisk != nil, func(at *field.Path) field.ErrorList {
 			return needed(at, "diskName", s.AzureDisk.DiskName, "diskURI", s.AzureDisk.DataDiskURI)
 		}},
-		{"vsphereVolume", s.VsphereVolume != nil, func(at *field.Path) field.ErrorList { return needed(at, "volumePath", s.VsphereVolume.VolumePath) }},
-		{"photonPersistentDisk", s.PhotonPersistentDisk != nil, func(at *field.Path) field.ErrorList { return needed(at, "pdID", s.PhotonPersistentDisk.PdID) }},
+		{
+			"vsphereVolume", s.VsphereVolume != nil,
+			func(at *field.Path) field.ErrorList { return needed(at, "volumePath", s.VsphereVolume.VolumePath) },
+		},
+		{
+			"photonPersistentDisk", s.PhotonPersistentDisk != nil,
+			func(at *field.Path) field.ErrorList { return needed(at, "pdID", s.PhotonPersistentDisk.PdID) },
+		},
 	}
 }
 
@@ -130,7 +157,8 @@ func validateDriver(s *corev1.CSIPersistentVolumeSource, at *field.Path) field.E
 		name string
 		ref  *corev1.SecretReference
 	}{
-		{"controllerPublishSecretRef", s.ControllerPublishSecretRef}, {"controllerExpandSecretRef", s.ControllerExpandSecretRef},
+		{"controllerPublishSecretRef", s.ControllerPublishSecretRef},
+		{"controllerExpandSecretRef", s.ControllerExpandSecretRef},
 		{"nodePublishSecretRef", s.NodePublishSecretRef}, {"nodeExpandSecretRef", s.NodeExpandSecretRef},
 	} {
 		if secret.ref != nil {

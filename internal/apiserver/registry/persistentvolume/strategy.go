@@ -22,7 +22,8 @@ import (
 // Definition returns the kind.
 func Definition() resource.Definition {
 	return resource.Of[corev1.PersistentVolume, corev1.PersistentVolumeList](resource.Kind{
-		GroupVersion: corev1.SchemeGroupVersion, Kind: "PersistentVolume", Plural: "persistentvolumes", Singular: "persistentvolume",
+		GroupVersion: corev1.SchemeGroupVersion, Kind: "PersistentVolume", Plural: "persistentvolumes",
+		Singular:   "persistentvolume",
 		ShortNames: []string{"pv"}, ClusterScoped: true,
 	}, resource.Rules[corev1.PersistentVolume]{
 		Default: SetDefaults,
@@ -88,8 +89,19 @@ var volumeTable = table.Of(func(v *corev1.PersistentVolume, now time.Time) []any
 	if v.Spec.VolumeMode != nil {
 		mode = string(*v.Spec.VolumeMode)
 	}
-	return []any{v.Name, v.Spec.Capacity.Storage().String(), volume.AccessModes(v.Spec.AccessModes), string(v.Spec.PersistentVolumeReclaimPolicy), phase, claim,
-		volume.Class(v), ptr.Deref(v.Spec.VolumeAttributesClassName, "<unset>"), v.Status.Reason, table.Since(v.CreationTimestamp, now), mode}
+	return []any{
+		v.Name,
+		v.Spec.Capacity.Storage().String(),
+		volume.AccessModes(v.Spec.AccessModes),
+		string(v.Spec.PersistentVolumeReclaimPolicy),
+		phase,
+		claim,
+		volume.Class(v),
+		ptr.Deref(v.Spec.VolumeAttributesClassName, "<unset>"),
+		v.Status.Reason,
+		table.Since(v.CreationTimestamp, now),
+		mode,
+	}
 },
 	table.Name,
 	table.Column{Name: "Capacity", Description: "How much fits in."},
@@ -108,13 +120,19 @@ var volumeTable = table.Of(func(v *corev1.PersistentVolume, now time.Time) []any
 func notMounted(s *corev1.PersistentVolumeSpec) []string {
 	if s.HostPath != nil || s.Local != nil {
 		if ptr.Deref(s.VolumeMode, "") == corev1.PersistentVolumeBlock {
-			return []string{"spec.volumeMode: nodes give pods no block devices, and a pod with a claim to this one waits; make a file system on it, mount it, and use Filesystem"}
+			return []string{
+				"spec.volumeMode: nodes give pods no block devices, and a pod with a claim to this one waits; make a file system " +
+					"on it, mount it, and use Filesystem",
+			}
 		}
 		return nil
 	}
 	for _, source := range sources(s) {
 		if source.set {
-			return []string{fmt.Sprintf("spec.%s: nodes mount PersistentVolumes of the kinds hostPath and local; a pod with a claim to this one waits", source.name)}
+			return []string{fmt.Sprintf(
+				"spec.%s: nodes mount PersistentVolumes of the kinds hostPath and local; a pod with a claim to this one waits",
+				source.name,
+			)}
 		}
 	}
 	return nil
@@ -130,14 +148,20 @@ func warningsOf(v *corev1.PersistentVolume) (out []string) {
 		}
 	}
 	if v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle {
-		out = append(out, "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended approach is to use dynamic provisioning.")
+		out = append(
+			out,
+			"spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended approach "+
+				"is to use dynamic provisioning.",
+		)
 	}
 	if a := v.Spec.NodeAffinity; a != nil && a.Required != nil {
 		terms := field.NewPath("spec", "nodeAffinity", "required", "nodeSelectorTerms")
 		for i, term := range a.Required.NodeSelectorTerms {
 			for j, e := range term.MatchExpressions {
 				if why, old := warnings.RenamedLabel(e.Key); old {
-					out = append(out, fmt.Sprintf("%s: %s is %s", terms.Index(i).Child("matchExpressions").Index(j).Child("key"), e.Key, why))
+					out = append(out, fmt.Sprintf(
+						"%s: %s is %s", terms.Index(i).Child("matchExpressions").Index(j).Child("key"), e.Key, why,
+					))
 				}
 			}
 		}

@@ -27,7 +27,10 @@ func Validate(v, old *corev1.PersistentVolume) field.ErrorList {
 		errs = append(errs, field.Required(at.Child("nodeAffinity"), "Local volume requires node affinity"))
 	}
 	if _, there := v.Annotations[corev1.MountOptionAnnotation]; there && !takesMountOptions(&v.Spec) {
-		errs = append(errs, field.Forbidden(field.NewPath("metadata").Child("annotations", corev1.MountOptionAnnotation), "may not specify mount options for this volume type"))
+		errs = append(errs, field.Forbidden(
+			field.NewPath("metadata").Child("annotations", corev1.MountOptionAnnotation),
+			"may not specify mount options for this volume type",
+		))
 	}
 	return errs
 }
@@ -42,17 +45,24 @@ func validateAffinity(a *corev1.VolumeNodeAffinity, at *field.Path) field.ErrorL
 func validateSpec(s *corev1.PersistentVolumeSpec, at *field.Path) field.ErrorList {
 	errs := validateModes(s, at)
 	errs = append(errs, validateCapacity(s.Capacity, at.Child("capacity"))...)
-	known := []corev1.PersistentVolumeReclaimPolicy{corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle, corev1.PersistentVolumeReclaimRetain}
+	known := []corev1.PersistentVolumeReclaimPolicy{
+		corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle, corev1.PersistentVolumeReclaimRetain,
+	}
 	errs = append(errs, oneOf(at.Child("persistentVolumeReclaimPolicy"), s.PersistentVolumeReclaimPolicy, known)...)
 	errs = append(errs, validateSource(s, at)...)
-	if s.HostPath != nil && path.Clean(s.HostPath.Path) == "/" && s.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle {
-		errs = append(errs, field.Forbidden(at.Child("persistentVolumeReclaimPolicy"), "may not be 'recycle' for a hostPath mount of '/'"))
+	if s.HostPath != nil && path.Clean(s.HostPath.Path) == "/" &&
+		s.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle {
+		errs = append(errs, field.Forbidden(
+			at.Child("persistentVolumeReclaimPolicy"), "may not be 'recycle' for a hostPath mount of '/'",
+		))
 	}
 	if s.StorageClassName != "" {
 		errs = append(errs, subdomain(at.Child("storageClassName"), s.StorageClassName)...)
 	}
 	if s.VolumeMode != nil {
-		errs = append(errs, oneOf(at.Child("volumeMode"), *s.VolumeMode, []corev1.PersistentVolumeMode{corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem})...)
+		errs = append(errs, oneOf(at.Child("volumeMode"), *s.VolumeMode, []corev1.PersistentVolumeMode{
+			corev1.PersistentVolumeBlock, corev1.PersistentVolumeFilesystem,
+		})...)
 	}
 	return append(errs, validateAttributes(s, at)...)
 }
@@ -122,7 +132,9 @@ func ValidateInline(s *corev1.PersistentVolumeSpec, at *field.Path) field.ErrorL
 	errs = append(errs, validateSource(s, at)...)
 	forbid("storageClassName", s.StorageClassName != "")
 	if m := s.VolumeMode; m != nil && *m != corev1.PersistentVolumeFilesystem {
-		errs = append(errs, field.Forbidden(at.Child("volumeMode"), "may not specify volumeMode other than Filesystem "+context))
+		errs = append(errs, field.Forbidden(
+			at.Child("volumeMode"), "may not specify volumeMode other than Filesystem "+context,
+		))
 	}
 	return errs
 }
@@ -131,20 +143,31 @@ func ValidateInline(s *corev1.PersistentVolumeSpec, at *field.Path) field.ErrorL
 func validateStays(v, old *corev1.PersistentVolume) field.ErrorList {
 	var errs field.ErrorList
 	now, before := &v.Spec, &old.Spec
-	if before.CSI != nil && before.CSI.ControllerExpandSecretRef == nil && now.CSI != nil && now.CSI.ControllerExpandSecretRef != nil {
+	if before.CSI != nil && before.CSI.ControllerExpandSecretRef == nil && now.CSI != nil &&
+		now.CSI.ControllerExpandSecretRef != nil {
 		now = now.DeepCopy()
 		now.CSI.ControllerExpandSecretRef = nil // may be added
 	}
 	if !apiequality.Semantic.DeepEqual(now.PersistentVolumeSource, before.PersistentVolumeSource) {
-		text := fmt.Sprintf("spec.persistentvolumesource is immutable after creation\n%v", diff.Diff(before.PersistentVolumeSource, now.PersistentVolumeSource))
+		text := fmt.Sprintf(
+			"spec.persistentvolumesource is immutable after creation\n%v",
+			diff.Diff(before.PersistentVolumeSource, now.PersistentVolumeSource),
+		)
 		errs = append(errs, field.Forbidden(field.NewPath("spec", "persistentvolumesource"), text))
 	}
-	errs = append(errs, validation.ValidateImmutableField(now.VolumeMode, before.VolumeMode, field.NewPath("volumeMode"))...)
-	if before.NodeAffinity != nil && !apiequality.Semantic.DeepEqual(now.NodeAffinity, renamed(before.NodeAffinity, now.NodeAffinity)) {
-		errs = append(errs, field.Invalid(field.NewPath("nodeAffinity"), now.NodeAffinity, "field is immutable, except for updating from beta label to GA"))
+	errs = append(
+		errs, validation.ValidateImmutableField(now.VolumeMode, before.VolumeMode, field.NewPath("volumeMode"))...,
+	)
+	if before.NodeAffinity != nil &&
+		!apiequality.Semantic.DeepEqual(now.NodeAffinity, renamed(before.NodeAffinity, now.NodeAffinity)) {
+		errs = append(errs, field.Invalid(
+			field.NewPath("nodeAffinity"), now.NodeAffinity, "field is immutable, except for updating from beta label to GA",
+		))
 	}
 	if before.VolumeAttributesClassName != nil && now.VolumeAttributesClassName == nil {
-		errs = append(errs, field.Forbidden(field.NewPath("spec", "volumeAttributesClassName"), "update from non-nil value to nil is forbidden"))
+		errs = append(errs, field.Forbidden(
+			field.NewPath("spec", "volumeAttributesClassName"), "update from non-nil value to nil is forbidden",
+		))
 	}
 	return errs
 }
@@ -160,7 +183,8 @@ var newNames = map[string]string{
 
 // renamed is an affinity with the new names of those labels which the other one calls by them.
 func renamed(old, now *corev1.VolumeNodeAffinity) *corev1.VolumeNodeAffinity {
-	if old.Required == nil || now == nil || now.Required == nil || len(old.Required.NodeSelectorTerms) != len(now.Required.NodeSelectorTerms) {
+	if old.Required == nil || now == nil || now.Required == nil ||
+		len(old.Required.NodeSelectorTerms) != len(now.Required.NodeSelectorTerms) {
 		return old
 	}
 	out := old.DeepCopy()

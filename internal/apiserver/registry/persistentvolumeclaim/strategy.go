@@ -1,5 +1,5 @@
-// Package persistentvolumeclaim describes the kind PersistentVolumeClaim: storage that somebody in a namespace wants, and
-// the volume that they got.
+// Package persistentvolumeclaim describes the kind PersistentVolumeClaim: storage that somebody in a namespace wants,
+// and the volume that they got.
 package persistentvolumeclaim
 
 import (
@@ -22,7 +22,8 @@ import (
 // Definition returns the kind.
 func Definition() resource.Definition {
 	return resource.Of[corev1.PersistentVolumeClaim, corev1.PersistentVolumeClaimList](resource.Kind{
-		GroupVersion: corev1.SchemeGroupVersion, Kind: "PersistentVolumeClaim", Plural: "persistentvolumeclaims", Singular: "persistentvolumeclaim",
+		GroupVersion: corev1.SchemeGroupVersion, Kind: "PersistentVolumeClaim", Plural: "persistentvolumeclaims",
+		Singular:   "persistentvolumeclaim",
 		ShortNames: []string{"pvc"},
 	}, resource.Rules[corev1.PersistentVolumeClaim]{
 		Default: SetDefaults,
@@ -45,8 +46,10 @@ func Definition() resource.Definition {
 			return ValidateUpdate(c, old)
 		},
 		PrepareStatusForUpdate: func(_ context.Context, c, old *corev1.PersistentVolumeClaim) { c.Spec = old.Spec },
-		ValidateStatusUpdate:   func(_ context.Context, c, _ *corev1.PersistentVolumeClaim) field.ErrorList { return ValidateStatus(c) },
-		WarningsOnCreate:       func(_ context.Context, c *corev1.PersistentVolumeClaim) []string { return warningsOf(c) },
+		ValidateStatusUpdate: func(_ context.Context, c, _ *corev1.PersistentVolumeClaim) field.ErrorList {
+			return ValidateStatus(c)
+		},
+		WarningsOnCreate: func(_ context.Context, c *corev1.PersistentVolumeClaim) []string { return warningsOf(c) },
 		WarningsOnUpdate: func(_ context.Context, c, old *corev1.PersistentVolumeClaim) []string {
 			return append(warningsOf(c), growthWarnings(c, old)...)
 		},
@@ -66,21 +69,24 @@ func SetDefaults(c *corev1.PersistentVolumeClaim) {
 	defaults.RoundResources(c.Status.AllocatedResources)
 }
 
-// dropFarSource drops a source in another namespace, as without kube-apiserver's gate CrossNamespaceVolumeDataSource: nothing here asks
-// whether that namespace allows it. What was stored stays.
+// dropFarSource drops a source in another namespace, as without kube-apiserver's gate CrossNamespaceVolumeDataSource:
+// nothing here asks whether that namespace allows it. What was stored stays.
 func dropFarSource(s, old *corev1.PersistentVolumeClaimSpec) {
-	if (old == nil || old.DataSourceRef == nil) && s.DataSourceRef != nil && ptr.Deref(s.DataSourceRef.Namespace, "") != "" {
+	if (old == nil || old.DataSourceRef == nil) && s.DataSourceRef != nil &&
+		ptr.Deref(s.DataSourceRef.Namespace, "") != "" {
 		s.DataSourceRef = nil
 	}
 }
 
-// keepKnownSource drops what a claim is to be filled from if it is of a kind that this field never had; the newer field takes any.
+// keepKnownSource drops what a claim is to be filled from if it is of a kind that this field never had; the newer field
+// takes any.
 func keepKnownSource(s, old *corev1.PersistentVolumeClaimSpec) {
 	if old != nil && (old.DataSource != nil || old.DataSourceRef != nil) || s.DataSourceRef != nil || s.DataSource == nil {
 		return
 	}
 	group := ptr.Deref(s.DataSource.APIGroup, "")
-	if s.DataSource.Kind == "PersistentVolumeClaim" && group == "" || s.DataSource.Kind == "VolumeSnapshot" && group == "snapshot.storage.k8s.io" {
+	if s.DataSource.Kind == "PersistentVolumeClaim" && group == "" ||
+		s.DataSource.Kind == "VolumeSnapshot" && group == "snapshot.storage.k8s.io" {
 		return
 	}
 	s.DataSource = nil
@@ -90,9 +96,17 @@ func keepKnownSource(s, old *corev1.PersistentVolumeClaimSpec) {
 func completeSources(s *corev1.PersistentVolumeClaimSpec) {
 	switch {
 	case s.DataSource != nil && s.DataSourceRef == nil:
-		s.DataSourceRef = &corev1.TypedObjectReference{APIGroup: s.DataSource.APIGroup, Kind: s.DataSource.Kind, Name: s.DataSource.Name}
+		s.DataSourceRef = &corev1.TypedObjectReference{
+			APIGroup: s.DataSource.APIGroup,
+			Kind:     s.DataSource.Kind,
+			Name:     s.DataSource.Name,
+		}
 	case s.DataSource == nil && s.DataSourceRef != nil && ptr.Deref(s.DataSourceRef.Namespace, "") == "":
-		s.DataSource = &corev1.TypedLocalObjectReference{APIGroup: s.DataSourceRef.APIGroup, Kind: s.DataSourceRef.Kind, Name: s.DataSourceRef.Name}
+		s.DataSource = &corev1.TypedLocalObjectReference{
+			APIGroup: s.DataSourceRef.APIGroup,
+			Kind:     s.DataSourceRef.Kind,
+			Name:     s.DataSourceRef.Name,
+		}
 	}
 }
 
@@ -109,7 +123,10 @@ func growthWarnings(c, old *corev1.PersistentVolumeClaim) []string {
 	if c.Spec.Resources.Requests.Storage().Cmp(*old.Spec.Resources.Requests.Storage()) <= 0 {
 		return nil
 	}
-	return []string{"spec.resources.requests.storage: nothing here makes volumes grow; this one stays as large as it is, unless a program of its storage driver does it"}
+	return []string{
+		"spec.resources.requests.storage: nothing here makes volumes grow; this one stays as large as it is, unless a " +
+			"program of its storage driver does it",
+	}
 }
 
 var claimTable = table.Of(func(c *corev1.PersistentVolumeClaim, now time.Time) []any {
@@ -124,8 +141,17 @@ var claimTable = table.Of(func(c *corev1.PersistentVolumeClaim, now time.Time) [
 	if c.Spec.VolumeMode != nil {
 		mode = string(*c.Spec.VolumeMode)
 	}
-	return []any{c.Name, phase, c.Spec.VolumeName, capacity, modes, volume.ClaimClass(c), ptr.Deref(c.Spec.VolumeAttributesClassName, "<unset>"),
-		table.Since(c.CreationTimestamp, now), mode}
+	return []any{
+		c.Name,
+		phase,
+		c.Spec.VolumeName,
+		capacity,
+		modes,
+		volume.ClaimClass(c),
+		ptr.Deref(c.Spec.VolumeAttributesClassName, "<unset>"),
+		table.Since(c.CreationTimestamp, now),
+		mode,
+	}
 },
 	table.Name,
 	table.Column{Name: "Status", Description: "Whether it has its volume."},

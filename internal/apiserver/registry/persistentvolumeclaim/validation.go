@@ -14,8 +14,8 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 )
 
-// ValidateUpdate checks a changed claim, metadata aside. What is asked for stays: quotas and limits were applied to it. The volume is
-// named once, a class can be added where there was none, and a bound claim may grow.
+// ValidateUpdate checks a changed claim, metadata aside. What is asked for stays: quotas and limits were applied to it.
+// The volume is named once, a class can be added where there was none, and a bound claim may grow.
 func ValidateUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	at := field.NewPath("spec")
 	errs := podspec.ValidateClaim(&c.Spec, &old.Spec, at)
@@ -25,9 +25,13 @@ func ValidateUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	}
 	const annotation = corev1.BetaStorageClassAnnotation
 	if !movesClass(c, old) && c.Annotations[annotation] != old.Annotations[annotation] {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(annotation), c.Annotations[annotation], validation.FieldImmutableErrorMsg))
+		errs = append(errs, field.Invalid(
+			field.NewPath("metadata", "annotations").Key(annotation), c.Annotations[annotation],
+			validation.FieldImmutableErrorMsg,
+		))
 	}
-	if named, is := old.Annotations[annotation]; before.StorageClassName == nil && now.StorageClassName != nil && (!is || *now.StorageClassName == named) {
+	if named, is := old.Annotations[annotation]; before.StorageClassName == nil && now.StorageClassName != nil &&
+		(!is || *now.StorageClassName == named) {
 		now.StorageClassName = nil
 	}
 	bound := c.Status.Phase == corev1.ClaimBound
@@ -40,15 +44,22 @@ func ValidateUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	if sources := *before; !apiequality.Semantic.DeepEqual(*now, sources) {
 		completeSources(&sources) // what an older version stored
 		if !apiequality.Semantic.DeepEqual(*now, sources) {
-			text := fmt.Sprintf("spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n%v", diff.Diff(sources, *now))
+			text := fmt.Sprintf(
+				"spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n%v",
+				diff.Diff(sources, *now),
+			)
 			errs = append(errs, field.Forbidden(at, text))
 		}
 	}
 	if c.Spec.Resources.Requests.Storage().Cmp(*old.Spec.Resources.Requests.Storage()) < 0 &&
 		c.Spec.Resources.Requests.Storage().Cmp(*old.Status.Capacity.Storage()) <= 0 {
-		errs = append(errs, field.Forbidden(at.Child("resources", "requests", "storage"), "field can not be less than status.capacity"))
+		errs = append(errs, field.Forbidden(
+			at.Child("resources", "requests", "storage"), "field can not be less than status.capacity",
+		))
 	}
-	errs = append(errs, validation.ValidateImmutableField(c.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)
+	errs = append(errs, validation.ValidateImmutableField(
+		c.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"),
+	)...)
 	return append(errs, validateAttributes(c, old, at.Child("volumeAttributesClassName"))...)
 }
 
@@ -56,19 +67,25 @@ func ValidateUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 func movesClass(c, old *corev1.PersistentVolumeClaim) bool {
 	was, is := old.Annotations[corev1.BetaStorageClassAnnotation]
 	now, still := c.Annotations[corev1.BetaStorageClassAnnotation]
-	return is && old.Spec.StorageClassName == nil && c.Spec.StorageClassName != nil && *c.Spec.StorageClassName == was && (!still || now == was)
+	return is && old.Spec.StorageClassName == nil && c.Spec.StorageClassName != nil && *c.Spec.StorageClassName == was &&
+		(!still || now == was)
 }
 
 // validateAttributes checks that attributes which a volume has got are not taken back.
 func validateAttributes(c, old *corev1.PersistentVolumeClaim, at *field.Path) field.ErrorList {
-	if old.Status.CurrentVolumeAttributesClassName == nil || apiequality.Semantic.DeepEqual(c.Spec.VolumeAttributesClassName, old.Spec.VolumeAttributesClassName) {
+	if old.Status.CurrentVolumeAttributesClassName == nil ||
+		apiequality.Semantic.DeepEqual(c.Spec.VolumeAttributesClassName, old.Spec.VolumeAttributesClassName) {
 		return nil
 	}
 	switch name := c.Spec.VolumeAttributesClassName; {
 	case name == nil:
-		return field.ErrorList{field.Forbidden(at, "update to nil is forbidden when status.currentVolumeAttributesClassName is not nil")}
+		return field.ErrorList{field.Forbidden(
+			at, "update to nil is forbidden when status.currentVolumeAttributesClassName is not nil",
+		)}
 	case *name == "":
-		return field.ErrorList{field.Forbidden(at, "update to empty string is forbidden when status.currentVolumeAttributesClassName is not nil")}
+		return field.ErrorList{field.Forbidden(
+			at, "update to empty string is forbidden when status.currentVolumeAttributesClassName is not nil",
+		)}
 	}
 	return nil
 }
@@ -76,7 +93,8 @@ func validateAttributes(c, old *corev1.PersistentVolumeClaim, at *field.Path) fi
 // resizes are the states of a volume that grows.
 var resizes = []corev1.ClaimResourceStatus{
 	corev1.PersistentVolumeClaimControllerResizeInfeasible, corev1.PersistentVolumeClaimControllerResizeInProgress,
-	corev1.PersistentVolumeClaimNodeResizeInfeasible, corev1.PersistentVolumeClaimNodeResizeInProgress, corev1.PersistentVolumeClaimNodeResizePending,
+	corev1.PersistentVolumeClaimNodeResizeInfeasible, corev1.PersistentVolumeClaimNodeResizeInProgress,
+	corev1.PersistentVolumeClaimNodeResizePending,
 }
 
 // ValidateStatus checks a status that somebody wrote.
@@ -85,7 +103,9 @@ func ValidateStatus(c *corev1.PersistentVolumeClaim) field.ErrorList {
 	at := field.NewPath("status")
 	for name, amount := range c.Status.Capacity {
 		if amount.Sign() < 0 {
-			errs = append(errs, field.Invalid(at.Child("capacity").Key(string(name)), amount.Value(), "must be a valid resource quantity"))
+			errs = append(errs, field.Invalid(
+				at.Child("capacity").Key(string(name)), amount.Value(), "must be a valid resource quantity",
+			))
 		}
 	}
 	for name, state := range c.Status.AllocatedResourceStatuses {

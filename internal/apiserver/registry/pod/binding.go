@@ -37,7 +37,9 @@ func (r *BindingREST) Destroy() {}
 func (r *BindingREST) PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate() bool { return true }
 
 // Create implements rest.NamedCreater: it sets the pod's node once, and marks it scheduled.
-func (r *BindingREST) Create(ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+func (r *BindingREST) Create(
+	ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
+) (runtime.Object, error) {
 	binding, ok := obj.(*corev1.Binding)
 	if !ok {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("not a Binding object: %T", obj))
@@ -131,5 +133,10 @@ func scheduled(pod *corev1.Pod, now metav1.Time) []corev1.PodCondition {
 			out = append(out, c)
 		}
 	}
-	return append(out, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, ObservedGeneration: pod.Generation, LastTransitionTime: now})
+	return append(out, corev1.PodCondition{
+		Type:               corev1.PodScheduled,
+		Status:             corev1.ConditionTrue,
+		ObservedGeneration: pod.Generation,
+		LastTransitionTime: now,
+	})
 }

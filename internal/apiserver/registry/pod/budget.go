@@ -60,10 +60,14 @@ func (r *EvictionREST) spendBudget(ctx context.Context, budget, pod string, dryR
 	if dryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	_, _, err := r.budgetStatus.Update(ctx, budget, rest.DefaultUpdatedObjectInfo(nil, func(_ context.Context, _, old runtime.Object) (runtime.Object, error) {
-		next := old.(*policyv1.PodDisruptionBudget).DeepCopy()
-		return next, spend(next, pod, time.Now())
-	}), nil, nil, false, options)
+	_, _, err := r.budgetStatus.Update(
+		ctx, budget,
+		rest.DefaultUpdatedObjectInfo(nil, func(_ context.Context, _, old runtime.Object) (runtime.Object, error) {
+			next := old.(*policyv1.PodDisruptionBudget).DeepCopy()
+			return next, spend(next, pod, time.Now())
+		}),
+		nil, nil, false, options,
+	)
 	return err
 }
 
@@ -73,9 +77,14 @@ func spend(b *policyv1.PodDisruptionBudget, pod string, now time.Time) error {
 	case b.Status.ObservedGeneration < b.Generation:
 		return beingProcessed(b.Name)
 	case b.Status.DisruptionsAllowed < 0:
-		return apierrors.NewForbidden(policyv1.Resource("poddisruptionbudget"), b.Name, fmt.Errorf("pdb disruptions allowed is negative"))
+		return apierrors.NewForbidden(
+			policyv1.Resource("poddisruptionbudget"), b.Name, fmt.Errorf("pdb disruptions allowed is negative"),
+		)
 	case len(b.Status.DisruptedPods) > maxDisrupted:
-		return apierrors.NewForbidden(policyv1.Resource("poddisruptionbudget"), b.Name, fmt.Errorf("DisruptedPods map too big - too many evictions not confirmed by PDB controller"))
+		return apierrors.NewForbidden(
+			policyv1.Resource("poddisruptionbudget"), b.Name,
+			fmt.Errorf("DisruptedPods map too big - too many evictions not confirmed by PDB controller"),
+		)
 	case b.Status.DisruptionsAllowed == 0:
 		return tooManyNow(0, whyNone(b))
 	}
@@ -96,9 +105,14 @@ func spend(b *policyv1.PodDisruptionBudget, pod string, now time.Time) error {
 func whyNone(b *policyv1.PodDisruptionBudget) string {
 	c := meta.FindStatusCondition(b.Status.Conditions, policyv1.DisruptionAllowedCondition)
 	if c != nil && c.Reason == policyv1.SyncFailedReason {
-		return fmt.Sprintf("The disruption budget %s does not allow evicting pods currently because it failed sync: %v", b.Name, c.Message)
+		return fmt.Sprintf(
+			"The disruption budget %s does not allow evicting pods currently because it failed sync: %v", b.Name, c.Message,
+		)
 	}
-	return fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", b.Name, b.Status.DesiredHealthy, b.Status.CurrentHealthy)
+	return fmt.Sprintf(
+		"The disruption budget %s needs %d healthy pods and has %d currently",
+		b.Name, b.Status.DesiredHealthy, b.Status.CurrentHealthy,
+	)
 }
 
 // beingProcessed asks the client to come again when the budget's status is true.
@@ -108,7 +122,12 @@ func beingProcessed(budget string) error {
 }
 
 func tooManyNow(retryAfterSeconds int, why string) error {
-	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", retryAfterSeconds)
-	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: why})
+	err := apierrors.NewTooManyRequests(
+		"Cannot evict pod as it would violate the pod's disruption budget.", retryAfterSeconds,
+	)
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
+		Type:    policyv1.DisruptionBudgetCause,
+		Message: why,
+	})
 	return err
 }

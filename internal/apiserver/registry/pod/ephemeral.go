@@ -45,9 +45,13 @@ func validateEphemeralUpdate(p, old *corev1.Pod) field.ErrorList {
 	path := specPath.Child("ephemeralContainers")
 	for _, was := range old.Spec.EphemeralContainers {
 		if c := now[was.Name]; c == nil {
-			errs = append(errs, field.Forbidden(path, fmt.Sprintf("existing ephemeral containers %q may not be removed\n", was.Name)))
+			errs = append(errs, field.Forbidden(
+				path, fmt.Sprintf("existing ephemeral containers %q may not be removed\n", was.Name),
+			))
 		} else if !apiequality.Semantic.DeepEqual(was, *c) {
-			errs = append(errs, field.Forbidden(path, fmt.Sprintf("existing ephemeral containers %q may not be changed\n%v", was.Name, diff.Diff(was, *c))))
+			errs = append(errs, field.Forbidden(
+				path, fmt.Sprintf("existing ephemeral containers %q may not be changed\n%v", was.Name, diff.Diff(was, *c)),
+			))
 		}
 	}
 	return errs

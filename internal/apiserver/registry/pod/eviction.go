@@ -45,7 +45,9 @@ func (r *EvictionREST) GroupVersionKind(schema.GroupVersion) schema.GroupVersion
 }
 
 // Create implements rest.NamedCreater.
-func (r *EvictionREST) Create(ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+func (r *EvictionREST) Create(
+	ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
+) (runtime.Object, error) {
 	eviction, ok := obj.(*policyv1.Eviction)
 	if !ok {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("not a Eviction object: %T", obj))
@@ -189,10 +191,18 @@ func expected(p *metav1.Preconditions, pod *corev1.Pod) error {
 		return apierrors.NewConflict(schema.GroupResource{Resource: "Pod"}, pod.Name, fmt.Errorf(format, args...))
 	}
 	if uid := p.UID; uid != nil && *uid != "" && *uid != pod.UID {
-		return conflict("the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", *uid, pod.UID)
+		return conflict(
+			"the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and "+
+				"then recreated",
+			*uid, pod.UID,
+		)
 	}
 	if v := p.ResourceVersion; v != nil && *v != "" && *v != pod.ResourceVersion {
-		return conflict("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *v, pod.ResourceVersion)
+		return conflict(
+			"the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might "+
+				"have been modified",
+			*v, pod.ResourceVersion,
+		)
 	}
 	return nil
 }

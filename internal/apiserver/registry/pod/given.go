@@ -7,8 +7,9 @@ import (
 	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
-// boundGiven takes what a node says that containers were given and have for at most what they ask for, or what it said before:
-// quotas count it for the whole namespace, and a node that lies must not use up what belongs to pods of other nodes.
+// boundGiven takes what a node says that containers were given and have for at most what they ask for, or what it said
+// before: quotas count it for the whole namespace, and a node that lies must not use up what belongs to pods of other
+// nodes.
 func boundGiven(p, old *corev1.Pod) {
 	for _, list := range [][]corev1.ContainerStatus{p.Status.ContainerStatuses, p.Status.InitContainerStatuses} {
 		for i := range list {
@@ -30,7 +31,9 @@ func boundGiven(p, old *corev1.Pod) {
 			s.AllocatedResources = bounded(s.AllocatedResources, requests)
 			if s.Resources != nil {
 				s.Resources = s.Resources.DeepCopy()
-				s.Resources.Requests, s.Resources.Limits = bounded(s.Resources.Requests, requests), bounded(s.Resources.Limits, limits)
+				s.Resources.Requests, s.Resources.Limits = bounded(s.Resources.Requests, requests), bounded(
+					s.Resources.Limits, limits,
+				)
 			}
 		}
 	}

@@ -22,7 +22,8 @@ func mayCreate(ctx context.Context, decider authorizer.UnconditionalAuthorizer) 
 	}
 	create := authorizer.AttributesRecord{
 		User: asked.GetUser(), Verb: "create", Namespace: asked.GetNamespace(), Name: asked.GetName(), ResourceRequest: true,
-		APIGroup: asked.GetAPIGroup(), APIVersion: asked.GetAPIVersion(), Resource: asked.GetResource(), Subresource: asked.GetSubresource(), Path: asked.GetPath(),
+		APIGroup: asked.GetAPIGroup(), APIVersion: asked.GetAPIVersion(), Resource: asked.GetResource(),
+		Subresource: asked.GetSubresource(), Path: asked.GetPath(),
 	}
 	decision, reason, err := decider.Authorize(ctx, create)
 	if decision == authorizer.DecisionAllow {

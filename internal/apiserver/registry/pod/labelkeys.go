@@ -17,10 +17,16 @@ func matchLabelKeys(p *corev1.Pod) {
 		return
 	}
 	if a.PodAffinity != nil {
-		resolveTerms(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution, p.Labels)
+		resolveTerms(
+			a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+			a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution, p.Labels,
+		)
 	}
 	if a.PodAntiAffinity != nil {
-		resolveTerms(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution, p.Labels)
+		resolveTerms(
+			a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+			a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution, p.Labels,
+		)
 	}
 }
 
@@ -46,7 +52,11 @@ func withKeys(s *metav1.LabelSelector, keys []string, operator metav1.LabelSelec
 	out := s.DeepCopy()
 	for _, key := range keys {
 		if value, ok := labels[key]; ok {
-			out.MatchExpressions = append(out.MatchExpressions, metav1.LabelSelectorRequirement{Key: key, Operator: operator, Values: []string{value}})
+			out.MatchExpressions = append(out.MatchExpressions, metav1.LabelSelectorRequirement{
+				Key:      key,
+				Operator: operator,
+				Values:   []string{value},
+			})
 		}
 	}
 	return out

@@ -75,9 +75,14 @@ func container(p *corev1.Pod, name string) (string, error) {
 		case len(p.Spec.Containers) == 1:
 			return known[0], nil
 		case len(p.Spec.InitContainers) > 0:
-			return "", apierrors.NewBadRequest(fmt.Sprintf("a container name must be specified for pod %s, choose one of: [%s] or one of the init containers: [%s]", p.Name, strings.Join(known, " "), strings.Join(all[len(known):], " ")))
+			return "", apierrors.NewBadRequest(fmt.Sprintf(
+				"a container name must be specified for pod %s, choose one of: [%s] or one of the init containers: [%s]",
+				p.Name, strings.Join(known, " "), strings.Join(all[len(known):], " "),
+			))
 		default:
-			return "", apierrors.NewBadRequest(fmt.Sprintf("a container name must be specified for pod %s, choose one of: [%s]", p.Name, strings.Join(known, " ")))
+			return "", apierrors.NewBadRequest(fmt.Sprintf(
+				"a container name must be specified for pod %s, choose one of: [%s]", p.Name, strings.Join(known, " "),
+			))
 		}
 	}
 	if podfacts.Container(p, name) != nil {
@@ -141,13 +146,16 @@ func (r *LogREST) Get(ctx context.Context, name string, opts runtime.Object) (ru
 	if err != nil {
 		return nil, err
 	}
-	location, err := r.access.agentURL(ctx, p.Spec.NodeName, fmt.Sprintf("/containerLogs/%s/%s/%s", p.Namespace, p.Name, chosen), logQuery(options))
+	location, err := r.access.agentURL(
+		ctx, p.Spec.NodeName, fmt.Sprintf("/containerLogs/%s/%s/%s", p.Namespace, p.Name, chosen), logQuery(options),
+	)
 	if err != nil {
 		return nil, err
 	}
 	return &genericrest.LocationStreamer{
 		Location: location, Transport: r.access.agents.Transport(), ContentType: "text/plain", Flush: options.Follow,
-		ResponseChecker: genericrest.NewGenericHttpResponseChecker(corev1.Resource("pods/log"), name), RedirectChecker: genericrest.PreventRedirects,
+		ResponseChecker: genericrest.NewGenericHttpResponseChecker(corev1.Resource("pods/log"), name),
+		RedirectChecker: genericrest.PreventRedirects,
 	}, nil
 }
 
@@ -161,7 +169,9 @@ func checkLogOptions(name string, o *corev1.PodLogOptions) error {
 	}
 	switch {
 	case o.SinceSeconds != nil && o.SinceTime != nil:
-		errs = append(errs, field.Forbidden(field.NewPath(""), "at most one of `sinceTime` or `sinceSeconds` may be specified"))
+		errs = append(errs, field.Forbidden(
+			field.NewPath(""), "at most one of `sinceTime` or `sinceSeconds` may be specified",
+		))
 	case o.SinceSeconds != nil && *o.SinceSeconds < 1:
 		errs = append(errs, field.Invalid(field.NewPath("sinceSeconds"), *o.SinceSeconds, "must be greater than 0"))
 	}
@@ -207,17 +217,23 @@ type ConnectREST struct {
 
 // NewExecREST returns the pods/exec subresource. The decider says who may use it.
 func NewExecREST(access *NodeAccess, decider authorizer.UnconditionalAuthorizer) *ConnectREST {
-	return &ConnectREST{access: access, decider: decider, verb: "exec", options: func() runtime.Object { return &corev1.PodExecOptions{} }}
+	return &ConnectREST{access: access, decider: decider, verb: "exec", options: func() runtime.Object {
+		return &corev1.PodExecOptions{}
+	}}
 }
 
 // NewAttachREST returns the pods/attach subresource.
 func NewAttachREST(access *NodeAccess, decider authorizer.UnconditionalAuthorizer) *ConnectREST {
-	return &ConnectREST{access: access, decider: decider, verb: "attach", options: func() runtime.Object { return &corev1.PodAttachOptions{} }}
+	return &ConnectREST{access: access, decider: decider, verb: "attach", options: func() runtime.Object {
+		return &corev1.PodAttachOptions{}
+	}}
 }
 
 // NewPortForwardREST returns the pods/portforward subresource.
 func NewPortForwardREST(access *NodeAccess, decider authorizer.UnconditionalAuthorizer) *ConnectREST {
-	return &ConnectREST{access: access, decider: decider, verb: "portForward", options: func() runtime.Object { return &corev1.PodPortForwardOptions{} }}
+	return &ConnectREST{access: access, decider: decider, verb: "portForward", options: func() runtime.Object {
+		return &corev1.PodPortForwardOptions{}
+	}}
 }
 
 var _ rest.Connecter = (*ConnectREST)(nil)
@@ -252,7 +268,9 @@ func (r *ConnectREST) Connect(ctx context.Context, name string, options runtime.
 	wanted, query := connectQuery(options)
 	if r.verb != "portForward" {
 		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("cannot exec or attach in a container in a completed pod; current phase is %s", p.Status.Phase))
+			return nil, apierrors.NewBadRequest(fmt.Sprintf(
+				"cannot exec or attach in a container in a completed pod; current phase is %s", p.Status.Phase,
+			))
 		}
 		chosen, err := container(p, wanted)
 		if err != nil {
@@ -264,7 +282,9 @@ func (r *ConnectREST) Connect(ctx context.Context, name string, options runtime.
 	if err != nil {
 		return nil, err
 	}
-	handler := proxy.NewUpgradeAwareHandler(location, r.access.agents.TransportTo(p.Spec.NodeName), false, true, upgradeErrors{responder})
+	handler := proxy.NewUpgradeAwareHandler(
+		location, r.access.agents.TransportTo(p.Spec.NodeName), false, true, upgradeErrors{responder},
+	)
 	return handler, nil
 }
 

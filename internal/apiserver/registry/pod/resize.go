@@ -31,13 +31,15 @@ func Resize() resource.Part {
 	}
 }
 
-// keepAllButResources takes all but the containers' resources from the old pod. Containers that are others than they were stay for
-// validation to refuse.
+// keepAllButResources takes all but the containers' resources from the old pod. Containers that are others than they
+// were stay for validation to refuse.
 func keepAllButResources(p, old *corev1.Pod) {
 	if len(p.Spec.Containers) != len(old.Spec.Containers) || len(p.Spec.InitContainers) != len(old.Spec.InitContainers) {
 		return
 	}
-	containers, inits := withResources(old.Spec.Containers, p.Spec.Containers), withResources(old.Spec.InitContainers, p.Spec.InitContainers)
+	containers, inits := withResources(old.Spec.Containers, p.Spec.Containers), withResources(
+		old.Spec.InitContainers, p.Spec.InitContainers,
+	)
 	p.Spec = old.Spec
 	p.Spec.Containers, p.Spec.InitContainers = containers, inits
 }
@@ -68,7 +70,9 @@ func validateResize(p, old *corev1.Pod) field.ErrorList {
 		was = podfacts.QOS(old)
 	}
 	if was != podfacts.QOS(p) {
-		errs = append(errs, field.Invalid(specPath, p.Status.QOSClass, "Pod QOS Class may not change as a result of resizing"))
+		errs = append(errs, field.Invalid(
+			specPath, p.Status.QOSClass, "Pod QOS Class may not change as a result of resizing",
+		))
 	}
 	for _, s := range old.Status.ContainerStatuses {
 		if s.State.Running != nil && s.Resources == nil {
@@ -81,9 +85,14 @@ func validateResize(p, old *corev1.Pod) field.ErrorList {
 	}
 	without := *p.Spec.DeepCopy()
 	errs = append(errs, onlyComputeChanges(without.Containers, old.Spec.Containers, specPath.Child("containers"))...)
-	errs = append(errs, onlyComputeChanges(without.InitContainers, old.Spec.InitContainers, specPath.Child("initContainers"))...)
+	errs = append(errs, onlyComputeChanges(
+		without.InitContainers, old.Spec.InitContainers, specPath.Child("initContainers"),
+	)...)
 	if !apiequality.Semantic.DeepEqual(without, old.Spec) {
-		errs = append(errs, field.Forbidden(specPath, fmt.Sprintf("pod resize may not change fields other than cpu and memory\n%v", diff.Diff(old.Spec, without))))
+		errs = append(errs, field.Forbidden(
+			specPath,
+			fmt.Sprintf("pod resize may not change fields other than cpu and memory\n%v", diff.Diff(old.Spec, without)),
+		))
 	}
 	return errs
 }
@@ -105,14 +114,17 @@ func otherContainers(p, old *corev1.Pod) field.ErrorList {
 		}
 		for i := range l.now {
 			if l.now[i].Name != l.was[i].Name {
-				errs = append(errs, field.Forbidden(path.Index(i).Child("name"), l.name+" may not be renamed or reordered on resize"))
+				errs = append(errs, field.Forbidden(
+					path.Index(i).Child("name"), l.name+" may not be renamed or reordered on resize",
+				))
 			}
 		}
 	}
 	return errs
 }
 
-// onlyComputeChanges refuses whatever else than more or less CPU and memory is asked for, and gives the containers what they had.
+// onlyComputeChanges refuses whatever else than more or less CPU and memory is asked for, and gives the containers what
+// they had.
 func onlyComputeChanges(now, was []corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range now {

@@ -32,7 +32,9 @@ func Definition() resource.Definition {
 		Validate:               func(_ context.Context, p *corev1.Pod) field.ErrorList { return Validate(p) },
 		ValidateUpdate:         func(_ context.Context, p, old *corev1.Pod) field.ErrorList { return ValidateUpdate(p, old) },
 		PrepareStatusForUpdate: func(_ context.Context, p, old *corev1.Pod) { prepareStatusForUpdate(p, old) },
-		ValidateStatusUpdate:   func(_ context.Context, p, old *corev1.Pod) field.ErrorList { return ValidateStatusUpdate(p, old) },
+		ValidateStatusUpdate: func(_ context.Context, p, old *corev1.Pod) field.ErrorList {
+			return ValidateStatusUpdate(p, old)
+		},
 		WarningsOnCreate: func(_ context.Context, p *corev1.Pod) []string {
 			return append(warnings.OfName(p.Name, "the Pod's hostname"), warnings.OfPod(p)...)
 		},

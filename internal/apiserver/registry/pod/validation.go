@@ -86,7 +86,9 @@ func onlyMoreTolerations(now, was []corev1.Toleration) field.ErrorList {
 	for _, w := range was {
 		w.TolerationSeconds = nil
 		if !there.Has(w) {
-			return field.ErrorList{field.Forbidden(specPath.Child("tolerations"), "existing toleration can not be modified except its tolerationSeconds")}
+			return field.ErrorList{field.Forbidden(
+				specPath.Child("tolerations"), "existing toleration can not be modified except its tolerationSeconds",
+			)}
 		}
 	}
 	return nil
@@ -97,7 +99,9 @@ func onlyFewerGates(now, was []corev1.PodSchedulingGate) field.ErrorList {
 	before := sets.New(was...)
 	for i, g := range now {
 		if !before.Has(g) {
-			errs = append(errs, field.Forbidden(specPath.Child("schedulingGates").Index(i), "only deletion is allowed, but found new scheduling gate '"+g.Name+"'"))
+			errs = append(errs, field.Forbidden(
+				specPath.Child("schedulingGates").Index(i), "only deletion is allowed, but found new scheduling gate '"+g.Name+"'",
+			))
 		}
 	}
 	return errs
@@ -119,7 +123,8 @@ func nothingElse(now, was *corev1.PodSpec) field.ErrorList {
 		same.InitContainers[i].Image = was.InitContainers[i].Image
 	}
 	same.ActiveDeadlineSeconds, same.Tolerations, same.SchedulingGates = was.ActiveDeadlineSeconds, was.Tolerations, was.SchedulingGates
-	if g := was.TerminationGracePeriodSeconds; g != nil && *g < 0 && same.TerminationGracePeriodSeconds != nil && *same.TerminationGracePeriodSeconds == 1 {
+	if g := was.TerminationGracePeriodSeconds; g != nil && *g < 0 && same.TerminationGracePeriodSeconds != nil &&
+		*same.TerminationGracePeriodSeconds == 1 {
 		same.TerminationGracePeriodSeconds = g
 	}
 	var errs field.ErrorList
@@ -159,7 +164,10 @@ func onlyNarrower(now, was *corev1.PodSpec) field.ErrorList {
 	var errs field.ErrorList
 	for key, value := range was.NodeSelector {
 		if v, ok := now.NodeSelector[key]; !ok || v != value {
-			errs = append(errs, field.Invalid(specPath.Child("nodeSelector"), now.NodeSelector, "only additions to spec.nodeSelector are allowed (no mutations or deletions)"))
+			errs = append(errs, field.Invalid(
+				specPath.Child("nodeSelector"), now.NodeSelector,
+				"only additions to spec.nodeSelector are allowed (no mutations or deletions)",
+			))
 			break
 		}
 	}
@@ -167,9 +175,13 @@ func onlyNarrower(now, was *corev1.PodSpec) field.ErrorList {
 	if len(before) == 0 {
 		return errs
 	}
-	path := specPath.Child("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+	path := specPath.Child(
+		"affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms",
+	)
 	if len(after) != len(before) {
-		return append(errs, field.Invalid(path, after, "no additions/deletions to non-empty NodeSelectorTerms list are allowed"))
+		return append(errs, field.Invalid(
+			path, after, "no additions/deletions to non-empty NodeSelectorTerms list are allowed",
+		))
 	}
 	for i := range before {
 		if !onlyAdds(&after[i], &before[i]) {
@@ -199,7 +211,8 @@ func onlyAdds(now, was *corev1.NodeSelectorTerm) bool {
 }
 
 func begins(list, start []corev1.NodeSelectorRequirement) bool {
-	return len(list) >= len(start) && apiequality.Semantic.DeepEqual(list[:len(start):len(start)], start[:len(start):len(start)])
+	return len(list) >= len(start) &&
+		apiequality.Semantic.DeepEqual(list[:len(start):len(start)], start[:len(start):len(start)])
 }
 
 // ValidateStatusUpdate checks a status that an agent or controller reports.
@@ -216,7 +229,9 @@ func ValidateStatusUpdate(p, old *corev1.Pod) field.ErrorList {
 			errs = append(errs, field.Invalid(statusPath.Child("nominatedNodeName"), name, m))
 		}
 		if p.Spec.NodeName != "" && name != old.Status.NominatedNodeName {
-			errs = append(errs, field.Forbidden(statusPath.Child("nominatedNodeName"), "may not be set on pods that are already bound to a node"))
+			errs = append(errs, field.Forbidden(
+				statusPath.Child("nominatedNodeName"), "may not be set on pods that are already bound to a node",
+			))
 		}
 	}
 	if old.Status.QOSClass != "" && p.Status.QOSClass != old.Status.QOSClass {
@@ -224,9 +239,15 @@ func ValidateStatusUpdate(p, old *corev1.Pod) field.ErrorList {
 	}
 	errs = append(errs, amount.NonNegative(statusPath.Child("observedGeneration"), p.Status.ObservedGeneration)...)
 	errs = append(errs, claimStatuses(p, statusPath.Child("resourceClaimStatuses"))...)
-	errs = append(errs, noResurrection(p.Status.ContainerStatuses, old.Status.ContainerStatuses, statusPath.Child("containerStatuses"), p.Spec.RestartPolicy)...)
-	errs = append(errs, addresses(p.Status.PodIPs, old.Status.PodIPs, func(a corev1.PodIP) string { return a.IP }, statusPath.Child("podIPs"))...)
-	return append(errs, addresses(p.Status.HostIPs, old.Status.HostIPs, func(a corev1.HostIP) string { return a.IP }, statusPath.Child("hostIPs"))...)
+	errs = append(errs, noResurrection(
+		p.Status.ContainerStatuses, old.Status.ContainerStatuses, statusPath.Child("containerStatuses"), p.Spec.RestartPolicy,
+	)...)
+	errs = append(errs, addresses(
+		p.Status.PodIPs, old.Status.PodIPs, func(a corev1.PodIP) string { return a.IP }, statusPath.Child("podIPs"),
+	)...)
+	return append(errs, addresses(
+		p.Status.HostIPs, old.Status.HostIPs, func(a corev1.HostIP) string { return a.IP }, statusPath.Child("hostIPs"),
+	)...)
 }
 
 // claimStatuses checks which claims are said to be behind the entries of a pod.
@@ -242,7 +263,9 @@ func claimStatuses(p *corev1.Pod, path *field.Path) field.ErrorList {
 	for i, s := range p.Status.ResourceClaimStatuses {
 		at := path.Index(i)
 		if !entries.Has(s.Name) {
-			errs = append(errs, field.Invalid(at.Child("name"), s.Name, "must match the name of an entry in `spec.resourceClaims`"))
+			errs = append(errs, field.Invalid(
+				at.Child("name"), s.Name, "must match the name of an entry in `spec.resourceClaims`",
+			))
 		}
 		if seen.Has(s.Name) {
 			errs = append(errs, field.Duplicate(at.Child("name"), s.Name))

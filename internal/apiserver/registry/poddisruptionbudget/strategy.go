@@ -52,7 +52,9 @@ func Validate(spec *policyv1.PodDisruptionBudgetSpec, path *field.Path) field.Er
 		errs = append(errs, amount.NumberOrPercent(path.Child("maxUnavailable"), *v)...)
 		errs = append(errs, amount.AtMostAll(path.Child("maxUnavailable"), *v)...)
 	}
-	errs = append(errs, metav1validation.ValidateLabelSelector(spec.Selector, metav1validation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
+	errs = append(errs, metav1validation.ValidateLabelSelector(
+		spec.Selector, metav1validation.LabelSelectorValidationOptions{}, path.Child("selector"),
+	)...)
 	if p := spec.UnhealthyPodEvictionPolicy; p != nil && *p != policyv1.AlwaysAllow && *p != policyv1.IfHealthyBudget {
 		errs = append(errs, field.NotSupported(path.Child("unhealthyPodEvictionPolicy"), *p,
 			[]policyv1.UnhealthyPodEvictionPolicyType{policyv1.AlwaysAllow, policyv1.IfHealthyBudget}))
@@ -80,7 +82,13 @@ func ValidateStatus(s *policyv1.PodDisruptionBudgetStatus, path *field.Path) fie
 }
 
 var printer = table.Of(func(b *policyv1.PodDisruptionBudget, now time.Time) []any {
-	return []any{b.Name, orNA(b.Spec.MinAvailable), orNA(b.Spec.MaxUnavailable), int64(b.Status.DisruptionsAllowed), table.Since(b.CreationTimestamp, now)}
+	return []any{
+		b.Name,
+		orNA(b.Spec.MinAvailable),
+		orNA(b.Spec.MaxUnavailable),
+		int64(b.Status.DisruptionsAllowed),
+		table.Since(b.CreationTimestamp, now),
+	}
 },
 	table.Name,
 	table.Column{Name: "Min Available", Description: "Pods that must stay available."},

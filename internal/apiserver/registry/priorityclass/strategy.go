@@ -58,7 +58,9 @@ func Validate(c *schedulingv1.PriorityClass) field.ErrorList {
 				"priority class names with '"+systemPrefix+"' prefix are reserved for system use only. error: "+err.Error()))
 		}
 	} else if c.Value > HighestUserPriority {
-		errs = append(errs, field.Forbidden(field.NewPath("value"), fmt.Sprintf("maximum allowed value of a user defined priority is %v", HighestUserPriority)))
+		errs = append(errs, field.Forbidden(
+			field.NewPath("value"), fmt.Sprintf("maximum allowed value of a user defined priority is %v", HighestUserPriority),
+		))
 	}
 	if p := c.PreemptionPolicy; p != nil {
 		path := field.NewPath("preemptionPolicy")
@@ -67,7 +69,9 @@ func Validate(c *schedulingv1.PriorityClass) field.ErrorList {
 		case "":
 			errs = append(errs, field.Required(path, ""))
 		default:
-			errs = append(errs, field.NotSupported(path, *p, []corev1.PreemptionPolicy{corev1.PreemptLowerPriority, corev1.PreemptNever}))
+			errs = append(errs, field.NotSupported(path, *p, []corev1.PreemptionPolicy{
+				corev1.PreemptLowerPriority, corev1.PreemptNever,
+			}))
 		}
 	}
 	return errs
@@ -93,11 +97,19 @@ func ValidateUpdate(c, old *schedulingv1.PriorityClass) field.ErrorList {
 	if c.Value != old.Value {
 		errs = append(errs, field.Forbidden(field.NewPath("value"), "may not be changed in an update."))
 	}
-	return append(errs, validation.ValidateImmutableField(c.PreemptionPolicy, old.PreemptionPolicy, field.NewPath("preemptionPolicy"))...)
+	return append(errs, validation.ValidateImmutableField(
+		c.PreemptionPolicy, old.PreemptionPolicy, field.NewPath("preemptionPolicy"),
+	)...)
 }
 
 var printer = table.Of(func(c *schedulingv1.PriorityClass, now time.Time) []any {
-	return []any{c.Name, int64(c.Value), c.GlobalDefault, table.Since(c.CreationTimestamp, now), string(ptr.Deref(c.PreemptionPolicy, ""))}
+	return []any{
+		c.Name,
+		int64(c.Value),
+		c.GlobalDefault,
+		table.Since(c.CreationTimestamp, now),
+		string(ptr.Deref(c.PreemptionPolicy, "")),
+	}
 },
 	table.Name,
 	table.Column{Name: "Value", Type: "integer", Description: "Priority of pods of this class."},

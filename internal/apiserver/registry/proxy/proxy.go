@@ -43,7 +43,10 @@ func (r *REST) Destroy() {}
 
 // ConnectMethods implements rest.Connecter.
 func (r *REST) ConnectMethods() []string {
-	return []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
+	return []string{
+		http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		http.MethodOptions,
+	}
 }
 
 // NewConnectOptions implements rest.Connecter: the rest of the path is the option "path".

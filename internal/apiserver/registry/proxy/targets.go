@@ -33,7 +33,9 @@ const defaultPort = 80
 
 // NewPods returns the pods/proxy subresource.
 func NewPods(pods Getter, access *podaccess.Access) *REST {
-	return &REST{kind: "pod", options: func() runtime.Object { return &corev1.PodProxyOptions{} }, find: func(ctx context.Context, id id) (target, error) {
+	return &REST{kind: "pod", options: func() runtime.Object {
+		return &corev1.PodProxyOptions{}
+	}, find: func(ctx context.Context, id id) (target, error) {
 		obj, err := pods.Get(ctx, id.name, &metav1.GetOptions{})
 		if err != nil {
 			return target{}, err
@@ -75,7 +77,9 @@ func numberOf(scheme, port string) (uint16, error) {
 // NewServices returns the services/proxy subresource. A request goes to an endpoint that
 // is a pod with that address, so that nobody is led elsewhere by endpoints of his own.
 func NewServices(services, pods Getter, endpoints *podaccess.Services, access *podaccess.Access) *REST {
-	return &REST{kind: "service", options: func() runtime.Object { return &corev1.ServiceProxyOptions{} }, find: func(ctx context.Context, id id) (target, error) {
+	return &REST{kind: "service", options: func() runtime.Object {
+		return &corev1.ServiceProxyOptions{}
+	}, find: func(ctx context.Context, id id) (target, error) {
 		port := id.port
 		if number, err := strconv.ParseInt(port, 10, 64); err == nil {
 			obj, err := services.Get(ctx, id.name, &metav1.GetOptions{})
@@ -90,10 +94,14 @@ func NewServices(services, pods Getter, endpoints *podaccess.Services, access *p
 				}
 			}
 			if !found {
-				return target{}, apierrors.NewServiceUnavailable(fmt.Sprintf("no service port %d found for service %q", number, id.name))
+				return target{}, apierrors.NewServiceUnavailable(fmt.Sprintf(
+					"no service port %d found for service %q", number, id.name,
+				))
 			}
 		}
-		host, err := endpoints.Endpoint(ctx, request.NamespaceValue(ctx), id.name, port, func(e *discoveryv1.Endpoint) bool { return isPod(ctx, pods, e) })
+		host, err := endpoints.Endpoint(ctx, request.NamespaceValue(ctx), id.name, port, func(e *discoveryv1.Endpoint) bool {
+			return isPod(ctx, pods, e)
+		})
 		if err != nil {
 			return target{}, err
 		}
@@ -127,7 +135,9 @@ func isPod(ctx context.Context, pods Getter, e *discoveryv1.Endpoint) bool {
 // NewNodes returns the nodes/proxy subresource. Without a port, or with the agent's, a
 // request goes to the agent, in the server's name.
 func NewNodes(nodes Getter, agents *nodecall.Caller, access *podaccess.Access) *REST {
-	return &REST{kind: "node", options: func() runtime.Object { return &corev1.NodeProxyOptions{} }, find: func(ctx context.Context, id id) (target, error) {
+	return &REST{kind: "node", options: func() runtime.Object {
+		return &corev1.NodeProxyOptions{}
+	}, find: func(ctx context.Context, id id) (target, error) {
 		obj, err := nodes.Get(ctx, id.name, &metav1.GetOptions{})
 		if err != nil {
 			return target{}, err
@@ -148,18 +158,34 @@ func NewNodes(nodes Getter, agents *nodecall.Caller, access *podaccess.Access) *
 		if _, err := podaccess.Proxyable(host); err != nil {
 			return target{}, apierrors.NewBadRequest(err.Error())
 		}
-		return target{location: &url.URL{Scheme: id.scheme, Host: net.JoinHostPort(host, strconv.Itoa(int(port)))}, transport: access.Transport()}, nil
+		return target{
+			location:  &url.URL{Scheme: id.scheme, Host: net.JoinHostPort(host, strconv.Itoa(int(port)))},
+			transport: access.Transport(),
+		}, nil
 	}}
 }
 
 // running are the agent's paths by which something runs in a container, or connects to
 // a pod. They need the right to create, as exec does, and not only that to get.
-var running = map[string]bool{"exec": true, "attach": true, "portforward": true, "run": true, "tunnel": true, "cri": true}
+var running = map[string]bool{
+	"exec":        true,
+	"attach":      true,
+	"portforward": true,
+	"run":         true,
+	"tunnel":      true,
+	"cri":         true,
+}
 
 func checkAgentPath(method, asked string) error {
 	first, _, _ := strings.Cut(strings.TrimPrefix(path.Clean("/"+asked), "/"), "/")
 	if method == http.MethodPost || !running[strings.ToLower(first)] {
 		return nil
 	}
-	return apierrors.NewForbidden(corev1.Resource("nodes/proxy"), "", fmt.Errorf("%s by way of a node needs POST, and with it the right to create nodes/proxy; use pods/%s", first, strings.ToLower(first)))
+	return apierrors.NewForbidden(
+		corev1.Resource("nodes/proxy"), "",
+		fmt.Errorf(
+			"%s by way of a node needs POST, and with it the right to create nodes/proxy; use pods/%s",
+			first, strings.ToLower(first),
+		),
+	)
 }

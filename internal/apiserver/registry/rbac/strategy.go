@@ -36,7 +36,8 @@ func role() resource.Definition {
 
 func clusterRole() resource.Definition {
 	return resource.Of[rbacv1.ClusterRole, rbacv1.ClusterRoleList](resource.Kind{
-		GroupVersion: rbacv1.SchemeGroupVersion, Kind: "ClusterRole", Plural: "clusterroles", Singular: "clusterrole", ClusterScoped: true,
+		GroupVersion: rbacv1.SchemeGroupVersion, Kind: "ClusterRole", Plural: "clusterroles", Singular: "clusterrole",
+		ClusterScoped: true,
 	}, resource.Rules[rbacv1.ClusterRole]{
 		ValidateName: resource.PathSegmentName,
 		Validate: func(_ context.Context, r *rbacv1.ClusterRole) field.ErrorList {
@@ -125,5 +126,12 @@ func bindingRow(name string, ref rbacv1.RoleRef, subjects []rbacv1.Subject, age 
 			accounts = append(accounts, fmt.Sprintf("%s/%s", s.Namespace, s.Name))
 		}
 	}
-	return []any{name, ref.Kind + "/" + ref.Name, age, strings.Join(users, ", "), strings.Join(groups, ", "), strings.Join(accounts, ", ")}
+	return []any{
+		name,
+		ref.Kind + "/" + ref.Name,
+		age,
+		strings.Join(users, ", "),
+		strings.Join(groups, ", "),
+		strings.Join(accounts, ", "),
+	}
 }

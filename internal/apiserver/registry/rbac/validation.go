@@ -29,7 +29,9 @@ func validateRule(r *rbacv1.PolicyRule, namespaced bool, at *field.Path) field.E
 			errs = append(errs, field.Invalid(urls, r.NonResourceURLs, "namespaced rules cannot apply to non-resource URLs"))
 		}
 		if len(r.APIGroups)+len(r.Resources)+len(r.ResourceNames) > 0 {
-			errs = append(errs, field.Invalid(urls, r.NonResourceURLs, "rules cannot apply to both regular resources and non-resource URLs"))
+			errs = append(errs, field.Invalid(
+				urls, r.NonResourceURLs, "rules cannot apply to both regular resources and non-resource URLs",
+			))
 		}
 		return errs
 	}
@@ -54,7 +56,9 @@ func validateAggregation(a *rbacv1.AggregationRule) field.ErrorList {
 	var errs field.ErrorList
 	for i := range a.ClusterRoleSelectors {
 		s := &a.ClusterRoleSelectors[i]
-		errs = append(errs, metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, at.Index(i))...)
+		errs = append(errs, metav1validation.ValidateLabelSelector(
+			s, metav1validation.LabelSelectorValidationOptions{}, at.Index(i),
+		)...)
 		if _, err := metav1.LabelSelectorAsSelector(s); err != nil {
 			errs = append(errs, field.Invalid(at.Index(i), s, "invalid label selector."))
 		}
@@ -111,7 +115,9 @@ func validateSubject(s *rbacv1.Subject, namespaced bool, at *field.Path) field.E
 			errs = append(errs, field.NotSupported(at.Child("apiGroup"), s.APIGroup, []string{rbacv1.GroupName}))
 		}
 	default:
-		errs = append(errs, field.NotSupported(at.Child("kind"), s.Kind, []string{rbacv1.ServiceAccountKind, rbacv1.UserKind, rbacv1.GroupKind}))
+		errs = append(errs, field.NotSupported(at.Child("kind"), s.Kind, []string{
+			rbacv1.ServiceAccountKind, rbacv1.UserKind, rbacv1.GroupKind,
+		}))
 	}
 	return errs
 }

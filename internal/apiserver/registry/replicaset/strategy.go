@@ -33,7 +33,9 @@ func Definition() resource.Definition {
 			return ValidateStatus(&r.Status, field.NewPath("status"))
 		},
 		WarningsOnCreate: func(_ context.Context, r *appsv1.ReplicaSet) []string {
-			return append(warnings.OfName(r.Name, "Pod names and hostnames"), warnings.OfTemplate(&r.Spec.Template, field.NewPath("spec", "template"))...)
+			return append(warnings.OfName(r.Name, "Pod names and hostnames"), warnings.OfTemplate(
+				&r.Spec.Template, field.NewPath("spec", "template"),
+			)...)
 		},
 		WarningsOnUpdate: func(_ context.Context, r, old *appsv1.ReplicaSet) []string {
 			if r.Generation == old.Generation {

@@ -30,7 +30,9 @@ func validate(r *appsv1.ReplicaSet, old *corev1.PodTemplateSpec) field.ErrorList
 
 // ValidateUpdate checks a changed replica set, metadata aside. Its selector stays.
 func ValidateUpdate(r, old *appsv1.ReplicaSet) field.ErrorList {
-	return append(validate(r, &old.Spec.Template), validation.ValidateImmutableField(r.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
+	return append(validate(r, &old.Spec.Template), validation.ValidateImmutableField(
+		r.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"),
+	)...)
 }
 
 // ValidateTemplate checks what replica sets and deployments have in common: a
@@ -42,7 +44,9 @@ func ValidateTemplate(s *metav1.LabelSelector, template, old *corev1.PodTemplate
 	if s == nil {
 		errs = append(errs, field.Required(at, ""))
 	} else {
-		errs = append(errs, metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, at)...)
+		errs = append(
+			errs, metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, at)...,
+		)
 		if len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
 			errs = append(errs, field.Invalid(at, s, "empty selector is invalid for deployment"))
 		}
@@ -53,14 +57,20 @@ func ValidateTemplate(s *metav1.LabelSelector, template, old *corev1.PodTemplate
 	}
 	at = path.Child("template")
 	if !selector.Empty() && !selector.Matches(labels.Set(template.Labels)) {
-		errs = append(errs, field.Invalid(at.Child("metadata", "labels"), template.Labels, "`selector` does not match template `labels`"))
+		errs = append(errs, field.Invalid(
+			at.Child("metadata", "labels"), template.Labels, "`selector` does not match template `labels`",
+		))
 	}
 	errs = append(errs, podspec.ValidateTemplateUpdate(template, old, at)...)
 	if policy := template.Spec.RestartPolicy; policy != corev1.RestartPolicyAlways {
-		errs = append(errs, field.NotSupported(at.Child("spec", "restartPolicy"), policy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
+		errs = append(errs, field.NotSupported(at.Child("spec", "restartPolicy"), policy, []corev1.RestartPolicy{
+			corev1.RestartPolicyAlways,
+		}))
 	}
 	if template.Spec.ActiveDeadlineSeconds != nil {
-		errs = append(errs, field.Forbidden(at.Child("spec", "activeDeadlineSeconds"), "activeDeadlineSeconds in ReplicaSet is not Supported"))
+		errs = append(errs, field.Forbidden(
+			at.Child("spec", "activeDeadlineSeconds"), "activeDeadlineSeconds in ReplicaSet is not Supported",
+		))
 	}
 	return errs
 }
@@ -86,7 +96,9 @@ func ValidateStatus(s *appsv1.ReplicaSetStatus, path *field.Path) field.ErrorLis
 		errs = append(errs, field.Invalid(path.Child("availableReplicas"), s.AvailableReplicas, most))
 	}
 	if s.AvailableReplicas > s.ReadyReplicas {
-		errs = append(errs, field.Invalid(path.Child("availableReplicas"), s.AvailableReplicas, "cannot be greater than readyReplicas"))
+		errs = append(errs, field.Invalid(
+			path.Child("availableReplicas"), s.AvailableReplicas, "cannot be greater than readyReplicas",
+		))
 	}
 	return errs
 }

@@ -1,5 +1,5 @@
-// Package replicationcontroller describes the kind ReplicationController of core/v1, which ReplicaSets have replaced and old
-// manifests still have.
+// Package replicationcontroller describes the kind ReplicationController of core/v1, which ReplicaSets have replaced
+// and old manifests still have.
 package replicationcontroller
 
 import (
@@ -25,7 +25,8 @@ import (
 func Definition() resource.Definition {
 	return resource.Of[corev1.ReplicationController, corev1.ReplicationControllerList](resource.Kind{
 		GroupVersion: corev1.SchemeGroupVersion, Kind: "ReplicationController",
-		Plural: "replicationcontrollers", Singular: "replicationcontroller", ShortNames: []string{"rc"}, Categories: []string{"all"},
+		Plural: "replicationcontrollers", Singular: "replicationcontroller", ShortNames: []string{"rc"},
+		Categories: []string{"all"},
 	}, resource.Rules[corev1.ReplicationController]{
 		Default:  SetDefaults,
 		Spec:     func(c *corev1.ReplicationController) any { return &c.Spec },

@@ -32,14 +32,20 @@ func validateTemplate(template *corev1.PodTemplateSpec, selector labels.Set, pat
 	}
 	var errs field.ErrorList
 	if !selector.AsSelectorPreValidated().Matches(labels.Set(template.Labels)) {
-		errs = append(errs, field.Invalid(path.Child("metadata", "labels"), template.Labels, "`selector` does not match template `labels`"))
+		errs = append(errs, field.Invalid(
+			path.Child("metadata", "labels"), template.Labels, "`selector` does not match template `labels`",
+		))
 	}
 	errs = append(errs, podspec.ValidateTemplate(template, path)...)
 	if policy := template.Spec.RestartPolicy; policy != corev1.RestartPolicyAlways {
-		errs = append(errs, field.NotSupported(path.Child("spec", "restartPolicy"), policy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
+		errs = append(errs, field.NotSupported(path.Child("spec", "restartPolicy"), policy, []corev1.RestartPolicy{
+			corev1.RestartPolicyAlways,
+		}))
 	}
 	if template.Spec.ActiveDeadlineSeconds != nil {
-		errs = append(errs, field.Forbidden(path.Child("spec", "activeDeadlineSeconds"), "activeDeadlineSeconds in ReplicationController is not Supported"))
+		errs = append(errs, field.Forbidden(
+			path.Child("spec", "activeDeadlineSeconds"), "activeDeadlineSeconds in ReplicationController is not Supported",
+		))
 	}
 	return errs
 }

@@ -1,4 +1,5 @@
-// Package resourcequota describes the kind ResourceQuota of core/v1: how much a namespace may have of everything together.
+// Package resourcequota describes the kind ResourceQuota of core/v1: how much a namespace may have of everything
+// together.
 package resourcequota
 
 import (
@@ -20,7 +21,8 @@ import (
 // Definition returns the kind.
 func Definition() resource.Definition {
 	return resource.Of[corev1.ResourceQuota, corev1.ResourceQuotaList](resource.Kind{
-		GroupVersion: corev1.SchemeGroupVersion, Kind: "ResourceQuota", Plural: "resourcequotas", Singular: "resourcequota", ShortNames: []string{"quota"},
+		GroupVersion: corev1.SchemeGroupVersion, Kind: "ResourceQuota", Plural: "resourcequotas", Singular: "resourcequota",
+		ShortNames: []string{"quota"},
 	}, resource.Rules[corev1.ResourceQuota]{
 		Default: func(q *corev1.ResourceQuota) {
 			for _, list := range []corev1.ResourceList{q.Spec.Hard, q.Status.Hard, q.Status.Used} {
@@ -30,9 +32,13 @@ func Definition() resource.Definition {
 		Status:                 func(q *corev1.ResourceQuota) any { return &q.Status },
 		PrepareStatusForUpdate: func(_ context.Context, q, old *corev1.ResourceQuota) { q.Spec = old.Spec },
 		Validate:               func(_ context.Context, q *corev1.ResourceQuota) field.ErrorList { return Validate(q) },
-		ValidateUpdate:         func(_ context.Context, q, old *corev1.ResourceQuota) field.ErrorList { return ValidateUpdate(q, old) },
-		ValidateStatusUpdate:   func(_ context.Context, q, _ *corev1.ResourceQuota) field.ErrorList { return ValidateStatus(q) },
-		Table:                  printer,
+		ValidateUpdate: func(_ context.Context, q, old *corev1.ResourceQuota) field.ErrorList {
+			return ValidateUpdate(q, old)
+		},
+		ValidateStatusUpdate: func(_ context.Context, q, _ *corev1.ResourceQuota) field.ErrorList {
+			return ValidateStatus(q)
+		},
+		Table: printer,
 	})
 }
 

@@ -17,10 +17,14 @@ var (
 		corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory)
 	countedPods = sets.New(corev1.ResourcePods)
 	// standard are the names without a slash that a quota can limit.
-	standard = computed.Union(countedPods).Union(sets.New(corev1.ResourceEphemeralStorage, corev1.ResourceRequestsEphemeralStorage,
-		corev1.ResourceLimitsEphemeralStorage, corev1.ResourceRequestsStorage, corev1.ResourceQuotas, corev1.ResourceServices,
-		corev1.ResourceReplicationControllers, corev1.ResourceSecrets, corev1.ResourcePersistentVolumeClaims, corev1.ResourceConfigMaps,
-		corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers))
+	standard = computed.Union(countedPods).Union(sets.New(
+		corev1.ResourceEphemeralStorage, corev1.ResourceRequestsEphemeralStorage,
+		corev1.ResourceLimitsEphemeralStorage, corev1.ResourceRequestsStorage, corev1.ResourceQuotas,
+		corev1.ResourceServices,
+		corev1.ResourceReplicationControllers, corev1.ResourceSecrets, corev1.ResourcePersistentVolumeClaims,
+		corev1.ResourceConfigMaps,
+		corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers,
+	))
 	// scopes are what each scope can be combined with.
 	scopes = map[corev1.ResourceQuotaScope]sets.Set[corev1.ResourceName]{
 		corev1.ResourceQuotaScopeTerminating:               computed.Union(countedPods),
@@ -38,7 +42,8 @@ var (
 )
 
 func isStandard(name corev1.ResourceName) bool {
-	return standard.Has(name) || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) || strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix)
+	return standard.Has(name) || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) ||
+		strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix)
 }
 
 // Validate checks a quota, metadata aside.
@@ -138,8 +143,12 @@ func validateSelector(s *corev1.ResourceQuotaSpec, at *field.Path) field.ErrorLi
 			errs = append(errs, field.Invalid(at, s.ScopeSelector, unsupportedWithIt))
 		}
 		if e.ScopeName != corev1.ResourceQuotaScopePriorityClass && e.Operator != corev1.ScopeSelectorOpExists {
-			errs = append(errs, field.Invalid(at.Child("operator"), e.Operator, "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, "+
-				"ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"))
+			errs = append(errs, field.Invalid(
+				at.Child("operator"), e.Operator,
+				"must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, "+
+					"ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or "+
+					"ResourceQuotaScopeCrossNamespacePodAffinity",
+			))
 		}
 		errs = append(errs, validateOperator(e, at)...)
 	}
@@ -153,11 +162,15 @@ func validateOperator(e corev1.ScopedResourceSelectorRequirement, at *field.Path
 	switch e.Operator {
 	case corev1.ScopeSelectorOpIn, corev1.ScopeSelectorOpNotIn:
 		if len(e.Values) == 0 {
-			return field.ErrorList{field.Required(at.Child("values"), "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector")}
+			return field.ErrorList{field.Required(
+				at.Child("values"), "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector",
+			)}
 		}
 	case corev1.ScopeSelectorOpExists, corev1.ScopeSelectorOpDoesNotExist:
 		if len(e.Values) != 0 {
-			return field.ErrorList{field.Invalid(at.Child("values"), e.Values, "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector")}
+			return field.ErrorList{field.Invalid(
+				at.Child("values"), e.Values, "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector",
+			)}
 		}
 	default:
 		return field.ErrorList{field.Invalid(at.Child("operator"), e.Operator, "not a valid selector operator")}

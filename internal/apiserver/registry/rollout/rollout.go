@@ -26,7 +26,8 @@ func Policies() resource.Kind {
 func Rollouts() resource.Kind {
 	return resource.Kind{
 		GroupVersion: v1alpha1.GroupVersion, Kind: "DaemonSetRollout",
-		Plural: "daemonsetrollouts", Singular: "daemonsetrollout", ShortNames: []string{"dsr"}, Categories: []string{"rollouts"},
+		Plural: "daemonsetrollouts", Singular: "daemonsetrollout", ShortNames: []string{"dsr"},
+		Categories: []string{"rollouts"},
 	}
 }
 
@@ -53,17 +54,20 @@ func Definitions() []resource.Definition {
 			WarningsOnUpdate: func(_ context.Context, p, _ *v1alpha1.RolloutPolicy) []string { return warnings(p) },
 			Table:            policyTable,
 		}),
-		resource.Of[v1alpha1.DaemonSetRollout, v1alpha1.DaemonSetRolloutList](Rollouts(), resource.Rules[v1alpha1.DaemonSetRollout]{
-			Spec:   func(r *v1alpha1.DaemonSetRollout) any { return &r.Spec },
-			Status: func(r *v1alpha1.DaemonSetRollout) any { return &r.Status },
-			Validate: func(_ context.Context, r *v1alpha1.DaemonSetRollout) field.ErrorList {
-				return rolloutpolicy.ValidateRollout(&r.Spec, specPath)
+		resource.Of[v1alpha1.DaemonSetRollout, v1alpha1.DaemonSetRolloutList](
+			Rollouts(),
+			resource.Rules[v1alpha1.DaemonSetRollout]{
+				Spec:   func(r *v1alpha1.DaemonSetRollout) any { return &r.Spec },
+				Status: func(r *v1alpha1.DaemonSetRollout) any { return &r.Status },
+				Validate: func(_ context.Context, r *v1alpha1.DaemonSetRollout) field.ErrorList {
+					return rolloutpolicy.ValidateRollout(&r.Spec, specPath)
+				},
+				ValidateStatusUpdate: func(_ context.Context, r, _ *v1alpha1.DaemonSetRollout) field.ErrorList {
+					return metav1validation.ValidateConditions(r.Status.Conditions, statusPath)
+				},
+				Table: rolloutTable,
 			},
-			ValidateStatusUpdate: func(_ context.Context, r, _ *v1alpha1.DaemonSetRollout) field.ErrorList {
-				return metav1validation.ValidateConditions(r.Status.Conditions, statusPath)
-			},
-			Table: rolloutTable,
-		}),
+		),
 	}
 }
 

@@ -38,7 +38,8 @@ func policyRow(p *v1alpha1.RolloutPolicy, now time.Time) []any {
 		pace = fmt.Sprintf("%d/min", *n)
 	}
 	return []any{
-		p.Name, int64(p.Status.MatchedCount), table.OrNone(strings.Join(waves, ",")), failure, table.Since(p.CreationTimestamp, now), selector, pace,
+		p.Name, int64(p.Status.MatchedCount), table.OrNone(strings.Join(waves, ",")), failure,
+		table.Since(p.CreationTimestamp, now), selector, pace,
 	}
 }
 

@@ -1,4 +1,5 @@
-// Package runtimeclass describes the kind RuntimeClass of node.k8s.io/v1: a way of running pods that nodes have under a name.
+// Package runtimeclass describes the kind RuntimeClass of node.k8s.io/v1: a way of running pods that nodes have under a
+// name.
 package runtimeclass
 
 import (
@@ -23,7 +24,8 @@ import (
 // Definition returns the kind.
 func Definition() resource.Definition {
 	return resource.Of[nodev1.RuntimeClass, nodev1.RuntimeClassList](resource.Kind{
-		GroupVersion: nodev1.SchemeGroupVersion, Kind: "RuntimeClass", Plural: "runtimeclasses", Singular: "runtimeclass", ClusterScoped: true,
+		GroupVersion: nodev1.SchemeGroupVersion, Kind: "RuntimeClass", Plural: "runtimeclasses", Singular: "runtimeclass",
+		ClusterScoped: true,
 	}, resource.Rules[nodev1.RuntimeClass]{
 		Default: func(c *nodev1.RuntimeClass) {
 			if c.Overhead != nil {

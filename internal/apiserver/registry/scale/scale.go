@@ -55,7 +55,10 @@ func (r *REST) Get(ctx context.Context, name string, options *metav1.GetOptions)
 // Update implements rest.Updater: it changes the replicas and nothing else.
 func (r *REST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc,
 	update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	out, _, err := r.store.Update(ctx, name, &replicasInfo{info: resource.BlameRequest(info), validate: update}, create, rest.ValidateAllObjectUpdateFunc, false, options)
+	out, _, err := r.store.Update(
+		ctx, name, &replicasInfo{info: resource.BlameRequest(info), validate: update}, create,
+		rest.ValidateAllObjectUpdateFunc, false, options,
+	)
 	if err != nil {
 		return nil, false, err
 	}
@@ -88,7 +91,9 @@ func (i *replicasInfo) UpdatedObject(ctx context.Context, old runtime.Object) (r
 	}
 	if scale.Spec.Replicas < 0 {
 		problem := field.Invalid(field.NewPath("spec", "replicas"), scale.Spec.Replicas, "must be greater than or equal to 0")
-		return nil, apierrors.NewInvalid(autoscalingv1.SchemeGroupVersion.WithKind("Scale").GroupKind(), scale.Name, field.ErrorList{problem})
+		return nil, apierrors.NewInvalid(
+			autoscalingv1.SchemeGroupVersion.WithKind("Scale").GroupKind(), scale.Name, field.ErrorList{problem},
+		)
 	}
 	if i.validate != nil {
 		if err := i.validate(ctx, scale, before); err != nil {
@@ -130,7 +135,9 @@ func scaleOf(obj runtime.Object) (*autoscalingv1.Scale, error) {
 	case *appsv1.StatefulSet:
 		m, spec, status, selector = &o.ObjectMeta, o.Spec.Replicas, o.Status.Replicas, o.Spec.Selector
 	case *corev1.ReplicationController:
-		m, spec, status, selector = &o.ObjectMeta, o.Spec.Replicas, o.Status.Replicas, &metav1.LabelSelector{MatchLabels: o.Spec.Selector}
+		m, spec, status, selector = &o.ObjectMeta, o.Spec.Replicas, o.Status.Replicas, &metav1.LabelSelector{
+			MatchLabels: o.Spec.Selector,
+		}
 	default:
 		return nil, fmt.Errorf("%T has no scale", obj)
 	}
@@ -139,8 +146,14 @@ func scaleOf(obj runtime.Object) (*autoscalingv1.Scale, error) {
 		return nil, fmt.Errorf("read the selector of %s: %w", m.Name, err)
 	}
 	out := &autoscalingv1.Scale{
-		ObjectMeta: metav1.ObjectMeta{Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion, CreationTimestamp: m.CreationTimestamp},
-		Status:     autoscalingv1.ScaleStatus{Replicas: status, Selector: s.String()},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:              m.Name,
+			Namespace:         m.Namespace,
+			UID:               m.UID,
+			ResourceVersion:   m.ResourceVersion,
+			CreationTimestamp: m.CreationTimestamp,
+		},
+		Status: autoscalingv1.ScaleStatus{Replicas: status, Selector: s.String()},
 	}
 	if spec != nil {
 		out.Spec.Replicas = *spec

@@ -50,7 +50,8 @@ func SetDefaults(s *corev1.Secret) {
 	s.StringData = nil
 }
 
-// warnings says that a certificate and its key are not a pair, and that nobody will put a token into a Secret that is there for one.
+// warnings says that a certificate and its key are not a pair, and that nobody will put a token into a Secret that is
+// there for one.
 func warnings(s *corev1.Secret) []string {
 	switch s.Type {
 	case corev1.SecretTypeTLS:
@@ -59,8 +60,11 @@ func warnings(s *corev1.Secret) []string {
 		}
 	case corev1.SecretTypeServiceAccountToken:
 		if account := s.Annotations[corev1.ServiceAccountNameKey]; len(s.Data[corev1.ServiceAccountTokenKey]) == 0 {
-			return []string{fmt.Sprintf("data[%s]: no token is put into it here, as such tokens never end; pods of the account %q have one by themselves, and for others there is: kubectl create token %s",
-				corev1.ServiceAccountTokenKey, account, account)}
+			return []string{fmt.Sprintf(
+				"data[%s]: no token is put into it here, as such tokens never end; pods of the account %q have one by "+
+					"themselves, and for others there is: kubectl create token %s",
+				corev1.ServiceAccountTokenKey, account, account,
+			)}
 		}
 	}
 	return nil

@@ -34,7 +34,9 @@ func validateType(s *corev1.Secret) field.ErrorList {
 	switch s.Type {
 	case corev1.SecretTypeServiceAccountToken:
 		if s.Annotations[corev1.ServiceAccountNameKey] == "" {
-			return field.ErrorList{field.Required(field.NewPath("metadata", "annotations").Key(corev1.ServiceAccountNameKey), "")}
+			return field.ErrorList{field.Required(
+				field.NewPath("metadata", "annotations").Key(corev1.ServiceAccountNameKey), "",
+			)}
 		}
 	case corev1.SecretTypeDockercfg:
 		return jsonKey(s, corev1.DockerConfigKey)
@@ -44,7 +46,10 @@ func validateType(s *corev1.Secret) field.ErrorList {
 		_, user := s.Data[corev1.BasicAuthUsernameKey]
 		_, password := s.Data[corev1.BasicAuthPasswordKey]
 		if !user && !password {
-			return field.ErrorList{field.Required(data.Key(corev1.BasicAuthUsernameKey), ""), field.Required(data.Key(corev1.BasicAuthPasswordKey), "")}
+			return field.ErrorList{
+				field.Required(data.Key(corev1.BasicAuthUsernameKey), ""),
+				field.Required(data.Key(corev1.BasicAuthPasswordKey), ""),
+			}
 		}
 	case corev1.SecretTypeSSHAuth:
 		if len(s.Data[corev1.SSHAuthPrivateKey]) == 0 {

@@ -33,7 +33,9 @@ type AddressREST struct {
 }
 
 // Create implements rest.Creater.
-func (r *AddressREST) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+func (r *AddressREST) Create(
+	ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
+) (runtime.Object, error) {
 	created, err := r.REST.Create(ctx, obj, validate, options)
 	if isTaken(err) {
 		return nil, apierrors.NewAlreadyExists(r.DefaultQualifiedResource, obj.(*networkingv1.IPAddress).Name)
@@ -42,8 +44,15 @@ func (r *AddressREST) Create(ctx context.Context, obj runtime.Object, validate r
 }
 
 // Update implements rest.Updater.
-func (r *AddressREST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc,
-	update rest.ValidateObjectUpdateFunc, force bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+func (r *AddressREST) Update(
+	ctx context.Context,
+	name string,
+	info rest.UpdatedObjectInfo,
+	create rest.ValidateObjectFunc,
+	update rest.ValidateObjectUpdateFunc,
+	force bool,
+	options *metav1.UpdateOptions,
+) (runtime.Object, bool, error) {
 	obj, created, err := r.REST.Update(ctx, name, info, create, update, force, options)
 	if isTaken(err) {
 		return nil, false, apierrors.NewAlreadyExists(r.DefaultQualifiedResource, name)
@@ -52,13 +61,19 @@ func (r *AddressREST) Update(ctx context.Context, name string, info rest.Updated
 }
 
 // Delete implements rest.GracefulDeleter.
-func (r *AddressREST) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+func (r *AddressREST) Delete(
+	ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions,
+) (runtime.Object, bool, error) {
 	return r.REST.Delete(ctx, name, r.unlessOfService(validate), options)
 }
 
 // DeleteCollection implements rest.CollectionDeleter.
-func (r *AddressREST) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions,
-	list *metainternalversion.ListOptions) (runtime.Object, error) {
+func (r *AddressREST) DeleteCollection(
+	ctx context.Context,
+	validate rest.ValidateObjectFunc,
+	options *metav1.DeleteOptions,
+	list *metainternalversion.ListOptions,
+) (runtime.Object, error) {
 	return r.REST.DeleteCollection(ctx, r.unlessOfService(validate), options, list)
 }
 
@@ -72,7 +87,10 @@ func (r *AddressREST) unlessOfService(validate rest.ValidateObjectFunc) rest.Val
 		}
 		for _, holder := range held {
 			if namespace, name, ok := plan.ServiceOf(holder); ok {
-				return apierrors.NewForbidden(r.DefaultQualifiedResource, a.Name, fmt.Errorf("it is the address of Service %s/%s, and goes with it", namespace, name))
+				return apierrors.NewForbidden(
+					r.DefaultQualifiedResource, a.Name,
+					fmt.Errorf("it is the address of Service %s/%s, and goes with it", namespace, name),
+				)
 			}
 		}
 		return validate(ctx, obj)

@@ -30,8 +30,12 @@ type Reservations interface {
 	Objects
 	mender
 	// Repair makes what is written agree with the objects, as assign decides.
-	Repair(ctx context.Context, assign func(objects []runtime.Object, holders map[string]string) (owners map[string]runtime.Object, free []string)) error
-	// ShowNames has an object kept beside each name, with it; GuardNames has names taken only while something else stays as it is.
+	Repair(
+		ctx context.Context,
+		assign func(objects []runtime.Object, holders map[string]string) (owners map[string]runtime.Object, free []string),
+	) error
+	// ShowNames has an object kept beside each name, with it; GuardNames has names taken only while something else stays
+	// as it is.
 	ShowNames(show func(holder runtime.Object, name string) (key string, value []byte, err error))
 	GuardNames(guard func(ctx context.Context, obj runtime.Object, names []string) (map[string]int64, error))
 }
@@ -70,7 +74,9 @@ func (a *allocator) begin(ctx context.Context, svc, old *corev1.Service, dry boo
 	select {
 	case <-a.checked:
 	case <-ctx.Done():
-		return nil, apierrors.NewServiceUnavailable("the addresses of the existing Services are still being checked; try again")
+		return nil, apierrors.NewServiceUnavailable(
+			"the addresses of the existing Services are still being checked; try again",
+		)
 	}
 	if old != nil {
 		keepAllocated(svc, old)
@@ -110,12 +116,20 @@ func (a *allocator) taken(ctx context.Context, svc, old *corev1.Service) (used, 
 		}
 	}
 	asked := slices.DeleteFunc(slices.Clone(namesOf(svc)), func(name string) bool { return own[name] })
-	u := used{addresses: map[netip.Addr]bool{}, ports: map[int32]bool{}, mine: map[int32]bool{}, kept: map[netip.Addr]bool{}}
+	u := used{
+		addresses: map[netip.Addr]bool{},
+		ports:     map[int32]bool{},
+		mine:      map[int32]bool{},
+		kept:      map[netip.Addr]bool{},
+	}
 	held, err := a.reservations.Holders(ctx, asked...)
 	if err != nil {
 		return used{}, err
 	}
-	if needsAddress(svc) || slices.ContainsFunc(asked, func(name string) bool { ip, _ := plan.Parse(name); return ip.IsValid() }) {
+	if needsAddress(svc) || slices.ContainsFunc(asked, func(name string) bool {
+		ip, _ := plan.Parse(name)
+		return ip.IsValid()
+	}) {
 		u.networks, err = a.networks.list(ctx)
 		if err != nil {
 			return used{}, err
@@ -183,7 +197,8 @@ func needsPorts(svc *corev1.Service) bool {
 // publishes says whether each port of a Service has a node port.
 func publishes(svc *corev1.Service) bool {
 	return svc.Spec.Type == corev1.ServiceTypeNodePort ||
-		svc.Spec.Type == corev1.ServiceTypeLoadBalancer && (svc.Spec.AllocateLoadBalancerNodePorts == nil || *svc.Spec.AllocateLoadBalancerNodePorts)
+		svc.Spec.Type == corev1.ServiceTypeLoadBalancer &&
+			(svc.Spec.AllocateLoadBalancerNodePorts == nil || *svc.Spec.AllocateLoadBalancerNodePorts)
 }
 
 func (a *allocator) assign(svc *corev1.Service, u used) error {
@@ -223,11 +238,15 @@ func (a *allocator) checkFamilies(svc *corev1.Service) error {
 	var errs field.ErrorList
 	for i, family := range svc.Spec.IPFamilies {
 		if family != ours && (family == corev1.IPv4Protocol || family == corev1.IPv6Protocol) {
-			errs = append(errs, field.Invalid(field.NewPath("spec", "ipFamilies").Index(i), family, "not configured on this cluster"))
+			errs = append(errs, field.Invalid(
+				field.NewPath("spec", "ipFamilies").Index(i), family, "not configured on this cluster",
+			))
 		}
 	}
 	if p := svc.Spec.IPFamilyPolicy; p != nil && *p == corev1.IPFamilyPolicyRequireDualStack {
-		errs = append(errs, field.Invalid(field.NewPath("spec", "ipFamilyPolicy"), *p, "this cluster is not configured for dual-stack services"))
+		errs = append(errs, field.Invalid(
+			field.NewPath("spec", "ipFamilyPolicy"), *p, "this cluster is not configured for dual-stack services",
+		))
 	}
 	if len(errs) == 0 {
 		return nil
@@ -256,7 +275,10 @@ func assignAddress(svc *corev1.Service, u used) error {
 	case u.kept[ip.Unmap()]:
 		return nil
 	case !covered(u.networks, ip):
-		problem = fmt.Sprintf("failed to allocate IP %s: the provided IP (%s) is not in the valid range. The range of valid IPs is %s", ip, ip, ranges(u.networks))
+		problem = fmt.Sprintf(
+			"failed to allocate IP %s: the provided IP (%s) is not in the valid range. The range of valid IPs is %s",
+			ip, ip, ranges(u.networks),
+		)
 	case u.addresses[ip]:
 		problem = fmt.Sprintf("failed to allocate IP %s: provided IP is already allocated", ip)
 	default:
@@ -310,7 +332,9 @@ func assignHealthCheck(svc *corev1.Service, u used) error {
 		}
 	default:
 		if problem := u.objection(port); problem != "" {
-			return apierrors.NewInternalError(fmt.Errorf("failed to allocate requested HealthCheck NodePort %v: %s", port, problem))
+			return apierrors.NewInternalError(fmt.Errorf(
+				"failed to allocate requested HealthCheck NodePort %v: %s", port, problem,
+			))
 		}
 	}
 	return nil
@@ -324,7 +348,9 @@ func (u used) objection(port int32) string {
 	case u.mine[port] || u.anyPort:
 		return ""
 	case port < plan.FirstNodePort || port > plan.LastNodePort:
-		return fmt.Sprintf("provided port is not in the valid range. The range of valid ports is %d-%d", plan.FirstNodePort, plan.LastNodePort)
+		return fmt.Sprintf(
+			"provided port is not in the valid range. The range of valid ports is %d-%d", plan.FirstNodePort, plan.LastNodePort,
+		)
 	}
 	return ""
 }

@@ -22,7 +22,9 @@ type CIDRREST struct {
 }
 
 // Create implements rest.Creater.
-func (r *CIDRREST) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+func (r *CIDRREST) Create(
+	ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
+) (runtime.Object, error) {
 	return r.REST.Create(ctx, obj, r.ofOurFamily(validate), options)
 }
 

@@ -29,7 +29,8 @@ const repairEvery = 3 * time.Minute
 type mender interface {
 	// ShowAgain writes what is kept beside a name that an object holds, in place of what has this revision.
 	ShowAgain(ctx context.Context, obj runtime.Object, name string, revision int64) error
-	// Take has an object hold a name that is free, and Free has nobody hold one that is held for an object that there is not.
+	// Take has an object hold a name that is free, and Free has nobody hold one that is held for an object that there is
+	// not.
 	Take(ctx context.Context, obj runtime.Object, name string) error
 	Free(ctx context.Context, name, holder, objectName string) error
 	// Discard deletes an object whose name nobody holds.
@@ -89,21 +90,24 @@ func (r *Repair) once(ctx context.Context, recorder record.EventRecorder) error 
 		return err
 	}
 	inNetwork := func(ip netip.Addr) bool { return servicenetwork.Contain(networks, ip) }
-	return r.parts.Reserved.Repair(ctx, func(objects []runtime.Object, holders map[string]string) (map[string]runtime.Object, []string) {
-		owners, findings := plan.Assign(servicesOf(objects), holders, inNetwork)
-		for _, f := range findings {
-			recorder.Event(f.Service, corev1.EventTypeWarning, f.Reason, f.Message)
-		}
-		out := make(map[string]runtime.Object, len(owners))
-		for name, s := range owners {
-			out[name] = s
-		}
-		free := plan.Abandoned(owners, holders)
-		for _, name := range free {
-			klog.FromContext(ctx).Info("What no Service holds any more is free again", "name", name, "held by", holders[name])
-		}
-		return out, free
-	})
+	return r.parts.Reserved.Repair(
+		ctx,
+		func(objects []runtime.Object, holders map[string]string) (map[string]runtime.Object, []string) {
+			owners, findings := plan.Assign(servicesOf(objects), holders, inNetwork)
+			for _, f := range findings {
+				recorder.Event(f.Service, corev1.EventTypeWarning, f.Reason, f.Message)
+			}
+			out := make(map[string]runtime.Object, len(owners))
+			for name, s := range owners {
+				out[name] = s
+			}
+			free := plan.Abandoned(owners, holders)
+			for _, name := range free {
+				klog.FromContext(ctx).Info("What no Service holds any more is free again", "name", name, "held by", holders[name])
+			}
+			return out, free
+		},
+	)
 }
 
 func servicesOf(objects []runtime.Object) []*corev1.Service {
@@ -114,8 +118,8 @@ func servicesOf(objects []runtime.Object) []*corev1.Service {
 	return services
 }
 
-// mend makes IPAddresses agree with who holds addresses. It stands in nobody's way: that each address is held once does not
-// depend on it.
+// mend makes IPAddresses agree with who holds addresses. It stands in nobody's way: that each address is held once does
+// not depend on it.
 func (r *Repair) mend(ctx context.Context) error {
 	services, err := r.parts.Reserved.List(ctx)
 	if err != nil {
@@ -134,7 +138,9 @@ func (r *Repair) mend(ctx context.Context) error {
 		addresses = append(addresses, o.(*networkingv1.IPAddress))
 	}
 	for _, m := range plan.Mend(servicesOf(services), addresses, held) {
-		klog.FromContext(ctx).V(1).Info("Correcting what shows whose an address is", "name", m.Name, "do", m.Do, "held by", m.Holder)
+		klog.FromContext(ctx).V(1).Info(
+			"Correcting what shows whose an address is", "name", m.Name, "do", m.Do, "held by", m.Holder,
+		)
 		if err := r.correct(ctx, m); err != nil {
 			return err
 		}

@@ -44,7 +44,8 @@ func Extend(p Parts) (*Repair, error) {
 		return nil, fmt.Errorf("read the service CIDR %s: %w", p.CIDR, err)
 	}
 	services, addresses, cidrs := main(p.Services), main(p.Addresses), main(p.CIDRs)
-	if services == nil || addresses == nil || cidrs == nil || p.Reserved == nil || p.ReservedAddresses == nil || p.Networks == nil {
+	if services == nil || addresses == nil || cidrs == nil || p.Reserved == nil || p.ReservedAddresses == nil ||
+		p.Networks == nil {
 		return nil, errors.New("the storage of Services cannot reserve addresses")
 	}
 	nets := &networks{cidrs: p.Networks, configured: prefix.Masked()}
@@ -88,7 +89,9 @@ func (p Parts) show(holder runtime.Object, name string) (key string, stored []by
 type REST struct{ *resource.REST }
 
 // Create implements rest.Creater.
-func (r *REST) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (created runtime.Object, err error) {
+func (r *REST) Create(
+	ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
+) (created runtime.Object, err error) {
 	err = whileTaken(ctx, func() error {
 		created, err = r.REST.Create(ctx, obj.DeepCopyObject(), validate, options)
 		return err
@@ -98,7 +101,8 @@ func (r *REST) Create(ctx context.Context, obj runtime.Object, validate rest.Val
 
 // Update implements rest.Updater.
 func (r *REST) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc,
-	update rest.ValidateObjectUpdateFunc, force bool, options *metav1.UpdateOptions) (updated runtime.Object, created bool, err error) {
+	update rest.ValidateObjectUpdateFunc, force bool,
+	options *metav1.UpdateOptions) (updated runtime.Object, created bool, err error) {
 	err = whileTaken(ctx, func() error {
 		updated, created, err = r.REST.Update(ctx, name, info, create, update, force, options)
 		return err
@@ -118,5 +122,7 @@ func whileTaken(ctx context.Context, write func() error) error {
 			return ctx.Err()
 		}
 	}
-	return apierrors.NewTooManyRequests("other writes take the addresses and node ports of Services faster than this one can; try again", 1)
+	return apierrors.NewTooManyRequests(
+		"other writes take the addresses and node ports of Services faster than this one can; try again", 1,
+	)
 }

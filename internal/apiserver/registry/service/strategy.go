@@ -22,13 +22,18 @@ func Definition() resource.Definition {
 		GroupVersion: corev1.SchemeGroupVersion, Kind: "Service",
 		Plural: "services", Singular: "service", ShortNames: []string{"svc"}, Categories: []string{"all"},
 	}, resource.Rules[corev1.Service]{
-		Default:                SetDefaults,
-		ValidateName:           validation.NameIsDNSLabel,
-		Status:                 func(s *corev1.Service) any { return &s.Status },
-		PrepareForCreate:       func(_ context.Context, s *corev1.Service) { listClusterIP(s, &corev1.Service{}) },
-		PrepareForUpdate:       func(_ context.Context, s, old *corev1.Service) { dropOutdated(s, old); listClusterIP(s, old) },
-		Validate:               func(_ context.Context, s *corev1.Service) field.ErrorList { return Validate(s) },
-		ValidateUpdate:         func(_ context.Context, s, old *corev1.Service) field.ErrorList { return ValidateUpdate(s, old) },
+		Default:          SetDefaults,
+		ValidateName:     validation.NameIsDNSLabel,
+		Status:           func(s *corev1.Service) any { return &s.Status },
+		PrepareForCreate: func(_ context.Context, s *corev1.Service) { listClusterIP(s, &corev1.Service{}) },
+		PrepareForUpdate: func(_ context.Context, s, old *corev1.Service) {
+			dropOutdated(s, old)
+			listClusterIP(s, old)
+		},
+		Validate: func(_ context.Context, s *corev1.Service) field.ErrorList { return Validate(s) },
+		ValidateUpdate: func(_ context.Context, s, old *corev1.Service) field.ErrorList {
+			return ValidateUpdate(s, old)
+		},
 		PrepareStatusForUpdate: func(_ context.Context, s, old *corev1.Service) { s.Spec = old.Spec },
 		WarningsOnCreate:       func(_ context.Context, s *corev1.Service) []string { return warnings(s) },
 		WarningsOnUpdate:       func(_ context.Context, s, _ *corev1.Service) []string { return warnings(s) },

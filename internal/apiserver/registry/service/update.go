@@ -88,7 +88,8 @@ func sameNodePorts(s, old *corev1.Service) bool {
 }
 
 func needsHealthCheck(s *corev1.Service) bool {
-	return s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+	return s.Spec.Type == corev1.ServiceTypeLoadBalancer &&
+		s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
 
 // nonsense reports whether a Service without an address is given what is none: that is told of as that alone.
@@ -114,7 +115,9 @@ func ValidateUpdate(s, old *corev1.Service) field.ErrorList {
 		errs = append(errs, field.Invalid(specPath.Child("loadBalancerClass"), spec.LoadBalancerClass, stays))
 	}
 	if needsHealthCheck(s) && needsHealthCheck(old) && spec.HealthCheckNodePort != was.HealthCheckNodePort {
-		errs = append(errs, field.Invalid(specPath.Child("healthCheckNodePort"), spec.HealthCheckNodePort, "field is immutable"))
+		errs = append(errs, field.Invalid(
+			specPath.Child("healthCheckNodePort"), spec.HealthCheckNodePort, "field is immutable",
+		))
 	}
 	return append(errs, validate(s, old)...)
 }

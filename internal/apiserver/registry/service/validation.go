@@ -51,7 +51,8 @@ func validate(s, old *corev1.Service) field.ErrorList {
 		errs = append(errs, bad...)
 	}
 	errs = append(errs, oneOf(specPath.Child("type"), s.Spec.Type,
-		corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort)...)
+		corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName, corev1.ServiceTypeLoadBalancer,
+		corev1.ServiceTypeNodePort)...)
 	errs = append(errs, validatePortNumbers(s)...)
 	errs = append(errs, validateLoadBalancer(s, old.Spec.LoadBalancerSourceRanges)...)
 	return append(errs, validatePolicies(s)...)
@@ -138,18 +139,24 @@ func validatePort(p *corev1.ServicePort, named bool, names map[string]bool, path
 	errs = append(errs, podspec.Protocol(path.Child("protocol"), p.Protocol)...)
 	errs = append(errs, podspec.PortNumberOrName(path.Child("targetPort"), p.TargetPort)...)
 	if p.AppProtocol != nil {
-		errs = append(errs, each(path.Child("appProtocol"), *p.AppProtocol, utilvalidation.IsQualifiedName(*p.AppProtocol))...)
+		errs = append(
+			errs, each(path.Child("appProtocol"), *p.AppProtocol, utilvalidation.IsQualifiedName(*p.AppProtocol))...,
+		)
 	}
 	return errs
 }
 
 func validateAffinity(s *corev1.Service) field.ErrorList {
-	errs := oneOf(specPath.Child("sessionAffinity"), s.Spec.SessionAffinity, corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone)
+	errs := oneOf(
+		specPath.Child("sessionAffinity"), s.Spec.SessionAffinity, corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone,
+	)
 	at, config := specPath.Child("sessionAffinityConfig"), s.Spec.SessionAffinityConfig
 	switch s.Spec.SessionAffinity {
 	case corev1.ServiceAffinityNone:
 		if config != nil {
-			errs = append(errs, field.Forbidden(at, fmt.Sprintf("must not be set when session affinity is %s", corev1.ServiceAffinityNone)))
+			errs = append(errs, field.Forbidden(
+				at, fmt.Sprintf("must not be set when session affinity is %s", corev1.ServiceAffinityNone),
+			))
 		}
 	case corev1.ServiceAffinityClientIP:
 		if seconds := *config.ClientIP.TimeoutSeconds; seconds <= 0 || seconds > maxAffinitySeconds {
@@ -215,7 +222,9 @@ func validateClusterIP(s *corev1.Service, i int, before []string, path *field.Pa
 		return nil
 	}
 	if family := s.Spec.IPFamilies[i]; ip.Is4() != (family == corev1.IPv4Protocol) {
-		return field.ErrorList{field.Invalid(path, text, fmt.Sprintf("expected an %v value as indicated by `ipFamilies[%v]`", family, i))}
+		return field.ErrorList{field.Invalid(
+			path, text, fmt.Sprintf("expected an %v value as indicated by `ipFamilies[%v]`", family, i),
+		)}
 	}
 	return nil
 }
@@ -302,7 +311,9 @@ func validatePolicies(s *corev1.Service) field.ErrorList {
 	at, policy := specPath.Child("externalTrafficPolicy"), s.Spec.ExternalTrafficPolicy
 	switch {
 	case reachableFromOutside(s):
-		errs = append(errs, oneOf(at, policy, corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal)...)
+		errs = append(errs, oneOf(
+			at, policy, corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal,
+		)...)
 	case policy != "":
 		errs = append(errs, field.Invalid(at, policy, "may only be set for externally-accessible services"))
 	}
@@ -311,18 +322,23 @@ func validatePolicies(s *corev1.Service) field.ErrorList {
 		if needsHealthCheck(s) {
 			errs = append(errs, each(at, port, utilvalidation.IsValidPortNum(int(port)))...)
 		} else {
-			errs = append(errs, field.Invalid(at, port, "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"))
+			errs = append(errs, field.Invalid(
+				at, port, "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'",
+			))
 		}
 	}
 	at = specPath.Child("internalTrafficPolicy")
 	if p := s.Spec.InternalTrafficPolicy; p != nil {
-		errs = append(errs, known(at, *p, corev1.ServiceInternalTrafficPolicyCluster, corev1.ServiceInternalTrafficPolicyLocal)...)
+		errs = append(errs, known(
+			at, *p, corev1.ServiceInternalTrafficPolicyCluster, corev1.ServiceInternalTrafficPolicyLocal,
+		)...)
 	} else if hasInternalPolicy(s) {
 		errs = append(errs, field.Required(at, ""))
 	}
 	if d := s.Spec.TrafficDistribution; d != nil {
 		errs = append(errs, known(specPath.Child("trafficDistribution"), *d,
-			corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameZone, corev1.ServiceTrafficDistributionPreferSameNode)...)
+			corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameZone,
+			corev1.ServiceTrafficDistributionPreferSameNode)...)
 	}
 	return errs
 }

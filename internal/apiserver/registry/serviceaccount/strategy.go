@@ -42,5 +42,8 @@ func warnings(a *corev1.ServiceAccount) []string {
 	if _, ok := a.Annotations[mountableSecrets]; !ok {
 		return nil
 	}
-	return []string{"metadata.annotations[" + mountableSecrets + "]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets"}
+	return []string{
+		"metadata.annotations[" + mountableSecrets +
+			"]: deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets",
+	}
 }

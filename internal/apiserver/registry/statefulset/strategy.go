@@ -62,7 +62,8 @@ func SetDefaults(s *appsv1.StatefulSet) {
 			spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateStatefulSetStrategy{}
 		}
 	}
-	if r := spec.UpdateStrategy.RollingUpdate; r != nil && spec.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType {
+	if r := spec.UpdateStrategy.RollingUpdate; r != nil &&
+		spec.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType {
 		if r.Partition == nil {
 			r.Partition = new(int32)
 		}
@@ -98,7 +99,13 @@ func SetDefaults(s *appsv1.StatefulSet) {
 
 var printer = table.Of(func(s *appsv1.StatefulSet, now time.Time) []any {
 	names, images := podspec.Summary(s.Spec.Template.Spec.Containers)
-	return []any{s.Name, fmt.Sprintf("%d/%d", s.Status.ReadyReplicas, ptr.Deref(s.Spec.Replicas, 0)), table.Since(s.CreationTimestamp, now), names, images}
+	return []any{
+		s.Name,
+		fmt.Sprintf("%d/%d", s.Status.ReadyReplicas, ptr.Deref(s.Spec.Replicas, 0)),
+		table.Since(s.CreationTimestamp, now),
+		names,
+		images,
+	}
 },
 	table.Name,
 	table.Column{Name: "Ready", Description: "Pods that are ready, of those wanted."},

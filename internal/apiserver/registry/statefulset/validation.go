@@ -27,7 +27,9 @@ func validate(s *appsv1.StatefulSet, old *corev1.PodTemplateSpec) field.ErrorLis
 	errs := validatePolicies(spec, path)
 	errs = append(errs, amount.NonNegative(path.Child("replicas"), int64(ptr.Deref(spec.Replicas, 0)))...)
 	errs = append(errs, amount.NonNegative(path.Child("minReadySeconds"), int64(spec.MinReadySeconds))...)
-	errs = append(errs, amount.NonNegative(path.Child("revisionHistoryLimit"), int64(ptr.Deref(spec.RevisionHistoryLimit, 0)))...)
+	errs = append(errs, amount.NonNegative(
+		path.Child("revisionHistoryLimit"), int64(ptr.Deref(spec.RevisionHistoryLimit, 0)),
+	)...)
 	if o := spec.Ordinals; o != nil {
 		errs = append(errs, amount.NonNegative(path.Child("ordinals.start"), int64(o.Start))...)
 	}
@@ -36,10 +38,14 @@ func validate(s *appsv1.StatefulSet, old *corev1.PodTemplateSpec) field.ErrorLis
 	template := path.Child("template")
 	errs = append(errs, podspec.ValidateTemplateUpdate(withClaims(spec), old, template)...)
 	if policy := spec.Template.Spec.RestartPolicy; policy != corev1.RestartPolicyAlways {
-		errs = append(errs, field.NotSupported(template.Child("spec", "restartPolicy"), policy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
+		errs = append(errs, field.NotSupported(template.Child("spec", "restartPolicy"), policy, []corev1.RestartPolicy{
+			corev1.RestartPolicyAlways,
+		}))
 	}
 	if spec.Template.Spec.ActiveDeadlineSeconds != nil {
-		errs = append(errs, field.Forbidden(template.Child("spec", "activeDeadlineSeconds"), "activeDeadlineSeconds in StatefulSet is not Supported"))
+		errs = append(errs, field.Forbidden(
+			template.Child("spec", "activeDeadlineSeconds"), "activeDeadlineSeconds in StatefulSet is not Supported",
+		))
 	}
 	return errs
 }
@@ -55,7 +61,9 @@ func validateSelector(spec *appsv1.StatefulSetSpec, path *field.Path) (errs fiel
 	}
 	selector, err := metav1.LabelSelectorAsSelector(spec.Selector)
 	if err == nil && !selector.Empty() && !selector.Matches(labels.Set(spec.Template.Labels)) {
-		errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels"), spec.Template.Labels, "`selector` does not match template `labels`"))
+		errs = append(errs, field.Invalid(
+			path.Child("template", "metadata", "labels"), spec.Template.Labels, "`selector` does not match template `labels`",
+		))
 	}
 	return errs
 }
@@ -67,7 +75,10 @@ func validatePolicies(spec *appsv1.StatefulSetSpec, path *field.Path) (errs fiel
 	case "":
 		errs = append(errs, field.Required(at, ""))
 	default:
-		errs = append(errs, field.Invalid(at, spec.PodManagementPolicy, fmt.Sprintf("must be '%s' or '%s'", appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement)))
+		errs = append(errs, field.Invalid(
+			at, spec.PodManagementPolicy,
+			fmt.Sprintf("must be '%s' or '%s'", appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement),
+		))
 	}
 	at = path.Child("updateStrategy")
 	rolling := spec.UpdateStrategy.RollingUpdate
@@ -76,18 +87,31 @@ func validatePolicies(spec *appsv1.StatefulSetSpec, path *field.Path) (errs fiel
 		errs = append(errs, field.Required(at, ""))
 	case appsv1.OnDeleteStatefulSetStrategyType:
 		if rolling != nil {
-			errs = append(errs, field.Invalid(at.Child("rollingUpdate"), rolling, fmt.Sprintf("only allowed for updateStrategy '%s'", appsv1.RollingUpdateStatefulSetStrategyType)))
+			errs = append(errs, field.Invalid(
+				at.Child("rollingUpdate"), rolling,
+				fmt.Sprintf("only allowed for updateStrategy '%s'", appsv1.RollingUpdateStatefulSetStrategyType),
+			))
 		}
 	case appsv1.RollingUpdateStatefulSetStrategyType:
 		if rolling != nil {
 			errs = append(errs, validateRolling(rolling, at.Child("rollingUpdate"))...)
 		}
 	default:
-		errs = append(errs, field.Invalid(at, spec.UpdateStrategy, fmt.Sprintf("must be '%s' or '%s'", appsv1.RollingUpdateStatefulSetStrategyType, appsv1.OnDeleteStatefulSetStrategyType)))
+		errs = append(errs, field.Invalid(
+			at, spec.UpdateStrategy,
+			fmt.Sprintf(
+				"must be '%s' or '%s'", appsv1.RollingUpdateStatefulSetStrategyType, appsv1.OnDeleteStatefulSetStrategyType,
+			),
+		))
 	}
 	if p := spec.PersistentVolumeClaimRetentionPolicy; p != nil {
-		at, kinds := path.Child("persistentVolumeClaimRetentionPolicy"), []appsv1.PersistentVolumeClaimRetentionPolicyType{appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType}
-		for name, value := range map[string]appsv1.PersistentVolumeClaimRetentionPolicyType{"whenDeleted": p.WhenDeleted, "whenScaled": p.WhenScaled} {
+		at, kinds := path.Child("persistentVolumeClaimRetentionPolicy"), []appsv1.PersistentVolumeClaimRetentionPolicyType{
+			appsv1.RetainPersistentVolumeClaimRetentionPolicyType, appsv1.DeletePersistentVolumeClaimRetentionPolicyType,
+		}
+		for name, value := range map[string]appsv1.PersistentVolumeClaimRetentionPolicyType{
+			"whenDeleted": p.WhenDeleted,
+			"whenScaled":  p.WhenScaled,
+		} {
 			if value != kinds[0] && value != kinds[1] {
 				errs = append(errs, field.NotSupported(at.Child(name), value, kinds))
 			}
@@ -158,8 +182,11 @@ func ValidateUpdate(s, old *appsv1.StatefulSet) field.ErrorList {
 	same.Replicas, same.Template, same.UpdateStrategy, same.MinReadySeconds = old.Spec.Replicas, old.Spec.Template, old.Spec.UpdateStrategy, old.Spec.MinReadySeconds
 	same.Ordinals, same.RevisionHistoryLimit, same.PersistentVolumeClaimRetentionPolicy = old.Spec.Ordinals, old.Spec.RevisionHistoryLimit, old.Spec.PersistentVolumeClaimRetentionPolicy
 	if !apiequality.Semantic.DeepEqual(*same, old.Spec) {
-		errs = append(errs, field.Forbidden(field.NewPath("spec"), "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "+
-			"'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"))
+		errs = append(errs, field.Forbidden(
+			field.NewPath("spec"),
+			"updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "+
+				"'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
+		))
 	}
 	return errs
 }
@@ -171,7 +198,12 @@ func ValidateStatusUpdate(s, old *appsv1.StatefulSetStatus) field.ErrorList {
 	for _, f := range []struct {
 		name string
 		n    int32
-	}{{"readyReplicas", s.ReadyReplicas}, {"currentReplicas", s.CurrentReplicas}, {"updatedReplicas", s.UpdatedReplicas}, {"availableReplicas", s.AvailableReplicas}} {
+	}{
+		{"readyReplicas", s.ReadyReplicas},
+		{"currentReplicas", s.CurrentReplicas},
+		{"updatedReplicas", s.UpdatedReplicas},
+		{"availableReplicas", s.AvailableReplicas},
+	} {
 		errs = append(errs, amount.NonNegative(path.Child(f.name), int64(f.n))...)
 		if f.n > s.Replicas {
 			errs = append(errs, field.Invalid(path.Child(f.name), f.n, "cannot be greater than status.replicas"))
@@ -180,10 +212,14 @@ func ValidateStatusUpdate(s, old *appsv1.StatefulSetStatus) field.ErrorList {
 	errs = append(errs, amount.NonNegative(path.Child("observedGeneration"), s.ObservedGeneration)...)
 	errs = append(errs, amount.NonNegative(path.Child("collisionCount"), int64(ptr.Deref(s.CollisionCount, 0)))...)
 	if s.AvailableReplicas > s.ReadyReplicas {
-		errs = append(errs, field.Invalid(path.Child("availableReplicas"), s.AvailableReplicas, "cannot be greater than status.readyReplicas"))
+		errs = append(errs, field.Invalid(
+			path.Child("availableReplicas"), s.AvailableReplicas, "cannot be greater than status.readyReplicas",
+		))
 	}
 	if before := old.CollisionCount; before != nil && ptr.Deref(s.CollisionCount, 0) < *before {
-		errs = append(errs, field.Invalid(path.Child("collisionCount"), ptr.Deref(s.CollisionCount, 0), "cannot be decremented"))
+		errs = append(errs, field.Invalid(
+			path.Child("collisionCount"), ptr.Deref(s.CollisionCount, 0), "cannot be decremented",
+		))
 	}
 	return errs
 }

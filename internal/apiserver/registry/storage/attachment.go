@@ -25,7 +25,8 @@ const (
 
 func attachment() resource.Definition {
 	return resource.Of[storagev1.VolumeAttachment, storagev1.VolumeAttachmentList](resource.Kind{
-		GroupVersion: storagev1.SchemeGroupVersion, Kind: "VolumeAttachment", Plural: "volumeattachments", Singular: "volumeattachment", ClusterScoped: true,
+		GroupVersion: storagev1.SchemeGroupVersion, Kind: "VolumeAttachment", Plural: "volumeattachments",
+		Singular: "volumeattachment", ClusterScoped: true,
 	}, resource.Rules[storagev1.VolumeAttachment]{
 		// The specification never changes, so the kind keeps no generation.
 		Status:   func(a *storagev1.VolumeAttachment) any { return &a.Status },
@@ -44,7 +45,14 @@ func attachment() resource.Definition {
 
 		RequireResourceVersion: true,
 		Table: table.Of(func(a *storagev1.VolumeAttachment, now time.Time) []any {
-			return []any{a.Name, a.Spec.Attacher, ptr.Deref(a.Spec.Source.PersistentVolumeName, ""), a.Spec.NodeName, a.Status.Attached, table.Since(a.CreationTimestamp, now)}
+			return []any{
+				a.Name,
+				a.Spec.Attacher,
+				ptr.Deref(a.Spec.Source.PersistentVolumeName, ""),
+				a.Spec.NodeName,
+				a.Status.Attached,
+				table.Since(a.CreationTimestamp, now),
+			}
 		},
 			table.Name,
 			table.Column{Name: "Attacher", Format: "name", Description: "The driver that attaches the volume."},
@@ -61,7 +69,9 @@ func ValidateAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := csi.ValidateName(a.Spec.Attacher, path.Child("attacher"))
 	errs = append(errs, validateAttachedVolume(&a.Spec.Source, path.Child("source"))...)
-	errs = append(errs, invalid(path.Child("nodeName"), a.Spec.NodeName, validation.NameIsDNSSubdomain(a.Spec.NodeName, false))...)
+	errs = append(errs, invalid(
+		path.Child("nodeName"), a.Spec.NodeName, validation.NameIsDNSSubdomain(a.Spec.NodeName, false),
+	)...)
 	status := field.NewPath("status")
 	if textIn(a.Status.AttachmentMetadata) > maxMetadata {
 		errs = append(errs, field.TooLong(status.Child("attachmentMetadata"), "", maxMetadata))
@@ -69,7 +79,9 @@ func ValidateAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
 	errs = append(errs, validateVolumeError(a.Status.AttachError, status.Child("attachError"))...)
 	errs = append(errs, validateVolumeError(a.Status.DetachError, status.Child("detachError"))...)
 	if name := a.Spec.Source.PersistentVolumeName; name != nil {
-		errs = append(errs, invalid(field.NewPath("spec.source.persistentVolumeName"), *name, validation.NameIsDNSSubdomain(*name, false))...)
+		errs = append(errs, invalid(
+			field.NewPath("spec.source.persistentVolumeName"), *name, validation.NameIsDNSSubdomain(*name, false),
+		)...)
 	}
 	return errs
 }
@@ -84,7 +96,9 @@ func validateAttachedVolume(s *storagev1.VolumeAttachmentSource, path *field.Pat
 	case s.InlineVolumeSpec != nil:
 		return persistentvolume.ValidateInline(s.InlineVolumeSpec, path.Child("inlineVolumeSpec"))
 	case *s.PersistentVolumeName == "":
-		return field.ErrorList{field.Required(path.Child("persistentVolumeName"), "must specify non empty persistentVolumeName")}
+		return field.ErrorList{field.Required(
+			path.Child("persistentVolumeName"), "must specify non empty persistentVolumeName",
+		)}
 	}
 	return nil
 }
@@ -98,7 +112,9 @@ func validateVolumeError(e *storagev1.VolumeError, path *field.Path) field.Error
 		errs = append(errs, field.TooLong(path.Child("message"), "", maxErrorMessage))
 	}
 	if e.ErrorCode != nil && *e.ErrorCode < 0 {
-		errs = append(errs, field.Invalid(path.Child("errorCode"), *e.ErrorCode, utilvalidation.InclusiveRangeError(0, math.MaxInt32)))
+		errs = append(errs, field.Invalid(
+			path.Child("errorCode"), *e.ErrorCode, utilvalidation.InclusiveRangeError(0, math.MaxInt32),
+		))
 	}
 	return errs
 }

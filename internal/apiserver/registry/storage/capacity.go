@@ -21,7 +21,8 @@ import (
 
 func capacity() resource.Definition {
 	return resource.Of[storagev1.CSIStorageCapacity, storagev1.CSIStorageCapacityList](resource.Kind{
-		GroupVersion: storagev1.SchemeGroupVersion, Kind: "CSIStorageCapacity", Plural: "csistoragecapacities", Singular: "csistoragecapacity",
+		GroupVersion: storagev1.SchemeGroupVersion, Kind: "CSIStorageCapacity", Plural: "csistoragecapacities",
+		Singular: "csistoragecapacity",
 	}, resource.Rules[storagev1.CSIStorageCapacity]{
 		Validate: func(_ context.Context, c *storagev1.CSIStorageCapacity) field.ErrorList {
 			return ValidateCapacity(c, nil)
@@ -50,7 +51,8 @@ func capacity() resource.Definition {
 	})
 }
 
-// ValidateCapacity checks a CSIStorageCapacity, metadata aside; old is nil for a new one. A selector that was stored stays good.
+// ValidateCapacity checks a CSIStorageCapacity, metadata aside; old is nil for a new one. A selector that was stored
+// stays good.
 func ValidateCapacity(c, old *storagev1.CSIStorageCapacity) field.ErrorList {
 	at := field.NewPath("nodeTopology")
 	options := metav1validation.LabelSelectorValidationOptions{}

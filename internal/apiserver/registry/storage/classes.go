@@ -49,7 +49,9 @@ func storageClass() resource.Definition {
 func ValidateClass(c *storagev1.StorageClass) field.ErrorList {
 	errs := validateProvisioner(c.Provisioner, field.NewPath("provisioner"))
 	errs = append(errs, validateParameters(c.Parameters, field.NewPath("parameters"))...)
-	policies := []corev1.PersistentVolumeReclaimPolicy{corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain}
+	policies := []corev1.PersistentVolumeReclaimPolicy{
+		corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain,
+	}
 	if p := c.ReclaimPolicy; p != nil && *p != "" && *p != policies[0] && *p != policies[1] {
 		errs = append(errs, field.NotSupported(field.NewPath("reclaimPolicy"), *p, policies))
 	}
@@ -118,8 +120,12 @@ func validateTopology(r corev1.TopologySelectorLabelRequirement, path *field.Pat
 func validateClassStays(c, old *storagev1.StorageClass) field.ErrorList {
 	errs := validation.ValidateImmutableField(c.Parameters, old.Parameters, field.NewPath("parameters"))
 	errs = append(errs, validation.ValidateImmutableField(c.Provisioner, old.Provisioner, field.NewPath("provisioner"))...)
-	errs = append(errs, validation.ValidateImmutableField(c.ReclaimPolicy, old.ReclaimPolicy, field.NewPath("reclaimPolicy"))...)
-	return append(errs, validation.ValidateImmutableField(c.VolumeBindingMode, old.VolumeBindingMode, field.NewPath("volumeBindingMode"))...)
+	errs = append(errs, validation.ValidateImmutableField(
+		c.ReclaimPolicy, old.ReclaimPolicy, field.NewPath("reclaimPolicy"),
+	)...)
+	return append(errs, validation.ValidateImmutableField(
+		c.VolumeBindingMode, old.VolumeBindingMode, field.NewPath("volumeBindingMode"),
+	)...)
 }
 
 func classWarnings(c *storagev1.StorageClass) (out []string) {
@@ -140,7 +146,8 @@ var classTable = table.Of(func(c *storagev1.StorageClass, now time.Time) []any {
 		name += " (default)"
 	}
 	return []any{name, c.Provisioner, string(ptr.Deref(c.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)),
-		string(ptr.Deref(c.VolumeBindingMode, storagev1.VolumeBindingImmediate)), ptr.Deref(c.AllowVolumeExpansion, false), table.Since(c.CreationTimestamp, now)}
+		string(ptr.Deref(c.VolumeBindingMode, storagev1.VolumeBindingImmediate)), ptr.Deref(c.AllowVolumeExpansion, false),
+		table.Since(c.CreationTimestamp, now)}
 },
 	table.Name,
 	table.Column{Name: "Provisioner", Description: "Who makes volumes of the class."},
@@ -152,7 +159,8 @@ var classTable = table.Of(func(c *storagev1.StorageClass, now time.Time) []any {
 
 func attributesClass() resource.Definition {
 	return resource.Of[storagev1.VolumeAttributesClass, storagev1.VolumeAttributesClassList](resource.Kind{
-		GroupVersion: storagev1.SchemeGroupVersion, Kind: "VolumeAttributesClass", Plural: "volumeattributesclasses", Singular: "volumeattributesclass",
+		GroupVersion: storagev1.SchemeGroupVersion, Kind: "VolumeAttributesClass", Plural: "volumeattributesclasses",
+		Singular:   "volumeattributesclass",
 		ShortNames: []string{"vac"}, ClusterScoped: true,
 	}, resource.Rules[storagev1.VolumeAttributesClass]{
 		Validate: func(_ context.Context, c *storagev1.VolumeAttributesClass) field.ErrorList {

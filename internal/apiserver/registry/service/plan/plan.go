@@ -82,8 +82,8 @@ type Finding struct {
 // written to hold it, else the oldest. If nothing is written at all, the data is of
 // a version that wrote nothing, and it is not a fault that a Service is missing.
 //
-// inNetwork says whether an address is of a network for Services. What IPAddresses hold by themselves is theirs, unless a
-// Service has it.
+// inNetwork says whether an address is of a network for Services. What IPAddresses hold by themselves is theirs, unless
+// a Service has it.
 func Assign(services []*corev1.Service, holders map[string]string, inNetwork func(netip.Addr) bool) (owners map[string]*corev1.Service, findings []Finding) {
 	services = slices.SortedFunc(slices.Values(services), func(a, b *corev1.Service) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(Holder(a), Holder(b)))
@@ -104,22 +104,38 @@ func Assign(services []*corev1.Service, holders map[string]string, inNetwork fun
 		}
 		for i, text := range s.Spec.ClusterIPs {
 			if _, err := netip.ParseAddr(text); err != nil && text != corev1.ClusterIPNone && text != "" {
-				findings = append(findings, Finding{s, "ClusterIPNotValid", fmt.Sprintf("Cluster IP [%d]: %s is not a valid IP; please recreate Service", i, text)})
+				findings = append(findings, Finding{
+					s,
+					"ClusterIPNotValid",
+					fmt.Sprintf("Cluster IP [%d]: %s is not a valid IP; please recreate Service", i, text),
+				})
 			}
 		}
 	}
 	return owners, findings
 }
 
-func judge(s *corev1.Service, name string, owner *corev1.Service, holders map[string]string, inNetwork func(netip.Addr) bool) Finding {
+func judge(
+	s *corev1.Service, name string, owner *corev1.Service, holders map[string]string, inNetwork func(netip.Addr) bool,
+) Finding {
 	ip, port := Parse(name)
 	missing := len(holders) > 0 && holders[name] != Holder(s)
 	if !ip.IsValid() {
 		switch {
 		case owner != s:
-			return Finding{s, "PortAlreadyAllocated", fmt.Sprintf("Port %d was assigned to multiple services; please recreate service", port)}
+			return Finding{
+				s,
+				"PortAlreadyAllocated",
+				fmt.Sprintf("Port %d was assigned to multiple services; please recreate service", port),
+			}
 		case port < FirstNodePort || port > LastNodePort:
-			return Finding{s, "PortOutOfRange", fmt.Sprintf("Port %d is not within the port range %d-%d; please recreate service", port, FirstNodePort, LastNodePort)}
+			return Finding{
+				s,
+				"PortOutOfRange",
+				fmt.Sprintf(
+					"Port %d is not within the port range %d-%d; please recreate service", port, FirstNodePort, LastNodePort,
+				),
+			}
 		case missing:
 			return Finding{s, "PortNotAllocated", fmt.Sprintf("Port %d is not allocated; repairing", port)}
 		}
@@ -128,9 +144,17 @@ func judge(s *corev1.Service, name string, owner *corev1.Service, holders map[st
 	family := family(ip)
 	switch {
 	case owner != s:
-		return Finding{s, "ClusterIPAlreadyAllocated", fmt.Sprintf("Cluster IP [%s]:%s was assigned to multiple services; please recreate service", family, ip)}
+		return Finding{
+			s,
+			"ClusterIPAlreadyAllocated",
+			fmt.Sprintf("Cluster IP [%s]:%s was assigned to multiple services; please recreate service", family, ip),
+		}
 	case !inNetwork(ip):
-		return Finding{s, "ClusterIPOutOfRange", fmt.Sprintf("Cluster IP [%s]:%s is not within any configured Service CIDR; please recreate service", family, ip)}
+		return Finding{
+			s,
+			"ClusterIPOutOfRange",
+			fmt.Sprintf("Cluster IP [%s]:%s is not within any configured Service CIDR; please recreate service", family, ip),
+		}
 	case missing:
 		return Finding{s, "ClusterIPNotAllocated", fmt.Sprintf("Cluster IP [%s]: %s is not allocated; repairing", family, ip)}
 	}

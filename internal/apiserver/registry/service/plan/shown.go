@@ -49,7 +49,9 @@ func Shown(s *corev1.Service, ip netip.Addr) *networkingv1.IPAddress {
 		ObjectMeta: metav1.ObjectMeta{Name: ip.String(), Labels: map[string]string{
 			networkingv1.LabelIPAddressFamily: string(family(ip)), networkingv1.LabelManagedBy: manager,
 		}},
-		Spec: networkingv1.IPAddressSpec{ParentRef: &networkingv1.ParentReference{Resource: parents, Namespace: s.Namespace, Name: s.Name}},
+		Spec: networkingv1.IPAddressSpec{
+			ParentRef: &networkingv1.ParentReference{Resource: parents, Namespace: s.Namespace, Name: s.Name},
+		},
 	}
 }
 
