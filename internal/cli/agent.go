@@ -48,7 +48,9 @@ only the first time; after that the node has a certificate of its own.`,
 			if ip != "" {
 				address := net.ParseIP(ip)
 				if address == nil {
-					return fmt.Errorf("--node-ip %q is not an IP address; give the address at which the other machines reach this one", ip)
+					return fmt.Errorf(
+						"--node-ip %q is not an IP address; give the address at which the other machines reach this one", ip,
+					)
 				}
 				c.NodeIPs = []net.IP{address}
 			}
@@ -83,7 +85,8 @@ only the first time; after that the node has a certificate of its own.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&config, "config", "", "file with a KubeletConfiguration (kubelet.config.k8s.io/v1beta1); flags win over it")
+	f.StringVar(&config, "config", "", "file with a KubeletConfiguration (kubelet.config.k8s.io/v1beta1); flags win "+
+		"over it")
 	f.StringVar(&c.Server, "server", "", "URL of the API, such as https://10.0.0.1:6443")
 	f.StringVar(&c.Token, "token", "", "join token; the environment variable "+local.TokenVariable+" keeps it out of the process list")
 	f.StringVar(&c.NodeName, "node-name", "", "name of the node (default: the host name)")
@@ -124,15 +127,41 @@ type connections struct{ network, services, names, serviceCIDR string }
 
 func (n *connections) addFlags(cmd *cobra.Command, c *agentconfig.Config) {
 	f := cmd.Flags()
-	f.StringVar(&n.network, "pod-network", "auto", "how pods reach those of other nodes: auto (host-gw to nodes on the same link, else vxlan), host-gw, vxlan, or none (by a network daemon of yours)")
-	f.StringVar(&n.services, "service-proxy", "auto", "who makes Services lead to their pods: auto (Everynode) or none (a service proxy of yours)")
-	f.StringVar(&c.ProxyHealthAddress, "proxy-healthz-bind-address", "0.0.0.0:10256", "where load balancers ask for the health of the service proxy; empty for nowhere")
-	f.StringVar(&c.ProxyMetricsAddress, "proxy-metrics-bind-address", "127.0.0.1:10249", "where the metrics of the service proxy are served; empty for nowhere")
-	f.StringVar(&n.serviceCIDR, "service-cidr", "10.96.0.0/16", "the server's --service-cidr: packets to addresses in it that no Service has are dropped; empty lets them go")
-	f.StringSliceVar(&c.ClusterDNS, "cluster-dns", []string{"10.96.0.10"}, "address of the cluster's name server: the tenth of the server's --service-cidr; empty lets pods resolve as the node does")
+	f.StringVar(
+		&n.network, "pod-network", "auto",
+		"how pods reach those of other nodes: auto (host-gw to nodes on the same link, else vxlan), host-gw, vxlan, or "+
+			"none (by a network daemon of yours)",
+	)
+	f.StringVar(
+		&n.services, "service-proxy", "auto",
+		"who makes Services lead to their pods: auto (Everynode) or none (a service proxy of yours)",
+	)
+	f.StringVar(
+		&c.ProxyHealthAddress, "proxy-healthz-bind-address", "0.0.0.0:10256",
+		"where load balancers ask for the health of the service proxy; empty for nowhere",
+	)
+	f.StringVar(
+		&c.ProxyMetricsAddress, "proxy-metrics-bind-address", "127.0.0.1:10249",
+		"where the metrics of the service proxy are served; empty for nowhere",
+	)
+	f.StringVar(
+		&n.serviceCIDR, "service-cidr", "10.96.0.0/16",
+		"the server's --service-cidr: packets to addresses in it that no Service has are dropped; empty lets them go",
+	)
+	f.StringSliceVar(
+		&c.ClusterDNS, "cluster-dns", []string{"10.96.0.10"},
+		"address of the cluster's name server: the tenth of the server's --service-cidr; empty lets pods resolve as the "+
+			"node does",
+	)
 	f.StringVar(&c.ClusterDomain, "cluster-domain", dns.DefaultDomain, "domain of the cluster's names")
-	f.StringVar(&n.names, "name-server", "auto", "who answers at --cluster-dns: auto (every node answers its own pods) or none (a name server of yours)")
-	f.StringVar(&c.ResolvConf, "resolv-conf", "", "resolver file with the name servers for all other names (default /etc/resolv.conf, or systemd-resolved's own)")
+	f.StringVar(
+		&n.names, "name-server", "auto",
+		"who answers at --cluster-dns: auto (every node answers its own pods) or none (a name server of yours)",
+	)
+	f.StringVar(
+		&c.ResolvConf, "resolv-conf", "",
+		"resolver file with the name servers for all other names (default /etc/resolv.conf, or systemd-resolved's own)",
+	)
 }
 
 // apply checks what was chosen and tells the agent.
@@ -144,7 +173,11 @@ func (n *connections) apply(c *agentconfig.Config) (err error) {
 			return fmt.Errorf("--pod-network: %w", err)
 		}
 	}
-	for flag, address := range map[string]string{"proxy-healthz-bind-address": c.ProxyHealthAddress, "proxy-metrics-bind-address": c.ProxyMetricsAddress, "healthz-bind-address": c.HealthAddress} {
+	for flag, address := range map[string]string{
+		"proxy-healthz-bind-address": c.ProxyHealthAddress,
+		"proxy-metrics-bind-address": c.ProxyMetricsAddress,
+		"healthz-bind-address":       c.HealthAddress,
+	} {
 		if _, err := netip.ParseAddrPort(address); address != "" && err != nil {
 			return fmt.Errorf("--%s %q is not of the form IP:PORT", flag, address)
 		}
@@ -170,28 +203,76 @@ func (n *connections) apply(c *agentconfig.Config) (err error) {
 // addRoomFlags adds the flags that say what pods may take of the node, and how they leave it.
 func addRoomFlags(cmd *cobra.Command, c *agentconfig.Config) {
 	f := cmd.Flags()
-	f.StringVar(&c.EvictionHard, "eviction-hard", eviction.Default, "what must stay free on the node; pods are ended when less is, or never with \"none\"")
-	f.StringVar(&c.EvictionSoft, "eviction-soft", "", "what should stay free: pods are ended when less is for as long as --eviction-soft-grace-period says")
-	f.StringVar(&c.EvictionSoftGrace, "eviction-soft-grace-period", "", "how long that may be, such as memory.available=1m30s, for every signal of --eviction-soft")
-	f.Int64Var(&c.EvictionMaxPodGrace, "eviction-max-pod-grace-period", 0, "how many seconds a pod has at most that --eviction-soft ends")
-	f.StringVar(&c.EvictionReclaim, "eviction-minimum-reclaim", "", "what must be free beyond a threshold before it is relieved, such as nodefs.available=500Mi")
-	f.DurationVar(&c.PressureTransition, "eviction-pressure-transition-period", eviction.DefaultTransition, "how long a pressure must be over before the node says so")
-	f.IntVar(&c.ImageGCHigh, "image-gc-high-threshold", 85, "percentage of the images' disk in use above which unused images are removed; 100 for never")
+	f.StringVar(
+		&c.EvictionHard, "eviction-hard", eviction.Default,
+		"what must stay free on the node; pods are ended when less is, or never with \"none\"",
+	)
+	f.StringVar(
+		&c.EvictionSoft, "eviction-soft", "",
+		"what should stay free: pods are ended when less is for as long as --eviction-soft-grace-period says",
+	)
+	f.StringVar(
+		&c.EvictionSoftGrace, "eviction-soft-grace-period", "",
+		"how long that may be, such as memory.available=1m30s, for every signal of --eviction-soft",
+	)
+	f.Int64Var(
+		&c.EvictionMaxPodGrace, "eviction-max-pod-grace-period", 0,
+		"how many seconds a pod has at most that --eviction-soft ends",
+	)
+	f.StringVar(
+		&c.EvictionReclaim, "eviction-minimum-reclaim", "",
+		"what must be free beyond a threshold before it is relieved, such as nodefs.available=500Mi",
+	)
+	f.DurationVar(
+		&c.PressureTransition, "eviction-pressure-transition-period", eviction.DefaultTransition,
+		"how long a pressure must be over before the node says so",
+	)
+	f.IntVar(
+		&c.ImageGCHigh, "image-gc-high-threshold", 85,
+		"percentage of the images' disk in use above which unused images are removed; 100 for never",
+	)
 	f.IntVar(&c.ImageGCLow, "image-gc-low-threshold", 80, "percentage in use down to which they are removed")
-	f.DurationVar(&c.ImageMinAge, "minimum-image-ttl-duration", 2*time.Minute, "how old an image must be before it is removed")
-	f.DurationVar(&c.ImageMaxAge, "image-maximum-gc-age", 0, "after how long without use an image is removed whatever the disk is like, such as 720h; 0 for never")
-	f.StringVar(&c.ProviderConfig, "image-credential-provider-config", "", "file with a CredentialProviderConfig (kubelet.config.k8s.io/v1): which programs say with which credentials images are pulled")
+	f.DurationVar(
+		&c.ImageMinAge, "minimum-image-ttl-duration", 2*time.Minute, "how old an image must be before it is removed",
+	)
+	f.DurationVar(
+		&c.ImageMaxAge, "image-maximum-gc-age", 0,
+		"after how long without use an image is removed whatever the disk is like, such as 720h; 0 for never",
+	)
+	f.StringVar(
+		&c.ProviderConfig, "image-credential-provider-config", "",
+		"file with a CredentialProviderConfig (kubelet.config.k8s.io/v1): which programs say with which credentials images "+
+			"are pulled",
+	)
 	f.StringVar(&c.ProviderDir, "image-credential-provider-bin-dir", "", "folder with those programs")
 	f.Int64Var(&c.MaxPods, "max-pods", 110, "how many pods the node takes")
-	f.StringToStringVar(&c.SystemReserved, "system-reserved", nil, "what of the node pods cannot request, such as cpu=500m,memory=1Gi,ephemeral-storage=2Gi,pid=1000")
-	f.StringToStringVar(&c.KubeReserved, "kube-reserved", nil, "what pods cannot request besides, for the agent and the container runtime")
+	f.StringToStringVar(
+		&c.SystemReserved, "system-reserved", nil,
+		"what of the node pods cannot request, such as cpu=500m,memory=1Gi,ephemeral-storage=2Gi,pid=1000",
+	)
+	f.StringToStringVar(
+		&c.KubeReserved, "kube-reserved", nil, "what pods cannot request besides, for the agent and the container runtime",
+	)
 	f.StringVar(&c.LogMaxSize, "container-log-max-size", "10Mi", "size at which the log of a container is rotated")
 	f.IntVar(&c.LogMaxFiles, "container-log-max-files", 5, "how many files a container's log has at most, two at least")
 	f.Int64Var(&c.PodPIDs, "pod-max-pids", 0, "how many processes and threads a pod may have; 0 for no limit")
-	f.BoolVar(&c.SeccompDefault, "seccomp-default", false, "give containers that ask for no seccomp profile, and are not privileged, that of the container runtime")
-	f.StringSliceVar(&c.AllowedUnsafeSysctls, "allowed-unsafe-sysctls", nil, "kernel parameters that pods may set besides the safe ones, such as kernel.msg*")
-	f.DurationVar(&c.ShutdownGrace, "shutdown-grace-period", 0, "how long pods have to end when the machine goes down, or, where no systemd tells, the agent gets SIGTERM; with 0 the agent does not end them")
-	f.DurationVar(&c.ShutdownGraceCritical, "shutdown-grace-period-critical-pods", 0, "how much of that is kept for critical pods, which end last")
+	f.BoolVar(
+		&c.SeccompDefault, "seccomp-default", false,
+		"give containers that ask for no seccomp profile, and are not privileged, that of the container runtime",
+	)
+	f.StringSliceVar(
+		&c.AllowedUnsafeSysctls, "allowed-unsafe-sysctls", nil,
+		"kernel parameters that pods may set besides the safe ones, such as kernel.msg*",
+	)
+	f.DurationVar(
+		&c.ShutdownGrace, "shutdown-grace-period", 0,
+		"how long pods have to end when the machine goes down, or, where no systemd tells, the agent gets SIGTERM; with 0 "+
+			"the agent does not end them",
+	)
+	f.DurationVar(
+		&c.ShutdownGraceCritical, "shutdown-grace-period-critical-pods", 0,
+		"how much of that is kept for critical pods, which end last",
+	)
 }
 
 // parseTaints reads taints written as key=value:Effect or key:Effect.
@@ -203,7 +284,9 @@ func parseTaints(texts []string) (out []corev1.Taint, err error) {
 		case !ok || key == "":
 			return nil, fmt.Errorf("--register-with-taints %q is not of the form key=value:Effect", text)
 		case e != corev1.TaintEffectNoSchedule && e != corev1.TaintEffectPreferNoSchedule && e != corev1.TaintEffectNoExecute:
-			return nil, fmt.Errorf("--register-with-taints %q: the effect must be NoSchedule, PreferNoSchedule or NoExecute", text)
+			return nil, fmt.Errorf(
+				"--register-with-taints %q: the effect must be NoSchedule, PreferNoSchedule or NoExecute", text,
+			)
 		default:
 			out = append(out, corev1.Taint{Key: key, Value: value, Effect: e})
 		}

@@ -80,11 +80,17 @@ this one leads changes: docs/another-kubernetes.md.`,
 	f.IntVar(&o.Workers, "workers", 0, "pods created or deleted at a time (default 32)")
 	f.StringVar(&o.RecordDecisions, "record-decisions", "",
 		"file that gets a script of what the DaemonSet controller decides and from what; it grows with every event")
-	f.StringVar(&o.Listen, "listen", "", "host:port where metrics and health are served, without TLS: /metrics, /healthz, /readyz; nowhere without it")
+	f.StringVar(
+		&o.Listen, "listen", "",
+		"host:port where metrics and health are served, without TLS: /metrics, /healthz, /readyz; nowhere without it",
+	)
 	addBesideFlags(f, &isBeside, &guest)
 	f.BoolVar(&isLeaving, "leave", false, "give every DaemonSet back that --beside took over, as its author wrote it, "+
 		"and restart no pod; refuse while one has pods of another revision")
-	f.StringSliceVar(&keep, "keep-on-delete", nil, "with --leave: NAMESPACE/NAME of a DaemonSet that stays OnDelete with the pods that it has")
+	f.StringSliceVar(
+		&keep, "keep-on-delete", nil,
+		"with --leave: NAMESPACE/NAME of a DaemonSet that stays OnDelete with the pods that it has",
+	)
 	f.StringSliceVar(&roll, "let-it-roll", nil, "with --leave: NAMESPACE/NAME of a DaemonSet whose pods are all replaced "+
 		"by its newest template, at once; takes the right to approve rollouts")
 	f.BoolVar(&printCRDs, "print-crds", false, "print the definitions of RolloutPolicy and DaemonSetRollout, for an API that does not have them, and do nothing else")

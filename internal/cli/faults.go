@@ -14,7 +14,9 @@ import (
 
 // addFaultsFlag binds --faults and returns the file's name.
 func addFaultsFlag(f *pflag.FlagSet) *string {
-	return f.String("faults", "", "file that says what is wrong with simulated nodes and their pods, to try how changes go there")
+	return f.String(
+		"faults", "", "file that says what is wrong with simulated nodes and their pods, to try how changes go there",
+	)
 }
 
 // readFaults reads the file of --faults, if one is named.
@@ -33,8 +35,8 @@ func readFaults(path string) (*illness.Plan, error) {
 	return plan, nil
 }
 
-// addFaults hands the file on to the control plane of a local cluster. It is read here too, so that what is wrong with it
-// is said at once.
+// addFaults hands the file on to the control plane of a local cluster. It is read here too, so that what is wrong with
+// it is said at once.
 func addFaults(o *layout.Options, path string) error {
 	if path == "" {
 		return nil

@@ -65,8 +65,12 @@ this job, so existing manifests and kubectl work unchanged.
 Start with "everynode up": a cluster of three nodes on this machine.`,
 	}
 	prepare(root)
-	root.AddCommand(newUpCommand(), newDownCommand(), newImageCommand(), newServerCommand(), admin.NewMembers(), admin.NewBackup(), newAgentCommand(), admin.NewToken(), admin.NewNode(), admin.NewCertificates(), admin.NewSecrets(), newControllerCommand(),
-		newKubectlCommand(), newVersionCommand(), newManualCommand())
+	root.AddCommand(
+		newUpCommand(), newDownCommand(), newImageCommand(), newServerCommand(), admin.NewMembers(), admin.NewBackup(),
+		newAgentCommand(), admin.NewToken(), admin.NewNode(), admin.NewCertificates(), admin.NewSecrets(),
+		newControllerCommand(),
+		newKubectlCommand(), newVersionCommand(), newManualCommand(),
+	)
 	root.AddCommand(client.Commands(false)...)
 	return root
 }

@@ -45,10 +45,16 @@ Three can lose one, five can lose two, and go on.`,
 		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.SigningDuration < shortestSigning {
-				return fmt.Errorf("--cluster-signing-duration %s: nodes need time to renew their certificates, so %s is the least", o.SigningDuration, shortestSigning)
+				return fmt.Errorf(
+					"--cluster-signing-duration %s: nodes need time to renew their certificates, so %s is the least",
+					o.SigningDuration, shortestSigning,
+				)
 			}
 			if o.SigningDuration > longestSigning {
-				return fmt.Errorf("--cluster-signing-duration %s: a stolen certificate should not be good for ever, so %s, a year, is the most", o.SigningDuration, longestSigning)
+				return fmt.Errorf(
+					"--cluster-signing-duration %s: a stolen certificate should not be good for ever, so %s, a year, is the most",
+					o.SigningDuration, longestSigning,
+				)
 			}
 			if *faults != "" && o.SimulatedNodes == 0 {
 				return errors.New("--faults is about simulated nodes, and there are none; give --simulated-nodes as well")
@@ -81,8 +87,10 @@ Three can lose one, five can lose two, and go on.`,
 	command.AddDataDirFlag(cmd, &o.DataDir)
 	f := cmd.Flags()
 	f.StringSliceVar(&o.Listen, "listen", o.Listen, "address of the API as host:port; may be given more than once")
-	f.StringVar(&o.AdvertiseAddress, "advertise-address", "", "IP address at which nodes and pods reach the API (default: the first --listen address that is not loopback)")
-	f.StringVar(&join, "join", "", "URL of a server, such as https://10.0.0.1:6443, whose cluster this one joins; not used once it has joined")
+	f.StringVar(&o.AdvertiseAddress, "advertise-address", "", "IP address at which nodes and pods reach the API "+
+		"(default: the first --listen address that is not loopback)")
+	f.StringVar(&join, "join", "", "URL of a server, such as https://10.0.0.1:6443, whose cluster this one joins; not "+
+		"used once it has joined")
 	f.StringVar(&token, "token", "", "token for servers, with which it joins; the environment variable "+local.TokenVariable+" keeps it out of the process list")
 	f.StringVar(&o.Name, "server-name", "", "name of this server among others (default: the host name)")
 	f.StringVar(&o.PeerAddress, "peer-address", "", "host:port at which other servers reach this one's database; opened once there are others (default: port 2380 of the address at which nodes reach the API)")
@@ -104,10 +112,22 @@ Three can lose one, five can lose two, and go on.`,
 // addBackupFlags binds when backups are made without anybody asking.
 func addBackupFlags(cmd *cobra.Command, o *schedule.Options) {
 	f := cmd.Flags()
-	f.DurationVar(&o.Every, "backup-schedule", 0, "time between two backups that are made without anybody asking, such as 6h; 0 makes none")
-	f.StringVar(&o.To, "backup-dir", "", "where they go: a folder, best on another machine's disk, or s3://BUCKET/PREFIX?endpoint=https://HOST&region=REGION, whose keys are taken from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or ~/.aws/credentials")
+	f.DurationVar(
+		&o.Every, "backup-schedule", 0,
+		"time between two backups that are made without anybody asking, such as 6h; 0 makes none",
+	)
+	f.StringVar(
+		&o.To, "backup-dir", "",
+		"where they go: a folder, best on another machine's disk, or "+
+			"s3://BUCKET/PREFIX?endpoint=https://HOST&region=REGION, whose keys are taken from AWS_ACCESS_KEY_ID and "+
+			"AWS_SECRET_ACCESS_KEY or ~/.aws/credentials",
+	)
 	f.IntVar(&o.Keep, "backup-keep", 7, "how many of them stay")
-	f.StringVar(&o.KeyFile, "backup-key-file", "", "file with the keys of age with which they are encrypted; the public half of one that \"everynode backup key\" makes is enough")
+	f.StringVar(
+		&o.KeyFile, "backup-key-file", "",
+		"file with the keys of age with which they are encrypted; the public half of one that \"everynode backup key\" "+
+			"makes is enough",
+	)
 }
 
 // endOr begins anew when that is why the server has ended. One that was told to stop

@@ -66,11 +66,23 @@ in the background until "everynode down".`,
 	}
 	command.AddDataDirFlag(cmd, &o.DataDir)
 	f := cmd.Flags()
-	f.IntVar(&o.Nodes, "nodes", layout.DefaultNodes, "number of nodes (default for a cluster that exists: as many as it had)")
-	f.IntVar(&o.ControlPlanes, "control-planes", 1, "number of servers, 1, 3 or 5: of three one may be lost, of five two (default for a cluster that exists: as many as it had)")
-	f.StringVar((*string)(&o.Runtime), "runtime", string(layout.RuntimeAuto), "what nodes are made of: containerd, simulated, or auto for containerd where this machine can")
+	f.IntVar(
+		&o.Nodes, "nodes", layout.DefaultNodes, "number of nodes (default for a cluster that exists: as many as it had)",
+	)
+	f.IntVar(
+		&o.ControlPlanes, "control-planes", 1,
+		"number of servers, 1, 3 or 5: of three one may be lost, of five two (default for a cluster that exists: as many "+
+			"as it had)",
+	)
+	f.StringVar(
+		(*string)(&o.Runtime), "runtime", string(layout.RuntimeAuto),
+		"what nodes are made of: containerd, simulated, or auto for containerd where this machine can",
+	)
 	f.IntVar(&o.APIPort, "api-port", layout.DefaultAPIPort, "port of the API on 127.0.0.1")
-	f.StringVar(&o.PodNetwork, "pod-network", layout.DefaultPodNetwork, "how the nodes connect their pods: auto, host-gw, vxlan, or none (a network daemon of yours)")
+	f.StringVar(
+		&o.PodNetwork, "pod-network", layout.DefaultPodNetwork,
+		"how the nodes connect their pods: auto, host-gw, vxlan, or none (a network daemon of yours)",
+	)
 	f.BoolVar(&detach, "detach", false, "go on in the background")
 	f.BoolVar(&supervise, "supervise", false, "be the background process, with progress to file "+strconv.Itoa(progressFD))
 	_ = f.MarkHidden("supervise")

@@ -70,7 +70,10 @@ func (l *lockFlags) forSaving(cmd *cobra.Command) (backup.Lock, error) {
 		return lock, err
 	}
 	if !onTerminal(cmd.InOrStdin()) {
-		return lock, errors.New("a backup holds all keys of the cluster, so it is encrypted; give --passphrase-file or --key-file, or, if you must, --unencrypted")
+		return lock, errors.New(
+			"a backup holds all keys of the cluster, so it is encrypted; give --passphrase-file or --key-file, or, if you " +
+				"must, --unencrypted",
+		)
 	}
 	first, err := askPassphrase(cmd, "Passphrase for the backup: ")
 	if err != nil {
@@ -179,7 +182,10 @@ func askBackup(ctx context.Context, kubeconfig string) (io.ReadCloser, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read the answer: %w", err)
 	case response.StatusCode == http.StatusNotFound:
-		return nil, errors.New("the server makes no backups: it is too old, or keeps its data in an etcd of others, whose backup etcdctl snapshot save makes")
+		return nil, errors.New(
+			"the server makes no backups: it is too old, or keeps its data in an etcd of others, whose backup etcdctl " +
+				"snapshot save makes",
+		)
 	}
 	return nil, errors.New(strings.TrimSpace(string(text)))
 }

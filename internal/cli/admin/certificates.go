@@ -31,7 +31,10 @@ func NewCertificates() *cobra.Command {
 	cmd := &cobra.Command{Use: "certificates", Short: "The keys and certificates of the control plane"}
 	command.Group(cmd)
 	cmd.AddCommand(newCertificatesListCommand(), newCertificatesRenewCommand(),
-		newRotationCommand("rotate-ca", "Replace the cluster's certificate authority, with --nodes that of nodes, or with --servers that of the servers' databases",
+		newRotationCommand(
+			"rotate-ca",
+			"Replace the cluster's certificate authority, with --nodes that of nodes, or with --servers that of the servers' "+
+				"databases",
 			`Make a new certificate authority. It signs from now on; the old one is trusted beside
 it until --finish. Nodes follow by themselves within some minutes: they learn of the
 new one from the server, renew their certificates, and restart nothing. So does
@@ -41,7 +44,9 @@ others, and join tokens of before, are good until --finish.
 With --servers it is the authority by which the databases of several servers know each
 other. The other servers take it within seconds, and nobody else gets it: do this when a
 server was removed whose disk may be in wrong hands. After --finish the servers begin
-anew, one after another, so that nothing goes on by the old one.`, pki.ClusterAuthority),
+anew, one after another, so that nothing goes on by the old one.`,
+			pki.ClusterAuthority,
+		),
 		newRotationCommand("rotate-service-account-key", "Replace the key that signs the tokens of service accounts",
 			`Make a new key for the tokens of service accounts. It signs from now on; tokens that
 the old one signed are accepted until --finish. Pods get new tokens by themselves
@@ -182,7 +187,12 @@ func (r rotation) begin() error {
 	if err := rewriteKubeconfig(r.dataDir); err != nil {
 		return err
 	}
-	fmt.Fprintf(r.out, "There is a new one, and it signs from now on. The old one is trusted beside it.\nWhen everybody has followed: %s --finish\n", r.command)
+	fmt.Fprintf(
+		r.out,
+		"There is a new one, and it signs from now on. The old one is trusted beside it.\nWhen everybody has followed: %s "+
+			"--finish\n",
+		r.command,
+	)
 	return nil
 }
 

@@ -29,13 +29,22 @@ func (r peerRotation) run(ctx context.Context, finish, force bool) error {
 	// Who has not forgotten the one before would have to trust one that it does not know.
 	if list, err := ListMembers(ctx, r.dataDir); err == nil {
 		if old := outdated(list); len(old) > 0 {
-			return fmt.Errorf("%s still trust the authority before this one; they begin anew by themselves when all servers are ready: wait for that, \"everynode members\" shows it", strings.Join(old, ", "))
+			return fmt.Errorf(
+				"%s still trust the authority before this one; they begin anew by themselves when all servers are ready: wait "+
+					"for that, \"everynode members\" shows it",
+				strings.Join(old, ", "),
+			)
 		}
 	}
 	if err := pki.RotatePeers(r.keys(), r.now); err != nil {
 		return err
 	}
-	fmt.Fprintf(r.out, "There is a new one, and it signs from now on. The old one is trusted beside it.\nThe other servers take it within seconds. Then: %s --servers --finish\n", r.command)
+	fmt.Fprintf(
+		r.out,
+		"There is a new one, and it signs from now on. The old one is trusted beside it.\nThe other servers take it within "+
+			"seconds. Then: %s --servers --finish\n",
+		r.command,
+	)
 	return nil
 }
 
@@ -50,7 +59,11 @@ func (r peerRotation) finish(ctx context.Context, force bool) error {
 	}
 	list, err := ListMembers(ctx, r.dataDir)
 	if err != nil {
-		fmt.Fprintln(r.out, "Finished. What was replaced is trusted no more by this server when it starts, and by the others when they have heard of that and begun anew.")
+		fmt.Fprintln(
+			r.out,
+			"Finished. What was replaced is trusted no more by this server when it starts, and by the others when they have "+
+				"heard of that and begun anew.",
+		)
 		return nil
 	}
 	fmt.Fprintf(r.out, "The %d servers begin anew now, one after another.\n", len(list.Servers))
@@ -82,7 +95,11 @@ func (r peerRotation) ready(ctx context.Context) error {
 		}
 	}
 	if len(behind) > 0 {
-		return fmt.Errorf("%s have no certificate of the new one yet: wait for them, start or upgrade them, or take those that are lost off the list with \"everynode members remove\"", strings.Join(behind, ", "))
+		return fmt.Errorf(
+			"%s have no certificate of the new one yet: wait for them, start or upgrade them, or take those that are lost off "+
+				"the list with \"everynode members remove\"",
+			strings.Join(behind, ", "),
+		)
 	}
 	return nil
 }
@@ -101,7 +118,11 @@ func (r peerRotation) begun(ctx context.Context) error {
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("servers that start from now on trust the old one no more; that all have begun anew did not show within %v (still to come: %s): see \"everynode members\"", r.patience, orDash(strings.Join(left, ", ")))
+			return fmt.Errorf(
+				"servers that start from now on trust the old one no more; that all have begun anew did not show within %v "+
+					"(still to come: %s): see \"everynode members\"",
+				r.patience, orDash(strings.Join(left, ", ")),
+			)
 		}
 		select {
 		case <-ctx.Done():

@@ -65,8 +65,13 @@ runs. A server that has never started has no name; its ID is good, too.`,
 			}); err != nil {
 				return fmt.Errorf("remove the server %s: %w", args[0], err)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "The server %s is not one of the cluster's any more. Its disk holds the cluster's keys: wipe it, or, if it may be in wrong hands, replace them, "+
-				"\"everynode certificates rotate-ca --servers\" first.\n", args[0])
+			fmt.Fprintf(
+				cmd.OutOrStdout(),
+				"The server %s is not one of the cluster's any more. Its disk holds the cluster's keys: wipe it, or, if it may "+
+					"be in wrong hands, replace them, "+
+					"\"everynode certificates rotate-ca --servers\" first.\n",
+				args[0],
+			)
 			return nil
 		},
 	}
@@ -88,7 +93,9 @@ Afterwards start this server, and let new ones join.`,
 			if err := membership.Reset(cmd.Context(), dataDir, time.Now()); err != nil {
 				return err
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), "This server is the only one now. Start it; then others can join, with empty data directories.")
+			fmt.Fprintln(
+				cmd.OutOrStdout(), "This server is the only one now. Start it; then others can join, with empty data directories.",
+			)
 			return nil
 		},
 	}
@@ -113,7 +120,9 @@ func NewServerLeave() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("leave the other servers: %w", err)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "This server has left and ends. Remove %s when its data is not needed any more.\n", dataDir)
+			fmt.Fprintf(
+				cmd.OutOrStdout(), "This server has left and ends. Remove %s when its data is not needed any more.\n", dataDir,
+			)
 			return nil
 		},
 	}
@@ -177,7 +186,10 @@ func (p persistence) ask(ctx context.Context, tell io.Writer, question func(cont
 			return err
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("%w; that did not change in %v: see \"everynode members\", and try again when the servers that count are Ready", err, p.patience)
+			return fmt.Errorf(
+				"%w; that did not change in %v: see \"everynode members\", and try again when the servers that count are Ready",
+				err, p.patience,
+			)
 		}
 		if told != err.Error() {
 			told = err.Error()
@@ -245,14 +257,24 @@ func printMembers(out io.Writer, list members.List) error {
 		return err
 	}
 	if !leads {
-		fmt.Fprintf(out, "\nNo majority: %d of %d servers answer, %d are needed. Nothing can be changed until more of them run; if they are lost for good, stop this one and run \"everynode members reset\" here.\n", voters-silent, voters, voters/2+1)
+		fmt.Fprintf(
+			out,
+			"\nNo majority: %d of %d servers answer, %d are needed. Nothing can be changed until more of them run; if they "+
+				"are lost for good, stop this one and run \"everynode members reset\" here.\n",
+			voters-silent, voters, voters/2+1,
+		)
 	}
 	if slices.ContainsFunc(list.Servers, func(s members.Server) bool { return s.Differs == members.Disputed }) {
 		fmt.Fprint(out, "\nThe databases of the disputed servers differ, and no majority of the servers agrees. "+
 			"None can join. Find out which is right and remove the others: docs/operations.md, A database is corrupt.\n")
 	}
 	if old := outdated(list); len(old) > 0 {
-		fmt.Fprintf(out, "\n%s: goes by an authority of databases that was replaced, until it begins anew, which it does by itself when the others are ready.\n", strings.Join(old, ", "))
+		fmt.Fprintf(
+			out,
+			"\n%s: goes by an authority of databases that was replaced, until it begins anew, which it does by itself when "+
+				"the others are ready.\n",
+			strings.Join(old, ", "),
+		)
 	}
 	return nil
 }

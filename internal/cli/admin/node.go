@@ -77,7 +77,12 @@ func revoke(ctx context.Context, client kubernetes.Interface, node string, now f
 	if err != nil {
 		return fmt.Errorf("revoke the certificates of node %s: %w; nothing has changed", node, err)
 	}
-	fmt.Fprintf(out, "The certificates of node %s are refused by every API server. What it had under way ends, and its agent is called no more.\n", node)
+	fmt.Fprintf(
+		out,
+		"The certificates of node %s are refused by every API server. What it had under way ends, and its agent is called "+
+			"no more.\n",
+		node,
+	)
 	if err := secrets.Delete(ctx, identity.RecordName(node), metav1.DeleteOptions{}); err != nil &&
 		!apierrors.IsNotFound(err) {
 		return fmt.Errorf("free the name of node %s: %w; its certificates are refused, run this again to free the name",
@@ -98,7 +103,12 @@ func tellWhatIsLeft(ctx context.Context, client kubernetes.Interface, node strin
 	found, err := client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 	switch {
 	case err == nil:
-		fmt.Fprintf(out, "* %d pods are bound to it; tokens of their accounts that it has are good until they are gone:\n      everynode kubectl delete node %s\n", len(pods.Items), node)
+		fmt.Fprintf(
+			out,
+			"* %d pods are bound to it; tokens of their accounts that it has are good until they are gone:\n      everynode "+
+				"kubectl delete node %s\n",
+			len(pods.Items), node,
+		)
 		tellWhatHolds(found, pods.Items, out)
 	case apierrors.IsNotFound(err):
 		fmt.Fprintf(out, "* There is no Node of that name; nothing runs under it.\n")
@@ -111,7 +121,12 @@ func tellWhatIsLeft(ctx context.Context, client kubernetes.Interface, node strin
 		return fmt.Errorf("list the join tokens: %w; the certificates of node %s are refused", err, node)
 	}
 	if names := namesOfSecrets(tokens.Items); len(names) > 0 {
-		fmt.Fprintf(out, "* Join tokens of before are good for other names; if the machine may know one:\n      everynode kubectl -n kube-system delete secret %s\n", strings.Join(names, " "))
+		fmt.Fprintf(
+			out,
+			"* Join tokens of before are good for other names; if the machine may know one:\n      everynode kubectl -n "+
+				"kube-system delete secret %s\n",
+			strings.Join(names, " "),
+		)
 	}
 	fmt.Fprintf(out, "* Secrets that its pods used are known to it: change what is in them.\n"+
 		"* To let the machine join again: everynode token create, then start its agent with that token.\n")
@@ -123,8 +138,12 @@ func tellWhatIsLeft(ctx context.Context, client kubernetes.Interface, node strin
 func tellWhatHolds(node *corev1.Node, pods []corev1.Pod, out io.Writer) {
 	const free = `-p '{"metadata":{"finalizers":null}}' --type merge`
 	if len(node.Finalizers) > 0 {
-		fmt.Fprintf(out, "* Finalizers hold up its deletion (%s); when those who set them do not take them away:\n      everynode kubectl patch node %s %s\n",
-			strings.Join(node.Finalizers, ", "), node.Name, free)
+		fmt.Fprintf(
+			out,
+			"* Finalizers hold up its deletion (%s); when those who set them do not take them away:\n      everynode kubectl "+
+				"patch node %s %s\n",
+			strings.Join(node.Finalizers, ", "), node.Name, free,
+		)
 	}
 	for i := range pods {
 		if p := &pods[i]; len(p.Finalizers) > 0 {

@@ -24,12 +24,18 @@ func NewSecrets() *cobra.Command {
 	cmd := &cobra.Command{Use: "secrets", Short: "How Secrets are encrypted in the database"}
 	command.Group(cmd)
 	cmd.AddCommand(newSecretsStatusCommand(),
-		newSecretsChangeCommand("rotate-key", "Replace the key with which Secrets are encrypted", true, `Replace the key with which Secrets are encrypted in the database. The servers first
+		newSecretsChangeCommand(
+			"rotate-key", "Replace the key with which Secrets are encrypted", true,
+			`Replace the key with which Secrets are encrypted in the database. The servers first
 learn to read with the new key, then write with it; every Secret is written anew, and
 the old key is removed when nothing needs it any more. It takes about a minute, and
-nothing is interrupted.`),
-		newSecretsChangeCommand("encrypt", "Encrypt the Secrets of data from before they were", false, `Encrypt the Secrets of a data folder that is from before Secrets were encrypted, or
-finish a change of keys that was interrupted. New data folders need no such thing.`),
+nothing is interrupted.`,
+		),
+		newSecretsChangeCommand(
+			"encrypt", "Encrypt the Secrets of data from before they were", false,
+			`Encrypt the Secrets of a data folder that is from before Secrets were encrypted, or
+finish a change of keys that was interrupted. New data folders need no such thing.`,
+		),
 		newSecretsRewriteCommand())
 	return cmd
 }

@@ -45,7 +45,9 @@ Kubernetes. docs/dashboard.md says more.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "The page is at\n\n    %s\n\nas long as this runs. Press Ctrl-C to end it.\n", d.URL())
+			fmt.Fprintf(
+				cmd.OutOrStdout(), "The page is at\n\n    %s\n\nas long as this runs. Press Ctrl-C to end it.\n", d.URL(),
+			)
 			if !noBrowser {
 				remove, err := openBrowser(cmd.Context(), d.URL())
 				if err != nil {
@@ -104,7 +106,10 @@ func openBrowser(ctx context.Context, url string) (remove func(), err error) {
 	}
 	remove = func() { _ = os.RemoveAll(dir) }
 	file := filepath.Join(dir, "open.html")
-	content := fmt.Sprintf("<!doctype html><meta http-equiv=\"refresh\" content=\"0; url=%s\"><a href=\"%[1]s\">Everynode</a>\n", html.EscapeString(url))
+	content := fmt.Sprintf(
+		"<!doctype html><meta http-equiv=\"refresh\" content=\"0; url=%s\"><a href=\"%[1]s\">Everynode</a>\n",
+		html.EscapeString(url),
+	)
 	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 		return remove, fmt.Errorf("write its address: %w", err)
 	}

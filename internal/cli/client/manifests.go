@@ -125,7 +125,9 @@ func (m *manifests) withPolicies(o survey.Objects, namespace string) survey.Obje
 		if p.Namespace == "" {
 			p.Namespace = namespace
 		}
-		at := slices.IndexFunc(o.Policies, func(have *v1alpha1.RolloutPolicy) bool { return have.Namespace == p.Namespace && have.Name == p.Name })
+		at := slices.IndexFunc(o.Policies, func(have *v1alpha1.RolloutPolicy) bool {
+			return have.Namespace == p.Namespace && have.Name == p.Name
+		})
 		if at < 0 {
 			p.CreationTimestamp = metav1.NewTime(o.Now) // any that is there already is older
 			o.Policies = append(o.Policies, p)

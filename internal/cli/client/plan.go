@@ -70,7 +70,8 @@ Kubernetes. docs/plan.md explains what is shown, and the JSON.`,
 	at = addClusterFlags(cmd, plugin)
 	f := cmd.Flags()
 	f.StringVarP(&file, "filename", "f", "",
-		"file with DaemonSets, ConfigMaps and Secrets as YAML or JSON, more than one document if wanted; - for standard input")
+		"file with DaemonSets, ConfigMaps and Secrets as YAML or JSON, more than one document if wanted; - for standard "+
+			"input")
 	f.StringVarP(&output, "output", "o", "", "json or yaml for programs; else text for people")
 	return cmd
 }
@@ -200,7 +201,10 @@ func (l *lists) try(ctx context.Context, old, wanted *appsv1.DaemonSet) (stored 
 		stored, err = tryHere(old, wanted, patch)
 		return stored, fmt.Sprintf("the server would refuse DaemonSet %s/%s: %s", wanted.Namespace, wanted.Name, why), err
 	}
-	unasked = fmt.Sprintf("the server may not be asked to try DaemonSet %s/%s, so defaults and checks are this program's: %v", wanted.Namespace, wanted.Name, err)
+	unasked = fmt.Sprintf(
+		"the server may not be asked to try DaemonSet %s/%s, so defaults and checks are this program's: %v",
+		wanted.Namespace, wanted.Name, err,
+	)
 	stored, err = tryHere(old, wanted, patch)
 	return stored, unasked, err
 }

@@ -54,7 +54,10 @@ func CheckKubeconfig(path string) error {
 	config, err := clientcmd.LoadFromFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("no cluster is found in %s: there is no kubeconfig; start one with \"everynode up\", or name its --data-dir", filepath.Dir(path))
+		return fmt.Errorf(
+			"no cluster is found in %s: there is no kubeconfig; start one with \"everynode up\", or name its --data-dir",
+			filepath.Dir(path),
+		)
 	case err == nil:
 		err = clientcmd.ConfirmUsable(*config, "")
 	}

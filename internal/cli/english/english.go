@@ -1,6 +1,7 @@
-// Package english keeps agents and servers from loading the translations of kubectl's texts, which they never show. The packages
-// of kubectl would have them all at the start of every process, over a megabyte for as long as it runs. This one is imported for its
-// initialization, which comes before theirs: Go initializes what is ready in the order of the paths.
+// Package english keeps agents and servers from loading the translations of kubectl's texts, which they never show. The
+// packages of kubectl would have them all at the start of every process, over a megabyte for as long as it runs. This
+// one is imported for its initialization, which comes before theirs: Go initializes what is ready in the order of the
+// paths.
 package english
 
 import (
