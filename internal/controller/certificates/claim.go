@@ -42,8 +42,11 @@ func (c Claim) revoked(csr *certificatesv1.CertificateSigningRequest) string {
 		return fmt.Sprintf("the certificates of node %s were revoked at %s, after this was asked for", c.Revocation.Node, at)
 	}
 	if !c.TokenMade.IsZero() && c.Revocation.Covers(c.TokenMade) {
-		return fmt.Sprintf("the certificates of node %s were revoked at %s, and this join token is older: make a new one with \"everynode token create\"",
-			c.Revocation.Node, at)
+		return fmt.Sprintf(
+			"the certificates of node %s were revoked at %s, and this join token is older: make a new one with \"everynode "+
+				"token create\"",
+			c.Revocation.Node, at,
+		)
 	}
 	return ""
 }
@@ -78,11 +81,19 @@ func decideClaim(csr *certificatesv1.CertificateSigningRequest, r *request, c Cl
 	if !self {
 		switch {
 		case c.inForce() && c.Record.KeyHash != keyHash:
-			return deny("NodeNameTaken", "node %s is another machine, or has lost its key; if that machine is gone, delete the Node, "+
-				"or run \"everynode node revoke %s\" when it may be in wrong hands, and join again", node, node)
+			return deny(
+				"NodeNameTaken",
+				"node %s is another machine, or has lost its key; if that machine is gone, delete the Node, "+
+					"or run \"everynode node revoke %s\" when it may be in wrong hands, and join again",
+				node, node,
+			)
 		case c.Record == nil && c.NodeExists && c.Revocation == nil:
-			return deny("NodeNameTaken", "there is a node %s already, and this machine does not have its key; if that machine is gone, "+
-				"delete the Node and join again", node)
+			return deny(
+				"NodeNameTaken",
+				"there is a node %s already, and this machine does not have its key; if that machine is gone, "+
+					"delete the Node and join again",
+				node,
+			)
 		}
 	}
 	return Decision{Action: Approve, Reason: "AutoApproved", claim: keyHash, seen: c,

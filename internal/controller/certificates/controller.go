@@ -132,7 +132,10 @@ func (r *reconciler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Resu
 	}
 	csr := cached.DeepCopy()
 	for range maxSteps {
-		decision, err := decide(csr, func(request *request, approved bool) (Facts, error) { return r.facts(ctx, csr, request, approved) }, r.Clock.Now())
+		decision, err := decide(
+			csr, func(request *request, approved bool) (Facts, error) { return r.facts(ctx, csr, request, approved) },
+			r.Clock.Now(),
+		)
 		if err != nil {
 			return ctrl.Result{}, fmt.Errorf("decide on certificate request %s: %w", csr.Name, err)
 		}
@@ -155,7 +158,9 @@ func (r *reconciler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Resu
 }
 
 // facts asks for what decides on an approval or, with approved, on the signature.
-func (r *reconciler) facts(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, request *request, approved bool) (Facts, error) {
+func (r *reconciler) facts(
+	ctx context.Context, csr *certificatesv1.CertificateSigningRequest, request *request, approved bool,
+) (Facts, error) {
 	claim, err := r.claim(ctx, csr, request.nodeName())
 	if err != nil || approved {
 		return Facts{Claim: claim}, err
@@ -286,7 +291,9 @@ func (r *reconciler) apply(ctx context.Context, csr *certificatesv1.CertificateS
 	return nil, fmt.Errorf("unknown action %q", d.Action)
 }
 
-func (r *reconciler) addCondition(csr *certificatesv1.CertificateSigningRequest, kind certificatesv1.RequestConditionType, d Decision) {
+func (r *reconciler) addCondition(
+	csr *certificatesv1.CertificateSigningRequest, kind certificatesv1.RequestConditionType, d Decision,
+) {
 	now := metav1.NewTime(r.Clock.Now())
 	csr.Status.Conditions = append(csr.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
 		Type: kind, Status: corev1.ConditionTrue, Reason: d.Reason, Message: d.Message,

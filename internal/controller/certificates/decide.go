@@ -72,7 +72,9 @@ var signers = []string{
 
 // decide says what to do about a request now. facts is asked only when the
 // answer depends on it, and with approved only for Claim.
-func decide(csr *certificatesv1.CertificateSigningRequest, facts func(r *request, approved bool) (Facts, error), now time.Time) (Decision, error) {
+func decide(
+	csr *certificatesv1.CertificateSigningRequest, facts func(r *request, approved bool) (Facts, error), now time.Time,
+) (Decision, error) {
 	if expired, decision := decideAge(csr, now); expired {
 		return decision, nil
 	}
@@ -81,12 +83,14 @@ func decide(csr *certificatesv1.CertificateSigningRequest, facts func(r *request
 	case !slices.Contains(signers, csr.Spec.SignerName):
 		remaining.Reason = "ForeignSigner"
 		return remaining, nil
-	case len(csr.Status.Certificate) > 0 || has(csr, certificatesv1.CertificateDenied) || has(csr, certificatesv1.CertificateFailed):
+	case len(csr.Status.Certificate) > 0 || has(csr, certificatesv1.CertificateDenied) ||
+		has(csr, certificatesv1.CertificateFailed):
 		return remaining, nil
 	}
 	r, err := parse(csr.Spec)
 	if err != nil {
-		if csr.Spec.SignerName == certificatesv1.KubeAPIServerClientSignerName && !has(csr, certificatesv1.CertificateApproved) {
+		if csr.Spec.SignerName == certificatesv1.KubeAPIServerClientSignerName &&
+			!has(csr, certificatesv1.CertificateApproved) {
 			// A person will look at it; nothing is signed before that.
 			remaining.Reason = "WaitsForApproval"
 			return remaining, nil
@@ -125,7 +129,9 @@ func decideSigning(csr *certificatesv1.CertificateSigningRequest, r *request, c 
 	return Decision{Action: Sign, Reason: "Approved", request: r}
 }
 
-func decideApproval(csr *certificatesv1.CertificateSigningRequest, r *request, facts Facts, remaining Decision, now time.Time) Decision {
+func decideApproval(
+	csr *certificatesv1.CertificateSigningRequest, r *request, facts Facts, remaining Decision, now time.Time,
+) Decision {
 	if csr.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName {
 		if !facts.MayRequest {
 			remaining.Reason = "RequesterMayNot"
@@ -137,7 +143,11 @@ func decideApproval(csr *certificatesv1.CertificateSigningRequest, r *request, f
 		return Decision{Action: Deny, Reason: "Revoked", Message: why}
 	}
 	if why := notTheNodes(r, facts); why != "" {
-		return Decision{Action: Fail, Reason: "NotTheNodes", Message: "a serving certificate is only for the names and addresses of its node: " + why}
+		return Decision{
+			Action:  Fail,
+			Reason:  "NotTheNodes",
+			Message: "a serving certificate is only for the names and addresses of its node: " + why,
+		}
 	}
 	missing := unreported(r, facts.Node)
 	if len(missing) == 0 {
@@ -148,7 +158,9 @@ func decideApproval(csr *certificatesv1.CertificateSigningRequest, r *request, f
 		return Decision{Action: Wait, Reason: "NodeReportsOtherAddresses", After: addressPause}
 	}
 	return Decision{Action: Fail, Reason: "NodeReportsOtherAddresses",
-		Message: fmt.Sprintf("node %s does not report %s as its own name or address", r.nodeName(), strings.Join(missing, ", "))}
+		Message: fmt.Sprintf(
+			"node %s does not report %s as its own name or address", r.nodeName(), strings.Join(missing, ", "),
+		)}
 }
 
 // unreported lists the names and addresses of a request that are not the node's.

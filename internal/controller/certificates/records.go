@@ -120,13 +120,16 @@ func (r *reconciler) keep(ctx context.Context, node, keyHash string, seen Claim)
 // certificate: the backup from which the cluster was restored is older than the node. Whether it
 // was revoked since nobody knows any more but those who did it.
 func (r *reconciler) tellCameBack(csr *certificatesv1.CertificateSigningRequest, d Decision) {
-	if !r.Restored || r.Events == nil || d.claim == "" || d.seen.Record != nil || !strings.HasPrefix(csr.Spec.Username, nodeUserPrefix) {
+	if !r.Restored || r.Events == nil || d.claim == "" || d.seen.Record != nil ||
+		!strings.HasPrefix(csr.Spec.Username, nodeUserPrefix) {
 		return
 	}
 	node := d.request.nodeName()
-	about := &corev1.ObjectReference{Kind: "Node", Name: node, UID: types.UID(node)} // which is what kubectl describe looks for
+	// which is what kubectl describe looks for
+	about := &corev1.ObjectReference{Kind: "Node", Name: node, UID: types.UID(node)}
 	r.Events.Eventf(about, corev1.EventTypeWarning, "CameBackAfterRestore",
-		"The backup from which this control plane was restored does not know node %s, which has a certificate of the cluster and came back. If it was revoked or deleted since the backup, "+
+		"The backup from which this control plane was restored does not know node %s, which has a certificate of the "+
+			"cluster and came back. If it was revoked or deleted since the backup, "+
 			"run \"everynode node revoke %s\" again", node, node)
 }
 

@@ -117,7 +117,10 @@ func (r *request) check(spec certificatesv1.CertificateSigningRequestSpec) error
 			return err
 		}
 		if spec.Username != r.template.CommonName || !slices.Contains(spec.Groups, nodesGroup) {
-			return fmt.Errorf("a node's serving certificate must be requested by the node itself, %s, not by %s", r.template.CommonName, spec.Username)
+			return fmt.Errorf(
+				"a node's serving certificate must be requested by the node itself, %s, not by %s",
+				r.template.CommonName, spec.Username,
+			)
 		}
 		return nil
 	case certificatesv1.KubeAPIServerClientSignerName:

@@ -141,7 +141,8 @@ func (w clientWriter) CreateJob(ctx context.Context, j *batchv1.Job) (*batchv1.J
 // DeleteJob implements writer.
 func (w clientWriter) DeleteJob(ctx context.Context, j *batchv1.Job) error {
 	return w.client.BatchV1().Jobs(j.Namespace).Delete(ctx, j.Name, metav1.DeleteOptions{
-		PropagationPolicy: ptr.To(metav1.DeletePropagationBackground), Preconditions: metav1.NewUIDPreconditions(string(j.UID)),
+		PropagationPolicy: ptr.To(metav1.DeletePropagationBackground),
+		Preconditions:     metav1.NewUIDPreconditions(string(j.UID)),
 	})
 }
 

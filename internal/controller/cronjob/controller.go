@@ -89,8 +89,12 @@ func Add(mgr manager.Manager, cfg Config) error {
 
 // newSkew makes the metric of how late Jobs are made, with Kubernetes' name.
 func newSkew() prometheus.Histogram {
-	return prometheus.NewHistogram(prometheus.HistogramOpts{Subsystem: "cronjob_controller", Name: "job_creation_skew_duration_seconds",
-		Help: "Time from when a Job was due until it was made.", Buckets: prometheus.ExponentialBuckets(1, 2, 10)})
+	return prometheus.NewHistogram(prometheus.HistogramOpts{
+		Subsystem: "cronjob_controller",
+		Name:      "job_creation_skew_duration_seconds",
+		Help:      "Time from when a Job was due until it was made.",
+		Buckets:   prometheus.ExponentialBuckets(1, 2, 10),
+	})
 }
 
 type reconciler struct {
@@ -153,7 +157,9 @@ func (r *reconciler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	p := plan.Decide(plan.Input{CronJob: c, Jobs: jobs, Now: r.clock.Now()})
-	klog.FromContext(ctx).V(2).Info("Decided", "cronJob", klog.KObj(c), "create", p.Create != nil, "reason", p.Reason, "next", p.Next)
+	klog.FromContext(ctx).V(2).Info(
+		"Decided", "cronJob", klog.KObj(c), "create", p.Create != nil, "reason", p.Reason, "next", p.Next,
+	)
 	if err := r.apply(ctx, c, p); err != nil {
 		return ctrl.Result{}, err
 	}

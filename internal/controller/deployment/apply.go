@@ -59,7 +59,9 @@ func (r *reconciler) apply(ctx context.Context, in plan.Input, p plan.Plan) (boo
 		going := *s
 		going.DeletionTimestamp = ptr.To(metav1.NewTime(in.Now))
 		r.wrote.Deleted(in.Deployment.UID, &going)
-		klog.FromContext(ctx).V(3).Info("Deleted ReplicaSet", "deployment", klog.KObj(in.Deployment), "replicaSet", klog.KObj(s))
+		klog.FromContext(ctx).V(3).Info(
+			"Deleted ReplicaSet", "deployment", klog.KObj(in.Deployment), "replicaSet", klog.KObj(s),
+		)
 	}
 	if !p.Changed {
 		return true, nil
@@ -87,7 +89,9 @@ func (r *reconciler) createSet(ctx context.Context, in plan.Input, s *appsv1.Rep
 		return false, err
 	}
 	r.wrote.Created(d.UID, created)
-	klog.FromContext(ctx).V(3).Info("Created ReplicaSet", "deployment", klog.KObj(d), "replicaSet", klog.KObj(s), "replicas", *s.Spec.Replicas)
+	klog.FromContext(ctx).V(3).Info(
+		"Created ReplicaSet", "deployment", klog.KObj(d), "replicaSet", klog.KObj(s), "replicas", *s.Spec.Replicas,
+	)
 	r.tellScaled(d, s, 0)
 	return true, nil
 }
@@ -107,7 +111,9 @@ func (r *reconciler) settleName(ctx context.Context, in plan.Input, s *appsv1.Re
 		r.wrote.Created(d.UID, live)
 		return fmt.Errorf("create ReplicaSet %s: it is there already", klog.KObj(s))
 	}
-	klog.FromContext(ctx).V(2).Info("The name of a new ReplicaSet is taken", "deployment", klog.KObj(d), "replicaSet", klog.KObj(s))
+	klog.FromContext(ctx).V(2).Info(
+		"The name of a new ReplicaSet is taken", "deployment", klog.KObj(d), "replicaSet", klog.KObj(s),
+	)
 	_, err = r.report(ctx, d, plan.Collided(in), "")
 	return err
 }
@@ -121,7 +127,10 @@ func (r *reconciler) updateSet(ctx context.Context, d *appsv1.Deployment, u plan
 		return false, fmt.Errorf("update ReplicaSet %s: %w", klog.KObj(u.Set), err)
 	}
 	r.wrote.Updated(d.UID, updated)
-	klog.FromContext(ctx).V(3).Info("Updated ReplicaSet", "deployment", klog.KObj(d), "replicaSet", klog.KObj(u.Set), "replicas", *u.Set.Spec.Replicas, "reason", u.Reason)
+	klog.FromContext(ctx).V(3).Info(
+		"Updated ReplicaSet",
+		"deployment", klog.KObj(d), "replicaSet", klog.KObj(u.Set), "replicas", *u.Set.Spec.Replicas, "reason", u.Reason,
+	)
 	r.tellScaled(d, u.Set, ptr.Deref(u.Before.Spec.Replicas, 1))
 	return true, nil
 }
@@ -194,7 +203,9 @@ func (w clientWriter) UpdateSet(ctx context.Context, s *appsv1.ReplicaSet) (*app
 
 // PatchSet implements writer.
 func (w clientWriter) PatchSet(ctx context.Context, namespace, name string, patch []byte) (*appsv1.ReplicaSet, error) {
-	return w.client.AppsV1().ReplicaSets(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	return w.client.AppsV1().ReplicaSets(namespace).Patch(
+		ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{},
+	)
 }
 
 // DeleteSet implements writer.

@@ -89,7 +89,13 @@ func newReconciler(reader client.Reader, w writer, cfg Config) *reconciler {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
-	return &reconciler{reader: reader, writer: w, events: cfg.Events, clock: cfg.Clock, wrote: ownwrites.New[*appsv1.ReplicaSet](cfg.Clock)}
+	return &reconciler{
+		reader: reader,
+		writer: w,
+		events: cfg.Events,
+		clock:  cfg.Clock,
+		wrote:  ownwrites.New[*appsv1.ReplicaSet](cfg.Clock),
+	}
 }
 
 // Reconcile implements reconcile.Reconciler.

@@ -38,7 +38,8 @@ func (r *reconciler) apply(ctx context.Context, in plan.Input, result plan.Resul
 		return fmt.Errorf("update the status of budget %s: %w", klog.KObj(in.Budget), err)
 	}
 	klog.FromContext(ctx).V(3).Info("Wrote what the budget allows", "budget", klog.KObj(in.Budget),
-		"disruptionsAllowed", next.Status.DisruptionsAllowed, "healthy", next.Status.CurrentHealthy, "desired", next.Status.DesiredHealthy)
+		"disruptionsAllowed", next.Status.DisruptionsAllowed, "healthy", next.Status.CurrentHealthy, "desired",
+		next.Status.DesiredHealthy)
 	r.tell(in, result)
 	return nil
 }
@@ -56,7 +57,10 @@ func (r *reconciler) tell(in plan.Input, result plan.Result) {
 			"%d of the selected pods have no controller, so nobody replaces them: set minAvailable to a number to protect them", result.Unmanaged)
 	}
 	for _, p := range result.Overdue {
-		r.event(p, corev1.EventTypeWarning, "NotDeleted", "Pod was expected by PDB %s to be deleted but it wasn't", klog.KObj(in.Budget))
+		r.event(
+			p, corev1.EventTypeWarning, "NotDeleted", "Pod was expected by PDB %s to be deleted but it wasn't",
+			klog.KObj(in.Budget),
+		)
 	}
 }
 

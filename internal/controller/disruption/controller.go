@@ -106,7 +106,9 @@ func (r *reconciler) gather(ctx context.Context, budget *policyv1.PodDisruptionB
 		return in, fmt.Errorf("read the selector of budget %s: %w", klog.KObj(budget), err)
 	}
 	var pods corev1.PodList
-	if err := r.reader.List(ctx, &pods, client.InNamespace(budget.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+	if err := r.reader.List(ctx, &pods, client.InNamespace(budget.Namespace), client.MatchingLabelsSelector{
+		Selector: selector,
+	}); err != nil {
 		return in, fmt.Errorf("list the pods of budget %s: %w", klog.KObj(budget), err)
 	}
 	in.Pods = pods.Items
@@ -120,7 +122,8 @@ func (r *reconciler) gather(ctx context.Context, budget *policyv1.PodDisruptionB
 // owners reads the controllers that pods name, each once.
 func (r *reconciler) owners(ctx context.Context, namespace string, pods []corev1.Pod) (plan.Owners, error) {
 	o := plan.Owners{
-		DaemonSets: map[string]*appsv1.DaemonSet{}, ReplicaSets: map[string]*appsv1.ReplicaSet{}, Deployments: map[string]*appsv1.Deployment{},
+		DaemonSets: map[string]*appsv1.DaemonSet{}, ReplicaSets: map[string]*appsv1.ReplicaSet{},
+		Deployments:  map[string]*appsv1.Deployment{},
 		StatefulSets: map[string]*appsv1.StatefulSet{}, ReplicationControllers: map[string]*corev1.ReplicationController{},
 	}
 	for i := range pods {
@@ -134,7 +137,8 @@ func (r *reconciler) owners(ctx context.Context, namespace string, pods []corev1
 		case plan.KindReplicationController:
 			err = read(ctx, r.reader, namespace, name, o.ReplicationControllers, &corev1.ReplicationController{})
 		case plan.KindReplicaSet:
-			if err = read(ctx, r.reader, namespace, name, o.ReplicaSets, &appsv1.ReplicaSet{}); err != nil || o.ReplicaSets[name] == nil {
+			if err = read(ctx, r.reader, namespace, name, o.ReplicaSets, &appsv1.ReplicaSet{}); err != nil ||
+				o.ReplicaSets[name] == nil {
 				break
 			}
 			if above, deployment := plan.Controller(o.ReplicaSets[name]); above == plan.KindDeployment {
@@ -149,7 +153,9 @@ func (r *reconciler) owners(ctx context.Context, namespace string, pods []corev1
 }
 
 // read puts an object into a map unless it was read before; nil means that there is none.
-func read[T client.Object](ctx context.Context, reader client.Reader, namespace, name string, into map[string]T, object T) error {
+func read[T client.Object](
+	ctx context.Context, reader client.Reader, namespace, name string, into map[string]T, object T,
+) error {
 	if _, done := into[name]; done {
 		return nil
 	}

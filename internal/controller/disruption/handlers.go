@@ -55,7 +55,9 @@ func (r *reconciler) ownerHandler() handler.EventHandler {
 	}
 }
 
-func (r *reconciler) enqueue(ctx context.Context, q queue, object client.Object, concerns func(*policyv1.PodDisruptionBudget) bool) {
+func (r *reconciler) enqueue(
+	ctx context.Context, q queue, object client.Object, concerns func(*policyv1.PodDisruptionBudget) bool,
+) {
 	var budgets policyv1.PodDisruptionBudgetList
 	if err := r.reader.List(ctx, &budgets, client.InNamespace(object.GetNamespace())); err != nil {
 		utilruntime.HandleErrorWithContext(ctx, err, "Could not list disruption budgets", "namespace", object.GetNamespace())

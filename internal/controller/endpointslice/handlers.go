@@ -41,7 +41,8 @@ func podHandler(reader client.Reader) handler.EventHandler {
 			if svc.Spec.Selector == nil {
 				continue
 			}
-			if selector := labels.SelectorFromSet(svc.Spec.Selector); selector.Matches(key.Labels) || key.OldLabels != nil && selector.Matches(key.OldLabels) {
+			if selector := labels.SelectorFromSet(svc.Spec.Selector); selector.Matches(key.Labels) ||
+				key.OldLabels != nil && selector.Matches(key.OldLabels) {
 				q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(svc)}, settle)
 			}
 		}
@@ -64,7 +65,8 @@ func sameName() handler.EventHandler {
 func (s *podSlices) sliceHandler() handler.EventHandler {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
-			if slice, ok := e.Object.(*discoveryv1.EndpointSlice); ok && s.library.ManagedByController(slice) && s.tracker.ShouldSync(slice) {
+			if slice, ok := e.Object.(*discoveryv1.EndpointSlice); ok && s.library.ManagedByController(slice) &&
+				s.tracker.ShouldSync(slice) {
 				enqueueService(q, slice)
 			}
 		},

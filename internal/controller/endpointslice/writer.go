@@ -42,7 +42,9 @@ func (w clientWriter) WriteEndpoints(ctx context.Context, e *corev1.Endpoints) (
 
 // DeleteEndpoints implements writer.
 func (w clientWriter) DeleteEndpoints(ctx context.Context, e *corev1.Endpoints) error {
-	return w.client.CoreV1().Endpoints(e.Namespace).Delete(ctx, e.Name, *metav1.NewPreconditionDeleteOptions(string(e.UID)))
+	return w.client.CoreV1().Endpoints(e.Namespace).Delete(
+		ctx, e.Name, *metav1.NewPreconditionDeleteOptions(string(e.UID)),
+	)
 }
 
 // CreateSlice implements writer.
@@ -59,5 +61,7 @@ func (w clientWriter) UpdateSlice(ctx context.Context, s *discoveryv1.EndpointSl
 
 // DeleteSlice implements writer.
 func (w clientWriter) DeleteSlice(ctx context.Context, s *discoveryv1.EndpointSlice) error {
-	return w.client.DiscoveryV1().EndpointSlices(s.Namespace).Delete(ctx, s.Name, *metav1.NewPreconditionDeleteOptions(string(s.UID)))
+	return w.client.DiscoveryV1().EndpointSlices(s.Namespace).Delete(
+		ctx, s.Name, *metav1.NewPreconditionDeleteOptions(string(s.UID)),
+	)
 }

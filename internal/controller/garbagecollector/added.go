@@ -73,7 +73,9 @@ func (c *Controller) setAdded(ctx context.Context, added []Resource) {
 		}
 		m, err := c.monitor(ctx, r)
 		if err != nil {
-			utilruntime.HandleErrorWithContext(ctx, err, "Objects of an added kind are not watched for garbage", "resource", r.GVR)
+			utilruntime.HandleErrorWithContext(
+				ctx, err, "Objects of an added kind are not watched for garbage", "resource", r.GVR,
+			)
 			continue
 		}
 		c.added[r.GVR] = m
@@ -81,7 +83,9 @@ func (c *Controller) setAdded(ctx context.Context, added []Resource) {
 	}
 	bounded, cancel := context.WithTimeout(ctx, patienceWithAdded)
 	if !toolscache.WaitForCacheSync(bounded.Done(), fresh...) && ctx.Err() == nil {
-		klog.FromContext(ctx).Info("Not all objects of added kinds could be listed; going on without them", "after", patienceWithAdded)
+		klog.FromContext(ctx).Info(
+			"Not all objects of added kinds could be listed; going on without them", "after", patienceWithAdded,
+		)
 	}
 	cancel()
 	for gvr, m := range c.added {
@@ -97,7 +101,9 @@ func (c *Controller) setAdded(ctx context.Context, added []Resource) {
 func (c *Controller) monitor(ctx context.Context, r Resource) (*monitor, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	m := &monitor{Resource: r, stop: cancel, over: new(bool)}
-	m.informer = metadatainformer.NewFilteredMetadataInformer(c.cfg.Metadata, r.GVR, metav1.NamespaceAll, 0, toolscache.Indexers{}, nil).Informer()
+	m.informer = metadatainformer.NewFilteredMetadataInformer(
+		c.cfg.Metadata, r.GVR, metav1.NamespaceAll, 0, toolscache.Indexers{}, nil,
+	).Informer()
 	if err := m.informer.SetTransform(onlyOwnership); err != nil {
 		cancel()
 		return nil, err

@@ -202,7 +202,8 @@ func (a *metadataAPI) Patch(ctx context.Context, id graph.Identity, patchType ty
 	return r.Patch(ctx, id.Name, patchType, body, metav1.PatchOptions{})
 }
 
-// patienceWithLists is how long the objects of one added kind may take to list: as long as a server lets one request take.
+// patienceWithLists is how long the objects of one added kind may take to list: as long as a server lets one request
+// take.
 const patienceWithLists = time.Minute
 
 // Dependents implements api. It asks for every kind; what an added kind, whose server
@@ -239,19 +240,24 @@ func (a *metadataAPI) dependentsOf(ctx context.Context, r Resource, owner graph.
 		bounded, cancel = context.WithTimeout(ctx, a.patience)
 		defer cancel()
 	}
-	err = eachObject(bounded, a.client.Resource(r.GVR).Namespace(owner.Namespace), func(object *metav1.PartialObjectMetadata) {
-		for _, ref := range object.OwnerReferences {
-			if ref.UID == owner.UID {
-				found = append(found, graph.ObjectOf(apiVersion, r.GVK.Kind, object).Identity)
+	err = eachObject(
+		bounded, a.client.Resource(r.GVR).Namespace(owner.Namespace),
+		func(object *metav1.PartialObjectMetadata) {
+			for _, ref := range object.OwnerReferences {
+				if ref.UID == owner.UID {
+					found = append(found, graph.ObjectOf(apiVersion, r.GVK.Kind, object).Identity)
+				}
 			}
-		}
-	})
+		},
+	)
 	switch {
 	case err == nil || apierrors.IsNotFound(err): // or the kind is gone
 	case builtin || ctx.Err() != nil:
 		return nil, fmt.Errorf("list %s: %w", r.GVR.GroupResource(), err)
 	default:
-		klog.FromContext(ctx).Error(err, "Could not look for what an object that goes leaves behind", "owner", owner, "resource", r.GVR)
+		klog.FromContext(ctx).Error(
+			err, "Could not look for what an object that goes leaves behind", "owner", owner, "resource", r.GVR,
+		)
 	}
 	return found, nil
 }

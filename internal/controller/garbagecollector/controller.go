@@ -113,7 +113,9 @@ func New(cfg Config) (*Controller, error) {
 	c.graph.Show(c.kinds.shown)
 	newQueue := func(name string) queue {
 		limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](5*time.Millisecond, cfg.MaxRetryDelay)
-		return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[types.UID]{Name: name})
+		return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[types.UID]{
+			Name: name,
+		})
 	}
 	c.deletes = newQueue("garbagecollector_delete")
 	c.orphans = newQueue("garbagecollector_orphan")
@@ -237,7 +239,8 @@ func (c *Controller) reportInvalid(invalid graph.InvalidReference) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: d.Name, UID: d.UID},
 	}
 	c.cfg.Events.Eventf(object, corev1.EventTypeWarning, "OwnerRefInvalidNamespace",
-		"ownerRef [%s/%s, name: %s, uid: %s] does not exist in namespace %q", ref.APIVersion, ref.Kind, ref.Name, ref.UID, d.Namespace)
+		"ownerRef [%s/%s, name: %s, uid: %s] does not exist in namespace %q", ref.APIVersion, ref.Kind, ref.Name, ref.UID,
+		d.Namespace)
 }
 
 func (c *Controller) size() int {

@@ -57,7 +57,8 @@ func (k *kinds) set(added []Resource) (watched []Resource, changed func(apiVersi
 		key := kindKey{apiVersion, kind}
 		before, was := oldKinds[key]
 		after, is := byKind[key]
-		return was != is || before.Namespaced != after.Namespaced || was && oldFirst[before.GVK.GroupKind()] != first[after.GVK.GroupKind()]
+		return was != is || before.Namespaced != after.Namespaced ||
+			was && oldFirst[before.GVK.GroupKind()] != first[after.GVK.GroupKind()]
 	}
 }
 

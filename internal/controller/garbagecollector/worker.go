@@ -51,7 +51,9 @@ func (c *Controller) work(ctx context.Context, q queue, do func(context.Context,
 func (c *Controller) attemptToDelete(ctx context.Context, uid types.UID) error {
 	decision := c.decide(uid)
 	for range maxSteps {
-		klog.FromContext(ctx).V(4).Info("Decided", "object", decision.Object.Identity, "action", decision.Action, "reason", decision.Reason)
+		klog.FromContext(ctx).V(4).Info(
+			"Decided", "object", decision.Object.Identity, "action", decision.Action, "reason", decision.Reason,
+		)
 		if decision.Action == graph.Keep {
 			return nil
 		}

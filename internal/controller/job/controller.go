@@ -127,7 +127,11 @@ func (r *reconciler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, fmt.Errorf("read Job %s: %w", key, err)
 	}
-	in := plan.Input{Job: r.jobs.Overlay(cached.UID, []*batchv1.Job{&cached})[0], Failures: r.remembered(cached.UID), Now: r.clock.Now()}
+	in := plan.Input{
+		Job:      r.jobs.Overlay(cached.UID, []*batchv1.Job{&cached})[0],
+		Failures: r.remembered(cached.UID),
+		Now:      r.clock.Now(),
+	}
 	if !plan.Mine(in.Job) {
 		return ctrl.Result{}, nil
 	}
@@ -149,8 +153,10 @@ func (r *reconciler) settle(ctx context.Context, in plan.Input) (ctrl.Result, er
 		in.Failures = in.Failures.Remember(in.Job, in.Pods)
 		r.remember(in.Job, in.Failures)
 		step := plan.Next(in)
-		klog.FromContext(ctx).V(2).Info("Decided", "job", klog.KObj(in.Job), "create", len(step.Create), "delete", len(step.Delete),
-			"release", len(step.Release), "status", step.Status != nil, "reason", step.Reason)
+		klog.FromContext(ctx).V(2).Info(
+			"Decided", "job", klog.KObj(in.Job), "create", len(step.Create), "delete", len(step.Delete),
+			"release", len(step.Release), "status", step.Status != nil, "reason", step.Reason,
+		)
 		switch {
 		case step.Status != nil:
 			next, err := r.report(ctx, in.Job, step)

@@ -29,7 +29,9 @@ const together = 100 * time.Millisecond
 
 // podHandler enqueues the Jobs that a pod concerns.
 func (r *reconciler) podHandler() handler.EventHandler {
-	return ownwrites.Owned[*corev1.Pod]{Owner: jobOf, Takers: r.takers, Matters: matters, Together: together}.Handler(r.pods)
+	return ownwrites.Owned[*corev1.Pod]{Owner: jobOf, Takers: r.takers, Matters: matters, Together: together}.Handler(
+		r.pods,
+	)
 }
 
 // takers names the Jobs that would take a pod.

@@ -22,12 +22,17 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: "job_controller", Name: name, Help: help}, labels)
 	}
 	m := &metrics{
-		syncs:        counter("job_syncs_total", "Turns of looking after a Job.", "completion_mode", "result"),
-		finished:     counter("jobs_finished_total", "Jobs that are over.", "completion_mode", "result", "reason"),
-		podsFinished: counter("job_pods_finished_total", "Pods of Jobs that ended and are counted.", "completion_mode", "result"),
-		podsCreated:  counter("job_pods_creation_total", "Creations of pods of Jobs.", "status"),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: "job_controller", Name: "job_sync_duration_seconds",
-			Help: "Time for one turn of looking after a Job.", Buckets: prometheus.ExponentialBuckets(0.004, 2, 15)}, []string{"completion_mode", "result"}),
+		syncs:    counter("job_syncs_total", "Turns of looking after a Job.", "completion_mode", "result"),
+		finished: counter("jobs_finished_total", "Jobs that are over.", "completion_mode", "result", "reason"),
+		podsFinished: counter(
+			"job_pods_finished_total", "Pods of Jobs that ended and are counted.", "completion_mode", "result",
+		),
+		podsCreated: counter("job_pods_creation_total", "Creations of pods of Jobs.", "status"),
+		seconds: prometheus.NewHistogramVec(
+			prometheus.HistogramOpts{Subsystem: "job_controller", Name: "job_sync_duration_seconds",
+				Help: "Time for one turn of looking after a Job.", Buckets: prometheus.ExponentialBuckets(0.004, 2, 15)},
+			[]string{"completion_mode", "result"},
+		),
 	}
 	if reg == nil {
 		return m, nil

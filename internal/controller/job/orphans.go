@@ -45,7 +45,9 @@ func (o *orphans) jobHandler() handler.EventHandler {
 	return handler.Funcs{DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
 		pods, err := ownedPods(ctx, o.reader, e.Object.GetNamespace(), string(e.Object.GetUID()))
 		if err != nil {
-			utilruntime.HandleErrorWithContext(ctx, err, "Could not list the pods of a Job that is gone", "job", klog.KObj(e.Object))
+			utilruntime.HandleErrorWithContext(
+				ctx, err, "Could not list the pods of a Job that is gone", "job", klog.KObj(e.Object),
+			)
 			return
 		}
 		for _, p := range pods {

@@ -50,7 +50,9 @@ func (r *reconciler) empty(ctx context.Context, namespace string) plan.Remaining
 	return remaining
 }
 
-func (r *reconciler) emptyResources(ctx context.Context, namespace string, resources []schema.GroupVersionResource, remaining *plan.Remaining) {
+func (r *reconciler) emptyResources(
+	ctx context.Context, namespace string, resources []schema.GroupVersionResource, remaining *plan.Remaining,
+) {
 	var mu sync.Mutex
 	var group errgroup.Group
 	group.SetLimit(parallel)

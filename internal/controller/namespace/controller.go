@@ -45,7 +45,9 @@ func Add(mgr manager.Manager, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	terminating := predicate.NewPredicateFuncs(func(object client.Object) bool { return object.GetDeletionTimestamp() != nil })
+	terminating := predicate.NewPredicateFuncs(func(object client.Object) bool {
+		return object.GetDeletionTimestamp() != nil
+	})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("namespace").
 		For(&corev1.Namespace{}).
@@ -98,7 +100,9 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, fmt.Errorf("update status of namespace %s: %w", ns.Name, err)
 	}
 	if !remaining.Empty() {
-		klog.FromContext(ctx).V(2).Info("Namespace is not empty yet", "objects", remaining.Objects, "failures", errors.Join(remaining.Failures...))
+		klog.FromContext(ctx).V(2).Info(
+			"Namespace is not empty yet", "objects", remaining.Objects, "failures", errors.Join(remaining.Failures...),
+		)
 		return reconcile.Result{RequeueAfter: plan.RetryAfter(r.clock.Since(ns.DeletionTimestamp.Time))}, nil
 	}
 	if err := r.finalize(ctx, &ns); err != nil {

@@ -62,7 +62,8 @@ func Add(mgr manager.Manager, cfg Config) error {
 		WithEventFilter(predicate.Funcs{
 			UpdateFunc: func(e event.UpdateEvent) bool {
 				before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-				return before.UID != after.UID || before.Spec.PodCIDR != after.Spec.PodCIDR || !slices.Equal(before.Spec.PodCIDRs, after.Spec.PodCIDRs) ||
+				return before.UID != after.UID || before.Spec.PodCIDR != after.Spec.PodCIDR ||
+					!slices.Equal(before.Spec.PodCIDRs, after.Spec.PodCIDRs) ||
 					told(before) != told(after)
 			},
 		}).
@@ -120,7 +121,8 @@ func newReconciler(reader client.Reader, cfg Config) (*reconciler, error) {
 		return nil, fmt.Errorf("node ipam: %w", err)
 	}
 	return &reconciler{
-		cfg: cfg, networks: node.PodNetworks{Cluster: blocks.Network(), NodeBits: cfg.NodeBits}, reader: reader, writer: cfg.Writer,
+		cfg: cfg, networks: node.PodNetworks{Cluster: blocks.Network(), NodeBits: cfg.NodeBits}, reader: reader,
+		writer: cfg.Writer,
 		blocks: blocks, holders: map[string]holder{}, refused: map[string]claimant{},
 	}, nil
 }
@@ -142,7 +144,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	switch {
 	case errors.Is(err, plan.ErrFull):
 		r.event(&n, corev1.EventTypeWarning, "CIDRNotAvailable",
-			"Node %s gets no pod network: all %d parts of %s are given to nodes; delete nodes that are gone, or start the server with a larger --cluster-cidr that holds this one",
+			"Node %s gets no pod network: all %d parts of %s are given to nodes; delete nodes that are gone, or start the "+
+				"server with a larger --cluster-cidr that holds this one",
 			n.Name, r.blocks.Count(), r.blocks.Network())
 		return reconcile.Result{RequeueAfter: fullRetry}, nil
 	case err != nil:
@@ -156,7 +159,9 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		if apierrors.IsNotFound(err) {
 			return reconcile.Result{}, nil // its deletion follows and frees the block
 		}
-		return reconcile.Result{}, fmt.Errorf("give node %s a part of the pod network %s: %w", n.Name, r.networks.Cluster, err)
+		return reconcile.Result{}, fmt.Errorf(
+			"give node %s a part of the pod network %s: %w", n.Name, r.networks.Cluster, err,
+		)
 	}
 	if block.IsValid() {
 		klog.FromContext(ctx).V(2).Info("Assigned pod network", "node", n.Name, "podCIDR", block)

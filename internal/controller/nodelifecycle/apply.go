@@ -29,8 +29,8 @@ type Writer interface {
 	SetPodUnready(ctx context.Context, pod *corev1.Pod, since metav1.Time) error
 }
 
-// writeNode carries out the plan's conditions and taints, both for the version that the plan was made on, so that a node
-// that speaks up meanwhile wins.
+// writeNode carries out the plan's conditions and taints, both for the version that the plan was made on, so that a
+// node that speaks up meanwhile wins.
 func (c *controller) writeNode(ctx context.Context, plan health.Plan) error {
 	node := plan.Node
 	logger := klog.FromContext(ctx).WithValues("node", node.Name)
@@ -83,7 +83,9 @@ type object map[string]any
 
 // SetConditions implements Writer.
 func (w clientWriter) SetConditions(ctx context.Context, node *corev1.Node, conditions []corev1.NodeCondition) (*corev1.Node, error) {
-	return w.patchNode(ctx, node, types.StrategicMergePatchType, object{"status": object{"conditions": conditions}}, "status")
+	return w.patchNode(
+		ctx, node, types.StrategicMergePatchType, object{"status": object{"conditions": conditions}}, "status",
+	)
 }
 
 // SetTaints implements Writer.
@@ -92,7 +94,9 @@ func (w clientWriter) SetTaints(ctx context.Context, node *corev1.Node, taints [
 	return err
 }
 
-func (w clientWriter) patchNode(ctx context.Context, node *corev1.Node, kind types.PatchType, patch object, subresources ...string) (*corev1.Node, error) {
+func (w clientWriter) patchNode(
+	ctx context.Context, node *corev1.Node, kind types.PatchType, patch object, subresources ...string,
+) (*corev1.Node, error) {
 	patch["metadata"] = object{"uid": node.UID, "resourceVersion": node.ResourceVersion}
 	body, err := json.Marshal(patch)
 	if err != nil {
@@ -112,6 +116,8 @@ func (w clientWriter) SetPodUnready(ctx context.Context, pod *corev1.Pod, since 
 	if err != nil {
 		return fmt.Errorf("encode condition: %w", err)
 	}
-	_, err = w.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
+	_, err = w.client.CoreV1().Pods(pod.Namespace).Patch(
+		ctx, pod.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status",
+	)
 	return err
 }

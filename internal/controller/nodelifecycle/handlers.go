@@ -22,14 +22,20 @@ func (c *controller) nodeHandler(started time.Time) toolscache.ResourceEventHand
 			node := obj.(*corev1.Node)
 			observe(node)
 			if node.CreationTimestamp.After(started) {
-				c.event(node, corev1.EventTypeNormal, "RegisteredNode", "Node %s event: Registered Node %s in Controller", node.Name, node.Name)
+				c.event(
+					node, corev1.EventTypeNormal, "RegisteredNode", "Node %s event: Registered Node %s in Controller", node.Name,
+					node.Name,
+				)
 			}
 		},
 		UpdateFunc: func(_, obj any) { observe(obj.(*corev1.Node)) },
 		DeleteFunc: func(obj any) {
 			if node, ok := deleted[*corev1.Node](obj); ok {
 				c.change(func() { c.tracker.Forget(node.Name) })
-				c.event(node, corev1.EventTypeNormal, "RemovingNode", "Node %s event: Removing Node %s from Controller", node.Name, node.Name)
+				c.event(
+					node, corev1.EventTypeNormal, "RemovingNode", "Node %s event: Removing Node %s from Controller", node.Name,
+					node.Name,
+				)
 			}
 		},
 	}

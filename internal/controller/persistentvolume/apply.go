@@ -19,7 +19,8 @@ import (
 // conflictPause is how long a write that met a newer version waits for the cache.
 const conflictPause = 100 * time.Millisecond
 
-// apply writes what was decided, in its order. Each write is refused if the object is no longer as it was when it was decided about.
+// apply writes what was decided, in its order. Each write is refused if the object is no longer as it was when it was
+// decided about.
 func (c controller) apply(ctx context.Context, about runtime.Object, d plan.Decision) error {
 	var volumeVersion, claimVersion string
 	for _, w := range d.Writes {
@@ -77,7 +78,9 @@ func (c controller) writeClaim(ctx context.Context, w plan.Write, version string
 	if err != nil {
 		return "", fmt.Errorf("write claim %s (status: %v): %w", klog.KObj(claim), w.Status, err)
 	}
-	klog.FromContext(ctx).V(3).Info("Wrote claim", "claim", klog.KObj(claim), "status", w.Status, "phase", claim.Status.Phase)
+	klog.FromContext(ctx).V(3).Info(
+		"Wrote claim", "claim", klog.KObj(claim), "status", w.Status, "phase", claim.Status.Phase,
+	)
 	return written.ResourceVersion, nil
 }
 
@@ -97,8 +100,8 @@ func (c controller) protectVolume(ctx context.Context, v *corev1.PersistentVolum
 	return true, nil
 }
 
-// protectClaim is like protectVolume for a claim. Before a claim goes, the API is asked for pods: the cache may not show one that has just
-// got its node.
+// protectClaim is like protectVolume for a claim. Before a claim goes, the API is asked for pods: the cache may not
+// show one that has just got its node.
 func (c controller) protectClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) (bool, error) {
 	if _, changed := plan.ProtectClaim(claim, false); !changed {
 		return false, nil
@@ -113,7 +116,9 @@ func (c controller) protectClaim(ctx context.Context, claim *corev1.PersistentVo
 	}
 	next := claim.DeepCopy()
 	next.Finalizers = finalizers
-	if _, err := c.cfg.ClaimProtection.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(ctx, next, metav1.UpdateOptions{}); err != nil {
+	if _, err := c.cfg.ClaimProtection.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(
+		ctx, next, metav1.UpdateOptions{},
+	); err != nil {
 		return false, fmt.Errorf("write the finalizers of claim %s: %w", klog.KObj(claim), err)
 	}
 	klog.FromContext(ctx).V(3).Info("Wrote finalizers", "claim", klog.KObj(claim), "finalizers", finalizers)
@@ -151,8 +156,8 @@ func (c controller) inUse(ctx context.Context, claim *corev1.PersistentVolumeCla
 // unusedFor is how long it counts that no pod used a claim.
 const unusedFor = 5 * time.Second
 
-// unused are claims that were to go when the pods of their namespace were listed, and that none of these used. Whoever deletes ten
-// thousand claims does not have the pods listed ten thousand times.
+// unused are claims that were to go when the pods of their namespace were listed, and that none of these used. Whoever
+// deletes ten thousand claims does not have the pods listed ten thousand times.
 type unused struct {
 	mu     sync.Mutex
 	listed time.Time

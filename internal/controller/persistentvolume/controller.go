@@ -1,5 +1,5 @@
-// Package persistentvolume binds claims to PersistentVolumes, says what becomes of volumes whose claims are gone, and keeps
-// both from going while they are in use. Package plan decides; apply.go acts.
+// Package persistentvolume binds claims to PersistentVolumes, says what becomes of volumes whose claims are gone, and
+// keeps both from going while they are in use. Package plan decides; apply.go acts.
 package persistentvolume
 
 import (
@@ -57,14 +57,15 @@ type Account struct {
 
 // Config is what the controller needs.
 type Config struct {
-	// Binder binds; VolumeProtection and ClaimProtection keep what is in use; Ephemeral makes the claims of ephemeral volumes. All are
-	// required.
+	// Binder binds; VolumeProtection and ClaimProtection keep what is in use; Ephemeral makes the claims of ephemeral
+	// volumes. All are required.
 	Binder, VolumeProtection, ClaimProtection, Ephemeral Account
 }
 
 // Add puts the controller under the manager, which runs it while it leads.
 func Add(mgr manager.Manager, cfg Config) error {
-	if cfg.Binder.Client == nil || cfg.VolumeProtection.Client == nil || cfg.ClaimProtection.Client == nil || cfg.Ephemeral.Client == nil {
+	if cfg.Binder.Client == nil || cfg.VolumeProtection.Client == nil || cfg.ClaimProtection.Client == nil ||
+		cfg.Ephemeral.Client == nil {
 		return errors.New("persistentvolume: all clients are required")
 	}
 	if err := addIndexes(mgr.GetFieldIndexer()); err != nil {
@@ -73,7 +74,11 @@ func Add(mgr manager.Manager, cfg Config) error {
 	c := controller{reader: mgr.GetClient(), cfg: cfg, unused: &unused{}}
 	err := errors.Join(
 		ctrl.NewControllerManagedBy(mgr).Named("persistentvolumeclaim").For(&corev1.PersistentVolumeClaim{}).
-			Watches(&corev1.PersistentVolume{}, handler.Funcs{CreateFunc: c.volumeCreated, UpdateFunc: c.volumeUpdated, DeleteFunc: c.volumeDeleted}).
+			Watches(&corev1.PersistentVolume{}, handler.Funcs{
+				CreateFunc: c.volumeCreated,
+				UpdateFunc: c.volumeUpdated,
+				DeleteFunc: c.volumeDeleted,
+			}).
 			Watches(&storagev1.StorageClass{}, handler.EnqueueRequestsFromMapFunc(c.claimsOfClass)).
 			Watches(&corev1.Pod{}, handler.Funcs{CreateFunc: podCreated, UpdateFunc: podUpdated, DeleteFunc: podDeleted}).
 			Complete(reconcile.Func(c.reconcileClaim)),
@@ -146,7 +151,9 @@ func (c controller) reconcileClaim(ctx context.Context, key ctrl.Request) (ctrl.
 		return ctrl.Result{}, err
 	}
 	decision := plan.Claim(in)
-	klog.FromContext(ctx).V(2).Info("Decided", "claim", klog.KObj(&claim), "writes", len(decision.Writes), "reason", decision.Why)
+	klog.FromContext(ctx).V(2).Info(
+		"Decided", "claim", klog.KObj(&claim), "writes", len(decision.Writes), "reason", decision.Why,
+	)
 	return retried(c.apply(ctx, &claim, decision))
 }
 
@@ -191,13 +198,14 @@ func (c controller) gather(ctx context.Context, claim *corev1.PersistentVolumeCl
 	return in, err
 }
 
-// named is the volume that a claim names, nil if there is none. Before a claim is said to have lost it, the API is asked: the cache may
-// not show yet that it was made, or that it was given to the claim.
+// named is the volume that a claim names, nil if there is none. Before a claim is said to have lost it, the API is
+// asked: the cache may not show yet that it was made, or that it was given to the claim.
 func (c controller) named(ctx context.Context, claim *corev1.PersistentVolumeClaim) (*corev1.PersistentVolume, error) {
 	name := claim.Spec.VolumeName
 	v := &corev1.PersistentVolume{}
 	err := c.reader.Get(ctx, types.NamespacedName{Name: name}, v)
-	if volume.Bound(claim) && claim.Status.Phase != corev1.ClaimLost && (apierrors.IsNotFound(err) || err == nil && plan.Misbound(v, claim)) {
+	if volume.Bound(claim) && claim.Status.Phase != corev1.ClaimLost &&
+		(apierrors.IsNotFound(err) || err == nil && plan.Misbound(v, claim)) {
 		v, err = c.cfg.Binder.Client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
 	}
 	switch {
@@ -237,7 +245,9 @@ func (c controller) classes(ctx context.Context, in *plan.ClaimInput) error {
 
 func (c controller) users(ctx context.Context, claim *corev1.PersistentVolumeClaim) ([]corev1.Pod, error) {
 	var list corev1.PodList
-	if err := c.reader.List(ctx, &list, client.MatchingFields{byUse: claim.Namespace + "/" + claim.Name}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.reader.List(
+		ctx, &list, client.MatchingFields{byUse: claim.Namespace + "/" + claim.Name}, client.UnsafeDisableDeepCopy,
+	); err != nil {
 		return nil, fmt.Errorf("list pods that use claim %s: %w", klog.KObj(claim), err)
 	}
 	return list.Items, nil
@@ -260,7 +270,8 @@ func (c controller) reconcileVolume(ctx context.Context, key ctrl.Request) (ctrl
 	return retried(c.apply(ctx, &v, decision))
 }
 
-// claimOf is the claim that a volume names, nil if it is gone. That the API says so decides, where something depends on it.
+// claimOf is the claim that a volume names, nil if it is gone. That the API says so decides, where something depends on
+// it.
 func (c controller) claimOf(ctx context.Context, v *corev1.PersistentVolume) (*corev1.PersistentVolumeClaim, error) {
 	ref := v.Spec.ClaimRef
 	if ref == nil || ref.UID == "" {

@@ -47,8 +47,8 @@ func (c controller) volumeDeleted(_ context.Context, e event.DeleteEvent, q queu
 	addClaim(e.Object.(*corev1.PersistentVolume), q)
 }
 
-// offer enqueues the claims for which a volume is news: the one that it names, those that name it, and if nobody has it those without a
-// volume for which it is good.
+// offer enqueues the claims for which a volume is news: the one that it names, those that name it, and if nobody has it
+// those without a volume for which it is good.
 func (c controller) offer(ctx context.Context, v *corev1.PersistentVolume, q queue) {
 	addClaim(v, q)
 	if v.Spec.ClaimRef != nil {
@@ -70,7 +70,8 @@ func (c controller) offer(ctx context.Context, v *corev1.PersistentVolume, q que
 	}
 }
 
-// waits says whether the scheduler finds the volumes of a class, so that a volume that nobody has is news for none of its claims.
+// waits says whether the scheduler finds the volumes of a class, so that a volume that nobody has is news for none of
+// its claims.
 func (c controller) waits(ctx context.Context, name string) bool {
 	var class storagev1.StorageClass
 	return name != "" && c.reader.Get(ctx, types.NamespacedName{Name: name}, &class) == nil && volume.Waits(&class)
@@ -109,7 +110,10 @@ func (c controller) claimsOfClass(ctx context.Context, class client.Object) (out
 // volumesOfClaim are the volumes that name a claim, and the one that it names.
 func (c controller) volumesOfClaim(ctx context.Context, claim client.Object) (out []ctrl.Request) {
 	var list corev1.PersistentVolumeList
-	if err := c.reader.List(ctx, &list, client.MatchingFields{byClaim: claim.GetNamespace() + "/" + claim.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.reader.List(
+		ctx, &list, client.MatchingFields{byClaim: claim.GetNamespace() + "/" + claim.GetName()},
+		client.UnsafeDisableDeepCopy,
+	); err != nil {
 		klog.FromContext(ctx).Error(err, "Could not find the volumes of a claim", "claim", klog.KObj(claim))
 		return nil
 	}

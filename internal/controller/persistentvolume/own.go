@@ -15,8 +15,8 @@ import (
 	"github.com/everynode/everynode/internal/controller/persistentvolume/plan"
 )
 
-// reconcilePod makes the claims of a pod's ephemeral volumes. One of the name that is not the pod's own is left alone: the scheduler says so
-// at the pod.
+// reconcilePod makes the claims of a pod's ephemeral volumes. One of the name that is not the pod's own is left alone:
+// the scheduler says so at the pod.
 func (c controller) reconcilePod(ctx context.Context, key ctrl.Request) (ctrl.Result, error) {
 	var pod corev1.Pod
 	if err := c.reader.Get(ctx, key.NamespacedName, &pod); err != nil {
@@ -31,7 +31,9 @@ func (c controller) reconcilePod(ctx context.Context, key ctrl.Request) (ctrl.Re
 		if !apierrors.IsNotFound(err) {
 			return ctrl.Result{}, fmt.Errorf("read claim %s: %w", klog.KObj(claim), err)
 		}
-		_, err = c.cfg.Ephemeral.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Create(ctx, claim, metav1.CreateOptions{})
+		_, err = c.cfg.Ephemeral.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).Create(
+			ctx, claim, metav1.CreateOptions{},
+		)
 		switch {
 		case err == nil:
 			klog.FromContext(ctx).V(3).Info("Made claim of an ephemeral volume", "pod", klog.KObj(&pod), "claim", claim.Name)
@@ -40,7 +42,10 @@ func (c controller) reconcilePod(ctx context.Context, key ctrl.Request) (ctrl.Re
 			return ctrl.Result{}, nil
 		default:
 			if c.cfg.Ephemeral.Events != nil {
-				c.cfg.Ephemeral.Events.Event(&pod, corev1.EventTypeWarning, "FailedCreate", fmt.Sprintf("Error creating: claim %q of an ephemeral volume: %v", claim.Name, err))
+				c.cfg.Ephemeral.Events.Event(
+					&pod, corev1.EventTypeWarning, "FailedCreate",
+					fmt.Sprintf("Error creating: claim %q of an ephemeral volume: %v", claim.Name, err),
+				)
 			}
 			return ctrl.Result{}, fmt.Errorf("make claim %s of an ephemeral volume: %w", klog.KObj(claim), err)
 		}

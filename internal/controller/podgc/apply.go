@@ -81,7 +81,9 @@ func (a clientAPI) NodeAbsent(ctx context.Context, name string) (bool, error) {
 
 // PatchPodStatus implements api.
 func (a clientAPI) PatchPodStatus(ctx context.Context, key types.NamespacedName, body []byte) error {
-	_, err := a.client.CoreV1().Pods(key.Namespace).Patch(ctx, key.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
+	_, err := a.client.CoreV1().Pods(key.Namespace).Patch(
+		ctx, key.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status",
+	)
 	return err
 }
 

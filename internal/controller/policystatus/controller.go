@@ -59,8 +59,12 @@ func (r *reconciler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Resu
 	warnings := r.checker.Check(changed)
 	changed.Status.ObservedGeneration = policy.Generation
 	changed.Status.TypeChecking = &admissionv1.TypeChecking{ExpressionWarnings: warnings}
-	klog.FromContext(ctx).V(3).Info("Writing what the types say of a policy", "validatingAdmissionPolicy", key.Name, "warnings", len(warnings))
-	_, err := r.client.AdmissionregistrationV1().ValidatingAdmissionPolicies().UpdateStatus(ctx, changed, metav1.UpdateOptions{})
+	klog.FromContext(ctx).V(3).Info(
+		"Writing what the types say of a policy", "validatingAdmissionPolicy", key.Name, "warnings", len(warnings),
+	)
+	_, err := r.client.AdmissionregistrationV1().ValidatingAdmissionPolicies().UpdateStatus(
+		ctx, changed, metav1.UpdateOptions{},
+	)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return ctrl.Result{}, nil // the change that was faster brings us back
 	}

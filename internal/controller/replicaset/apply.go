@@ -42,7 +42,9 @@ func (r *reconciler) apply(ctx context.Context, set *appsv1.ReplicaSet, change p
 }
 
 func (r *reconciler) createPod(ctx context.Context, set *appsv1.ReplicaSet) error {
-	p := podtemplate.Pod(&set.Spec.Template, set.Namespace, podtemplate.NamePrefix(set.Name), *metav1.NewControllerRef(set, r.kind.gvk))
+	p := podtemplate.Pod(
+		&set.Spec.Template, set.Namespace, podtemplate.NamePrefix(set.Name), *metav1.NewControllerRef(set, r.kind.gvk),
+	)
 	created, err := r.writer.CreatePod(ctx, p)
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return nil // the namespace takes the set with it

@@ -116,7 +116,9 @@ func (r *reconciler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	change := plan.Decide(in)
-	klog.FromContext(ctx).V(2).Info("Decided", r.kind.key, klog.KObj(set), "create", change.Create, "delete", len(change.Delete), "reason", change.Reason)
+	klog.FromContext(ctx).V(2).Info(
+		"Decided", r.kind.key, klog.KObj(set), "create", change.Create, "delete", len(change.Delete), "reason", change.Reason,
+	)
 	failure := r.apply(ctx, set, change)
 	// The status says what there is after the change: who reads that this generation
 	// was seen can rely on the numbers beside it.

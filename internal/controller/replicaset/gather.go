@@ -82,7 +82,9 @@ func (r *reconciler) related(ctx context.Context, set *appsv1.ReplicaSet, own []
 	if ref == nil {
 		return out, nil
 	}
-	siblings, err := r.kind.list(ctx, r.reader, client.InNamespace(set.Namespace), client.MatchingFields{ownerIndex: string(ref.UID)})
+	siblings, err := r.kind.list(ctx, r.reader, client.InNamespace(set.Namespace), client.MatchingFields{
+		ownerIndex: string(ref.UID),
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list the sets beside %s %s: %w", r.kind.gvk.Kind, klog.KObj(set), err)
 	}

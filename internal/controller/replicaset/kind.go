@@ -67,9 +67,14 @@ var replicationControllers = kind{
 func asSet(c *corev1.ReplicationController) *appsv1.ReplicaSet {
 	set := &appsv1.ReplicaSet{
 		ObjectMeta: c.ObjectMeta,
-		Spec:       appsv1.ReplicaSetSpec{Replicas: c.Spec.Replicas, MinReadySeconds: c.Spec.MinReadySeconds, Selector: &metav1.LabelSelector{MatchLabels: c.Spec.Selector}},
+		Spec: appsv1.ReplicaSetSpec{
+			Replicas:        c.Spec.Replicas,
+			MinReadySeconds: c.Spec.MinReadySeconds,
+			Selector:        &metav1.LabelSelector{MatchLabels: c.Spec.Selector},
+		},
 		Status: appsv1.ReplicaSetStatus{
-			Replicas: c.Status.Replicas, FullyLabeledReplicas: c.Status.FullyLabeledReplicas, ReadyReplicas: c.Status.ReadyReplicas,
+			Replicas: c.Status.Replicas, FullyLabeledReplicas: c.Status.FullyLabeledReplicas,
+			ReadyReplicas:     c.Status.ReadyReplicas,
 			AvailableReplicas: c.Status.AvailableReplicas, ObservedGeneration: c.Status.ObservedGeneration,
 		},
 	}
@@ -77,8 +82,13 @@ func asSet(c *corev1.ReplicationController) *appsv1.ReplicaSet {
 		set.Spec.Template = *c.Spec.Template
 	}
 	for _, condition := range c.Status.Conditions {
-		set.Status.Conditions = append(set.Status.Conditions, appsv1.ReplicaSetCondition{Type: appsv1.ReplicaSetConditionType(condition.Type), Status: condition.Status,
-			LastTransitionTime: condition.LastTransitionTime, Reason: condition.Reason, Message: condition.Message})
+		set.Status.Conditions = append(set.Status.Conditions, appsv1.ReplicaSetCondition{
+			Type:               appsv1.ReplicaSetConditionType(condition.Type),
+			Status:             condition.Status,
+			LastTransitionTime: condition.LastTransitionTime,
+			Reason:             condition.Reason,
+			Message:            condition.Message,
+		})
 	}
 	return set
 }
@@ -91,8 +101,13 @@ func withStatus(set *appsv1.ReplicaSet) *corev1.ReplicationController {
 		AvailableReplicas: s.AvailableReplicas, ObservedGeneration: s.ObservedGeneration,
 	}}
 	for _, condition := range s.Conditions {
-		out.Status.Conditions = append(out.Status.Conditions, corev1.ReplicationControllerCondition{Type: corev1.ReplicationControllerConditionType(condition.Type), Status: condition.Status,
-			LastTransitionTime: condition.LastTransitionTime, Reason: condition.Reason, Message: condition.Message})
+		out.Status.Conditions = append(out.Status.Conditions, corev1.ReplicationControllerCondition{
+			Type:               corev1.ReplicationControllerConditionType(condition.Type),
+			Status:             condition.Status,
+			LastTransitionTime: condition.LastTransitionTime,
+			Reason:             condition.Reason,
+			Message:            condition.Message,
+		})
 	}
 	return out
 }
@@ -125,6 +140,8 @@ func (w replicationWriter) GetSet(ctx context.Context, namespace, name string) (
 
 // UpdateStatus implements writer.
 func (w replicationWriter) UpdateStatus(ctx context.Context, set *appsv1.ReplicaSet) error {
-	_, err := w.Client.CoreV1().ReplicationControllers(set.Namespace).UpdateStatus(ctx, withStatus(set), metav1.UpdateOptions{})
+	_, err := w.Client.CoreV1().ReplicationControllers(set.Namespace).UpdateStatus(
+		ctx, withStatus(set), metav1.UpdateOptions{},
+	)
 	return err
 }

@@ -40,7 +40,11 @@ func (l *loop) reconcilePod(ctx context.Context, key ctrl.Request) (ctrl.Result,
 
 // gather finds what a pod's claims are to be made of, and which are there.
 func (l *loop) gather(ctx context.Context, pod *corev1.Pod) (plan.PodInput, error) {
-	in := plan.PodInput{Pod: pod, Claims: map[string]*resourcev1.ResourceClaim{}, Templates: map[string]*resourcev1.ResourceClaimTemplate{}}
+	in := plan.PodInput{
+		Pod:       pod,
+		Claims:    map[string]*resourcev1.ResourceClaim{},
+		Templates: map[string]*resourcev1.ResourceClaimTemplate{},
+	}
 	names := map[string]bool{}
 	for name := range resourceclaim.PodClaims(pod) {
 		names[name] = true
@@ -103,11 +107,16 @@ func (l *loop) serve(ctx context.Context, pod *corev1.Pod, d plan.PodDecision) e
 		}
 	}
 	if len(d.Names) > 0 {
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": map[string]any{"resourceClaimStatuses": d.Names}})
+		patch, err := json.Marshal(map[string]any{
+			"metadata": map[string]any{"uid": pod.UID},
+			"status":   map[string]any{"resourceClaimStatuses": d.Names},
+		})
 		if err != nil {
 			return fmt.Errorf("encode the claims of pod %s: %w", klog.KObj(pod), err)
 		}
-		if _, err := l.cfg.Client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+		if _, err := l.cfg.Client.CoreV1().Pods(pod.Namespace).Patch(
+			ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status",
+		); err != nil {
 			return fmt.Errorf("write the claims of pod %s: %w", klog.KObj(pod), err)
 		}
 		logger.V(3).Info("Wrote claims of pod", "pod", klog.KObj(pod), "claims", len(d.Names))
@@ -167,7 +176,8 @@ func (l *loop) reconcileClaim(ctx context.Context, key ctrl.Request) (ctrl.Resul
 	return retried(l.settle(ctx, claim, decision))
 }
 
-// done says whether a pod uses its claims no more. Before one counts as gone, the API is asked: the cache may not show it yet.
+// done says whether a pod uses its claims no more. Before one counts as gone, the API is asked: the cache may not show
+// it yet.
 func (l *loop) done(ctx context.Context, namespace, name string, uid types.UID) (bool, error) {
 	var pod corev1.Pod
 	err := l.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &pod)
@@ -195,7 +205,10 @@ func (l *loop) settle(ctx context.Context, claim *resourcev1.ResourceClaim, d pl
 		if err != nil {
 			return fmt.Errorf("write the status of ResourceClaim %s: %w", klog.KObj(claim), err)
 		}
-		logger.V(3).Info("Wrote status of claim", "claim", klog.KObj(claim), "users", len(written.Status.ReservedFor), "allocated", written.Status.Allocation != nil)
+		logger.V(3).Info(
+			"Wrote status of claim",
+			"claim", klog.KObj(claim), "users", len(written.Status.ReservedFor), "allocated", written.Status.Allocation != nil,
+		)
 		claim = written
 	}
 	if d.Release {
@@ -205,7 +218,9 @@ func (l *loop) settle(ctx context.Context, claim *resourcev1.ResourceClaim, d pl
 		logger.V(3).Info("Took finalizer off claim", "claim", klog.KObj(claim))
 	}
 	if d.Delete {
-		err := claims.Delete(ctx, claim.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(claim.UID))})
+		err := claims.Delete(ctx, claim.Name, metav1.DeleteOptions{
+			Preconditions: metav1.NewUIDPreconditions(string(claim.UID)),
+		})
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete ResourceClaim %s of a pod that is done: %w", klog.KObj(claim), err)
 		}

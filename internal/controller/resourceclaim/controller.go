@@ -1,5 +1,5 @@
-// Package resourceclaim makes the ResourceClaims of pods from templates, and gives back the devices of claims that no pod uses any
-// more. Package plan decides; apply.go acts.
+// Package resourceclaim makes the ResourceClaims of pods from templates, and gives back the devices of claims that no
+// pod uses any more. Package plan decides; apply.go acts.
 package resourceclaim
 
 import (
@@ -48,8 +48,8 @@ type Config struct {
 	Events Recorder
 }
 
-// workers is how many pods, and how many claims, are looked after at a time. A daemon of which each pod has a claim brings as many at
-// once as there are nodes, and a webhook that takes its time for one must not hold up the others.
+// workers is how many pods, and how many claims, are looked after at a time. A daemon of which each pod has a claim
+// brings as many at once as there are nodes, and a webhook that takes its time for one must not hold up the others.
 const workers = 10
 
 // Add puts the controller under the manager, which runs it while it leads.
@@ -59,8 +59,12 @@ func Add(mgr manager.Manager, cfg Config) error {
 	}
 	ctx := context.Background()
 	err := errors.Join(
-		mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, byClaim, func(o client.Object) []string { return claimsOf(o.(*corev1.Pod)) }),
-		mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, byTemplate, func(o client.Object) []string { return templatesOf(o.(*corev1.Pod)) }),
+		mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, byClaim, func(o client.Object) []string {
+			return claimsOf(o.(*corev1.Pod))
+		}),
+		mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, byTemplate, func(o client.Object) []string {
+			return templatesOf(o.(*corev1.Pod))
+		}),
 	)
 	if err != nil {
 		return fmt.Errorf("index pods by their claims: %w", err)
@@ -131,8 +135,12 @@ func (l *loop) podsOfTemplate(ctx context.Context, template client.Object) []ctr
 
 func (l *loop) podsBy(ctx context.Context, index string, of client.Object) (out []ctrl.Request) {
 	var list corev1.PodList
-	if err := l.reader.List(ctx, &list, client.MatchingFields{index: of.GetNamespace() + "/" + of.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
-		klog.FromContext(ctx).Error(err, "Could not find the pods for which an object is news", "index", index, "object", klog.KObj(of))
+	if err := l.reader.List(
+		ctx, &list, client.MatchingFields{index: of.GetNamespace() + "/" + of.GetName()}, client.UnsafeDisableDeepCopy,
+	); err != nil {
+		klog.FromContext(ctx).Error(
+			err, "Could not find the pods for which an object is news", "index", index, "object", klog.KObj(of),
+		)
 	}
 	for i := range list.Items {
 		out = append(out, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})

@@ -1,5 +1,5 @@
-// Package resourcequota counts what namespaces with a ResourceQuota have, and writes it into the quota's status. Admission charges
-// what is made; this loop takes back what went.
+// Package resourcequota counts what namespaces with a ResourceQuota have, and writes it into the quota's status.
+// Admission charges what is made; this loop takes back what went.
 package resourcequota
 
 import (
@@ -29,11 +29,12 @@ import (
 )
 
 const (
-	// settle is how long news of a namespace gather before it is counted again: thousands of pods that end cause a few counts.
+	// settle is how long news of a namespace gather before it is counted again: thousands of pods that end cause a few
+	// counts.
 	settle = 500 * time.Millisecond
-	// second is when a namespace is counted again after something was taken back or a limit was changed. What admission charged in
-	// between, and the cache did not show yet, was taken back with it; and what was made before admission knew of a limit was not
-	// charged.
+	// second is when a namespace is counted again after something was taken back or a limit was changed. What admission
+	// charged in between, and the cache did not show yet, was taken back with it; and what was made before admission knew
+	// of a limit was not charged.
 	second = 10 * time.Second
 	// resync is how often a namespace is counted without news.
 	resync = 5 * time.Minute
@@ -76,7 +77,9 @@ func Add(mgr manager.Manager, cfg Config) error {
 		return errors.New("resourcequota: Client, Metadata and Added are required")
 	}
 	r := newReconciler(mgr.GetClient(), cfg)
-	b := ctrl.NewControllerManagedBy(mgr).Named("resourcequota").WithOptions(controller.Options{MaxConcurrentReconciles: 5}).
+	b := ctrl.NewControllerManagedBy(mgr).Named("resourcequota").WithOptions(controller.Options{
+		MaxConcurrentReconciles: 5,
+	}).
 		Watches(&corev1.ResourceQuota{}, handler.Funcs{CreateFunc: quotaMade, UpdateFunc: quotaChanged})
 	for _, resource := range cfg.Resources {
 		b = b.Watches(resource.object(), r.handler(resource.GVR.GroupResource()))
@@ -140,7 +143,8 @@ func (r *reconciler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Resu
 
 // report writes the status if it is news. It is false if somebody else wrote it since it was read.
 func (r *reconciler) report(ctx context.Context, q *corev1.ResourceQuota, next corev1.ResourceQuotaStatus) (bool, error) {
-	if q.Status.Hard != nil && q.Status.Used != nil && apiequality.Semantic.DeepEqual(q.Status.Hard, next.Hard) && quota.Equals(q.Status.Used, next.Used) {
+	if q.Status.Hard != nil && q.Status.Used != nil && apiequality.Semantic.DeepEqual(q.Status.Hard, next.Hard) &&
+		quota.Equals(q.Status.Used, next.Used) {
 		return true, nil
 	}
 	changed := *q // a copy of the struct is enough to set another status

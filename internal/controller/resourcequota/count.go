@@ -42,7 +42,9 @@ func (r *reconciler) count(ctx context.Context, q *corev1.ResourceQuota) (corev1
 			added = r.added(ctx)
 		}
 		if version, known := added[of]; known {
-			measures.Add(generic.NewObjectCountEvaluator(of, func(namespace string) ([]runtime.Object, error) { return r.number(ctx, version, namespace) }, ""))
+			measures.Add(generic.NewObjectCountEvaluator(
+				of, func(namespace string) ([]runtime.Object, error) { return r.number(ctx, version, namespace) }, "",
+			))
 		}
 	}
 	out, err := quota.CalculateUsage(q.Namespace, q.Spec.Scopes, q.Spec.Hard, measures, q.Spec.ScopeSelector)

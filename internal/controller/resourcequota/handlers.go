@@ -38,7 +38,9 @@ func quotaChanged(_ context.Context, e event.UpdateEvent, q queue) {
 
 // handler enqueues the quotas that get something back.
 func (r *reconciler) handler(of schema.GroupResource) handler.EventHandler {
-	out := handler.Funcs{DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { r.enqueue(ctx, q, of, e.Object, settle) }}
+	out := handler.Funcs{DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+		r.enqueue(ctx, q, of, e.Object, settle)
+	}}
 	switch of {
 	case corev1.Resource("pods"):
 		out.UpdateFunc = func(ctx context.Context, e event.UpdateEvent, q queue) {
@@ -62,7 +64,9 @@ func (r *reconciler) handler(of schema.GroupResource) handler.EventHandler {
 }
 
 // enqueue adds the quotas of an object's namespace that limit what it uses. Mostly there is none.
-func (r *reconciler) enqueue(ctx context.Context, q queue, of schema.GroupResource, object client.Object, after time.Duration) {
+func (r *reconciler) enqueue(
+	ctx context.Context, q queue, of schema.GroupResource, object client.Object, after time.Duration,
+) {
 	var quotas corev1.ResourceQuotaList
 	if err := r.reader.List(ctx, &quotas, client.InNamespace(object.GetNamespace())); err != nil {
 		utilruntime.HandleErrorWithContext(ctx, err, "Could not list ResourceQuotas", "namespace", object.GetNamespace())

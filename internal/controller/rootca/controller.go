@@ -131,14 +131,16 @@ func wanted(m *corev1.ConfigMap, ca string) *corev1.ConfigMap {
 	if m.Annotations == nil {
 		m.Annotations = map[string]string{}
 	}
-	m.Annotations["kubernetes.io/description"] = "The CA certificate with which programs inside the cluster verify the API server."
+	m.Annotations["kubernetes.io/description"] = "The CA certificate with which programs inside the cluster verify the " +
+		"API server."
 	return m
 }
 
 // settled tells that another attempt is under way or none is needed: somebody else made
 // the config map or changed it, which will be looked at, or the namespace is going.
 func settled(err error) bool {
-	return apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+	return apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) ||
+		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
 // clientAPI is the api over client-go.

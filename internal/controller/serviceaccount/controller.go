@@ -39,7 +39,9 @@ func Add(mgr manager.Manager, cfg Config) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("serviceaccount").
 		For(&corev1.Namespace{}).
-		WatchesMetadata(&corev1.ServiceAccount{}, handler.EnqueueRequestsFromMapFunc(namespaceOf), builder.WithPredicates(isDefault)).
+		WatchesMetadata(
+			&corev1.ServiceAccount{}, handler.EnqueueRequestsFromMapFunc(namespaceOf), builder.WithPredicates(isDefault),
+		).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 4}).
 		Complete(&reconciler{reader: mgr.GetCache(), api: clientAPI{cfg.Client}})
 }
@@ -83,7 +85,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 // settled tells that no account is missing after all: somebody else made it, or the
 // namespace is going.
 func settled(err error) bool {
-	return apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+	return apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) ||
+		apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
 // clientAPI is the api over client-go.

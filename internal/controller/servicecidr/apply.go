@@ -16,9 +16,14 @@ import (
 
 // What is said of a ServiceCIDR, in Kubernetes' words.
 var (
-	ready       = metav1.Condition{Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionTrue, Message: "Kubernetes Service CIDR is ready"}
+	ready = metav1.Condition{
+		Type:    networkingv1.ServiceCIDRConditionReady,
+		Status:  metav1.ConditionTrue,
+		Message: "Kubernetes Service CIDR is ready",
+	}
 	terminating = metav1.Condition{
-		Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionFalse, Reason: networkingv1.ServiceCIDRReasonTerminating,
+		Type: networkingv1.ServiceCIDRConditionReady, Status: metav1.ConditionFalse,
+		Reason:  networkingv1.ServiceCIDRReasonTerminating,
 		Message: "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR",
 	}
 )
@@ -27,7 +32,8 @@ var (
 func (c controller) makeDefault(ctx context.Context) error {
 	klog.FromContext(ctx).V(3).Info("Making the default ServiceCIDR", "cidr", c.cfg.Configured)
 	_, err := c.cfg.Client.NetworkingV1().ServiceCIDRs().Create(ctx, &networkingv1.ServiceCIDR{
-		ObjectMeta: metav1.ObjectMeta{Name: servicenetwork.Default}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{c.cfg.Configured.String()}},
+		ObjectMeta: metav1.ObjectMeta{Name: servicenetwork.Default},
+		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: []string{c.cfg.Configured.String()}},
 	}, metav1.CreateOptions{})
 	return settled("make", servicenetwork.Default, err)
 }
@@ -45,12 +51,16 @@ func (c controller) keep(ctx context.Context, cidr *networkingv1.ServiceCIDR) er
 // release takes the finalizer away.
 func (c controller) release(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
 	changed := cidr.DeepCopy()
-	changed.Finalizers = slices.DeleteFunc(changed.Finalizers, func(f string) bool { return f == servicenetwork.Finalizer })
+	changed.Finalizers = slices.DeleteFunc(changed.Finalizers, func(f string) bool {
+		return f == servicenetwork.Finalizer
+	})
 	return c.update(ctx, changed)
 }
 
 func (c controller) update(ctx context.Context, cidr *networkingv1.ServiceCIDR) error {
-	klog.FromContext(ctx).V(3).Info("Writing the finalizers of a ServiceCIDR", "serviceCIDR", cidr.Name, "finalizers", cidr.Finalizers)
+	klog.FromContext(ctx).V(3).Info(
+		"Writing the finalizers of a ServiceCIDR", "serviceCIDR", cidr.Name, "finalizers", cidr.Finalizers,
+	)
 	_, err := c.cfg.Client.NetworkingV1().ServiceCIDRs().Update(ctx, cidr, metav1.UpdateOptions{})
 	return settled("update", cidr.Name, err)
 }

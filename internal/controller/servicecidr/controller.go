@@ -112,9 +112,11 @@ func (c controller) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Resul
 
 // compare tells when the default ServiceCIDR is another network than that of the server's flag.
 func (c controller) compare(cidr *networkingv1.ServiceCIDR) {
-	if cidr.Name == servicenetwork.Default && !slices.Contains(cidr.Spec.CIDRs, c.cfg.Configured.String()) && c.cfg.Events != nil {
+	if cidr.Name == servicenetwork.Default && !slices.Contains(cidr.Spec.CIDRs, c.cfg.Configured.String()) &&
+		c.cfg.Events != nil {
 		c.cfg.Events.Eventf(cidr, corev1.EventTypeWarning, "KubernetesDefaultServiceCIDRInconsistent",
-			"Services get addresses of %v, and the server was started with --service-cidr %s: start it with what is there, or make a second ServiceCIDR to have more addresses", cidr.Spec.CIDRs, c.cfg.Configured)
+			"Services get addresses of %v, and the server was started with --service-cidr %s: start it with what is there, or "+
+				"make a second ServiceCIDR to have more addresses", cidr.Spec.CIDRs, c.cfg.Configured)
 	}
 }
 

@@ -64,12 +64,17 @@ func (r *reconciler) createPod(ctx context.Context, set *appsv1.StatefulSet, p *
 		return nil // the namespace takes the set with it
 	}
 	if err != nil {
-		r.event(set, corev1.EventTypeWarning, "FailedCreate", "create Pod %s in StatefulSet %s failed error: %v", p.Name, set.Name, err)
+		r.event(
+			set, corev1.EventTypeWarning, "FailedCreate", "create Pod %s in StatefulSet %s failed error: %v", p.Name, set.Name,
+			err,
+		)
 		return fmt.Errorf("create pod %s of StatefulSet %s: %w", p.Name, klog.KObj(set), err)
 	}
 	r.pods.Created(set.UID, created)
 	klog.FromContext(ctx).V(3).Info("Created pod", "statefulSet", klog.KObj(set), "pod", klog.KObj(created))
-	r.event(set, corev1.EventTypeNormal, "SuccessfulCreate", "create Pod %s in StatefulSet %s successful", p.Name, set.Name)
+	r.event(
+		set, corev1.EventTypeNormal, "SuccessfulCreate", "create Pod %s in StatefulSet %s successful", p.Name, set.Name,
+	)
 	return nil
 }
 
@@ -79,13 +84,22 @@ func (r *reconciler) deletePod(ctx context.Context, set *appsv1.StatefulSet, p *
 	}
 	switch p.Status.Phase {
 	case corev1.PodFailed:
-		r.event(set, corev1.EventTypeWarning, "RecreatingFailedPod", "StatefulSet %s/%s is recreating failed Pod %s", set.Namespace, set.Name, p.Name)
+		r.event(
+			set, corev1.EventTypeWarning, "RecreatingFailedPod", "StatefulSet %s/%s is recreating failed Pod %s", set.Namespace,
+			set.Name, p.Name,
+		)
 	case corev1.PodSucceeded:
-		r.event(set, corev1.EventTypeNormal, "RecreatingTerminatedPod", "StatefulSet %s/%s is recreating terminated Pod %s", set.Namespace, set.Name, p.Name)
+		r.event(
+			set, corev1.EventTypeNormal, "RecreatingTerminatedPod", "StatefulSet %s/%s is recreating terminated Pod %s",
+			set.Namespace, set.Name, p.Name,
+		)
 	}
 	err := r.writer.DeletePod(ctx, p.Namespace, p.Name, p.UID)
 	if err != nil && !overtaken(err) {
-		r.event(set, corev1.EventTypeWarning, "FailedDelete", "delete Pod %s in StatefulSet %s failed error: %v", p.Name, set.Name, err)
+		r.event(
+			set, corev1.EventTypeWarning, "FailedDelete", "delete Pod %s in StatefulSet %s failed error: %v", p.Name, set.Name,
+			err,
+		)
 		return fmt.Errorf("delete pod %s of StatefulSet %s: %w", p.Name, klog.KObj(set), err)
 	}
 	now := metav1.NewTime(r.clock.Now())
@@ -93,7 +107,9 @@ func (r *reconciler) deletePod(ctx context.Context, set *appsv1.StatefulSet, p *
 	going.DeletionTimestamp = &now
 	r.pods.Deleted(set.UID, &going)
 	klog.FromContext(ctx).V(3).Info("Deleted pod", "statefulSet", klog.KObj(set), "pod", klog.KObj(p))
-	r.event(set, corev1.EventTypeNormal, "SuccessfulDelete", "delete Pod %s in StatefulSet %s successful", p.Name, set.Name)
+	r.event(
+		set, corev1.EventTypeNormal, "SuccessfulDelete", "delete Pod %s in StatefulSet %s successful", p.Name, set.Name,
+	)
 	return nil
 }
 
@@ -167,10 +183,14 @@ func (w clientWriter) UpdateRevision(ctx context.Context, r *appsv1.ControllerRe
 
 // PatchRevision implements writer.
 func (w clientWriter) PatchRevision(ctx context.Context, namespace, name string, patch []byte) (*appsv1.ControllerRevision, error) {
-	return w.Client.AppsV1().ControllerRevisions(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	return w.Client.AppsV1().ControllerRevisions(namespace).Patch(
+		ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{},
+	)
 }
 
 // DeleteRevision implements writer.
 func (w clientWriter) DeleteRevision(ctx context.Context, r *appsv1.ControllerRevision) error {
-	return w.Client.AppsV1().ControllerRevisions(r.Namespace).Delete(ctx, r.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(r.UID))})
+	return w.Client.AppsV1().ControllerRevisions(r.Namespace).Delete(ctx, r.Name, metav1.DeleteOptions{
+		Preconditions: metav1.NewUIDPreconditions(string(r.UID)),
+	})
 }

@@ -21,8 +21,8 @@ import (
 // errLeaves is why a pod is not made whose claim is on its way out. Nothing tells when that is gone.
 var errLeaves = errors.New("its claim cannot be used any more")
 
-// leavesPause is how long a set waits before it looks again whether such a claim is gone. To wait longer each time would leave it
-// without its pod for a quarter of an hour after the claim has gone.
+// leavesPause is how long a set waits before it looks again whether such a claim is gone. To wait longer each time
+// would leave it without its pod for a quarter of an hour after the claim has gone.
 const leavesPause = 2 * time.Second
 
 // patient makes of a claim that leaves another look soon, and of nothing else.
@@ -33,7 +33,8 @@ func patient(result ctrl.Result, err error) (ctrl.Result, error) {
 	return result, err
 }
 
-// makeClaims makes what a new pod claims and has not yet. A claim that goes with an earlier pod of the name is waited for.
+// makeClaims makes what a new pod claims and has not yet. A claim that goes with an earlier pod of the name is waited
+// for.
 func (r *reconciler) makeClaims(ctx context.Context, set *appsv1.StatefulSet, pod string) error {
 	for _, c := range plan.Claims(set, pod) {
 		there, err := r.claim(ctx, set.Namespace, c.Name)
@@ -42,7 +43,10 @@ func (r *reconciler) makeClaims(ctx context.Context, set *appsv1.StatefulSet, po
 		}
 		if there != nil {
 			if why, leaves := plan.Leaves(there, pod); leaves {
-				r.event(set, corev1.EventTypeWarning, "FailedCreate", "create Pod %s in StatefulSet %s failed error: %s", pod, set.Name, why)
+				r.event(
+					set, corev1.EventTypeWarning, "FailedCreate", "create Pod %s in StatefulSet %s failed error: %s", pod, set.Name,
+					why,
+				)
 				return fmt.Errorf("make pod %s of StatefulSet %s: %w: %s", pod, klog.KObj(set), errLeaves, why)
 			}
 			continue
@@ -51,12 +55,19 @@ func (r *reconciler) makeClaims(ctx context.Context, set *appsv1.StatefulSet, po
 		switch {
 		case err == nil:
 			klog.FromContext(ctx).V(3).Info("Created claim", "statefulSet", klog.KObj(set), "claim", c.Name)
-			r.event(set, corev1.EventTypeNormal, "SuccessfulCreate", "create Claim %s Pod %s in StatefulSet %s success", c.Name, pod, set.Name)
+			r.event(
+				set, corev1.EventTypeNormal, "SuccessfulCreate", "create Claim %s Pod %s in StatefulSet %s success", c.Name, pod,
+				set.Name,
+			)
 		case apierrors.IsAlreadyExists(err): // the cache is behind; the next look finds out what is there
 			return fmt.Errorf("make claim %s of StatefulSet %s: %w", c.Name, klog.KObj(set), err)
 		default:
 			if !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
-				r.event(set, corev1.EventTypeWarning, "FailedCreate", "create Claim %s for Pod %s in StatefulSet %s failed error: %v", c.Name, pod, set.Name, err)
+				r.event(
+					set, corev1.EventTypeWarning, "FailedCreate",
+					"create Claim %s for Pod %s in StatefulSet %s failed error: %v",
+					c.Name, pod, set.Name, err,
+				)
 			}
 			return fmt.Errorf("make claim %s of StatefulSet %s: %w", c.Name, klog.KObj(set), err)
 		}
@@ -74,8 +85,8 @@ func (r *reconciler) claim(ctx context.Context, namespace, name string) (*corev1
 	return &c, nil
 }
 
-// settleClaims has the claims of pods belong to whom the set's policy says. A pod that is too many must not go before its claims are to go
-// with it.
+// settleClaims has the claims of pods belong to whom the set's policy says. A pod that is too many must not go before
+// its claims are to go with it.
 func (r *reconciler) settleClaims(ctx context.Context, set *appsv1.StatefulSet, pods []*corev1.Pod) error {
 	if len(set.Spec.VolumeClaimTemplates) == 0 || set.DeletionTimestamp != nil {
 		return nil
@@ -98,7 +109,9 @@ func (r *reconciler) settleClaims(ctx context.Context, set *appsv1.StatefulSet, 
 			if _, err := r.writer.UpdateClaim(ctx, next); err != nil {
 				return fmt.Errorf("write whose claim %s is: %w", klog.KObj(c), err)
 			}
-			klog.FromContext(ctx).V(3).Info("Wrote whose a claim is", "statefulSet", klog.KObj(set), "claim", klog.KObj(c), "owners", len(refs))
+			klog.FromContext(ctx).V(3).Info(
+				"Wrote whose a claim is", "statefulSet", klog.KObj(set), "claim", klog.KObj(c), "owners", len(refs),
+			)
 		}
 	}
 	return nil

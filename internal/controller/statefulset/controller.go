@@ -96,7 +96,8 @@ func newReconciler(reader client.Reader, w writer, cfg Config) *reconciler {
 	}
 	return &reconciler{
 		reader: reader, writer: w, events: cfg.Events, normalize: cfg.Normalize, clock: cfg.Clock,
-		pods: ownwrites.New[*corev1.Pod](cfg.Clock), revisions: ownwrites.New[*appsv1.ControllerRevision](cfg.Clock), sets: ownwrites.New[*appsv1.StatefulSet](cfg.Clock),
+		pods: ownwrites.New[*corev1.Pod](cfg.Clock), revisions: ownwrites.New[*appsv1.ControllerRevision](cfg.Clock),
+		sets: ownwrites.New[*appsv1.StatefulSet](cfg.Clock),
 	}
 }
 
@@ -145,7 +146,10 @@ func (r *reconciler) settle(ctx context.Context, in plan.Input) (_ ctrl.Result, 
 	var failure error
 	for range mostSteps {
 		step := plan.Next(in)
-		klog.FromContext(ctx).V(2).Info("Decided", "statefulSet", klog.KObj(in.Set), "create", len(step.Create), "delete", len(step.Delete), "status", step.Status != nil, "reason", step.Reason)
+		klog.FromContext(ctx).V(2).Info(
+			"Decided", "statefulSet", klog.KObj(in.Set), "create", len(step.Create), "delete", len(step.Delete), "status",
+			step.Status != nil, "reason", step.Reason,
+		)
 		switch {
 		case step.Acts():
 			failure = errors.Join(failure, r.apply(ctx, in.Set, step))

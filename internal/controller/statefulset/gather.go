@@ -85,9 +85,11 @@ func (r *reconciler) list(ctx context.Context, namespace, owner string) ([]*core
 // revisionHandler notes which revisions are gone. What becomes of revisions by other
 // hands is seen when something else happens.
 func (r *reconciler) revisionHandler() handler.EventHandler {
-	return handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		r.revisions.Gone(e.Object.GetUID())
-	}}
+	return handler.Funcs{
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			r.revisions.Gone(e.Object.GetUID())
+		},
+	}
 }
 
 // podHandler enqueues the sets that a pod concerns.

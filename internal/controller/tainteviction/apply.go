@@ -71,11 +71,15 @@ type clientAPI struct{ client kubernetes.Interface }
 
 // PatchPodStatus implements api.
 func (a clientAPI) PatchPodStatus(ctx context.Context, key types.NamespacedName, body []byte) error {
-	_, err := a.client.CoreV1().Pods(key.Namespace).Patch(ctx, key.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
+	_, err := a.client.CoreV1().Pods(key.Namespace).Patch(
+		ctx, key.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status",
+	)
 	return err
 }
 
 // DeletePod implements api.
 func (a clientAPI) DeletePod(ctx context.Context, key types.NamespacedName, uid types.UID) error {
-	return a.client.CoreV1().Pods(key.Namespace).Delete(ctx, key.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+	return a.client.CoreV1().Pods(key.Namespace).Delete(ctx, key.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &uid},
+	})
 }

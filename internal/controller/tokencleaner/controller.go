@@ -1,7 +1,7 @@
 // Package tokencleaner removes join tokens that have ended.
 //
-// An ended token lets nobody in; removing it keeps the list of tokens one of those that do. Few tokens exist, and their end is no
-// event, so the controller lists them every minute instead of watching every Secret of the cluster.
+// An ended token lets nobody in; removing it keeps the list of tokens one of those that do. Few tokens exist, and their
+// end is no event, so the controller lists them every minute instead of watching every Secret of the cluster.
 package tokencleaner
 
 import (
@@ -70,7 +70,10 @@ func (c *cleaner) Start(ctx context.Context) error {
 // clean goes on after errors and returns them joined.
 func (c *cleaner) clean(ctx context.Context) error {
 	secrets := c.cfg.Client.CoreV1().Secrets(metav1.NamespaceSystem)
-	list, err := secrets.List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("type", string(tokenType)).String(), ResourceVersion: "0"})
+	list, err := secrets.List(ctx, metav1.ListOptions{
+		FieldSelector:   fields.OneTermEqualSelector("type", string(tokenType)).String(),
+		ResourceVersion: "0",
+	})
 	if err != nil {
 		return fmt.Errorf("list join tokens: %w", err)
 	}

@@ -11,8 +11,8 @@ const (
 	expirationKey = "expiration"
 )
 
-// expired says whether the Secret is a join token that has ended. One without an end never does; one whose end cannot be read is
-// refused by the API server as a token, and is kept for somebody to look at.
+// expired says whether the Secret is a join token that has ended. One without an end never does; one whose end cannot
+// be read is refused by the API server as a token, and is kept for somebody to look at.
 func expired(secret *corev1.Secret, now time.Time) bool {
 	text, ok := secret.Data[expirationKey]
 	if secret.Type != tokenType || !ok {

@@ -60,7 +60,9 @@ type Plan struct {
 func Decide(in Input) Plan {
 	p := Plan{Status: *in.CronJob.Status.DeepCopy()}
 	p.settle(in)
-	p.History = append(oldest(in.Jobs, batchv1.JobComplete, in.CronJob.Spec.SuccessfulJobsHistoryLimit), oldest(in.Jobs, batchv1.JobFailed, in.CronJob.Spec.FailedJobsHistoryLimit)...)
+	p.History = append(oldest(in.Jobs, batchv1.JobComplete, in.CronJob.Spec.SuccessfulJobsHistoryLimit), oldest(
+		in.Jobs, batchv1.JobFailed, in.CronJob.Spec.FailedJobsHistoryLimit,
+	)...)
 	p.schedule(in)
 	p.Changed = !apiequality.Semantic.DeepEqual(p.Status, in.CronJob.Status)
 	return p
@@ -81,7 +83,8 @@ func (p *Plan) settleListed(in Input) (listed map[string]bool) {
 	known := map[string]*batchv1.Job{}
 	for _, j := range in.Jobs {
 		known[string(j.UID)] = j
-		if end := j.Status.CompletionTime; job.Is(j, batchv1.JobComplete) && end != nil && (p.Status.LastSuccessfulTime == nil || p.Status.LastSuccessfulTime.Before(end)) {
+		if end := j.Status.CompletionTime; job.Is(j, batchv1.JobComplete) && end != nil &&
+			(p.Status.LastSuccessfulTime == nil || p.Status.LastSuccessfulTime.Before(end)) {
 			p.Status.LastSuccessfulTime = end.DeepCopy()
 		}
 	}
@@ -95,7 +98,9 @@ func (p *Plan) settleListed(in Input) (listed map[string]bool) {
 		case j == nil:
 			p.tell(corev1.EventTypeNormal, "MissingJob", "Active job went missing: %v", ref.Name)
 		case job.Finished(j) != nil:
-			p.tell(corev1.EventTypeNormal, "SawCompletedJob", "Saw completed job: %s, condition: %v", j.Name, job.Finished(j).Type)
+			p.tell(
+				corev1.EventTypeNormal, "SawCompletedJob", "Saw completed job: %s, condition: %v", j.Name, job.Finished(j).Type,
+			)
 		default:
 			p.Status.Active = append(p.Status.Active, ref)
 		}
@@ -120,7 +125,9 @@ func (p *Plan) settleUnlisted(in Input, listed map[string]bool) {
 				p.Status.Active = append(p.Status.Active, Reference(j))
 			}
 		case job.Finished(j) == nil:
-			p.tell(corev1.EventTypeWarning, "UnexpectedJob", "Saw a job that the controller did not create or forgot: %s", j.Name)
+			p.tell(
+				corev1.EventTypeWarning, "UnexpectedJob", "Saw a job that the controller did not create or forgot: %s", j.Name,
+			)
 		}
 	}
 }
@@ -138,7 +145,8 @@ func nameFor(c *batchv1.CronJob, due time.Time) string {
 // Reference is how a status speaks of a Job.
 func Reference(j *batchv1.Job) corev1.ObjectReference {
 	return corev1.ObjectReference{
-		APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job", Namespace: j.Namespace, Name: j.Name, UID: j.UID, ResourceVersion: j.ResourceVersion,
+		APIVersion: batchv1.SchemeGroupVersion.String(), Kind: "Job", Namespace: j.Namespace, Name: j.Name, UID: j.UID,
+		ResourceVersion: j.ResourceVersion,
 	}
 }
 
@@ -195,13 +203,19 @@ func (p *Plan) schedule(in Input) {
 	if limit := c.Spec.StartingDeadlineSeconds; limit != nil {
 		if due.Add(time.Duration(*limit) * time.Second).Before(in.Now) {
 			p.Reason = "it is too late"
-			p.tell(corev1.EventTypeWarning, "MissSchedule", "Missed scheduled time to start a job: %s", due.UTC().Format(time.RFC1123Z))
+			p.tell(
+				corev1.EventTypeWarning, "MissSchedule", "Missed scheduled time to start a job: %s",
+				due.UTC().Format(time.RFC1123Z),
+			)
 			return
 		}
 		since = latest(since, in.Now.Add(-time.Duration(*limit)*time.Second))
 	}
 	if s.Missed(since, in.Now, manyMissed+1) > manyMissed {
-		p.tell(corev1.EventTypeWarning, "TooManyMissedTimes", "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew")
+		p.tell(
+			corev1.EventTypeWarning, "TooManyMissedTimes",
+			"too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew",
+		)
 	}
 	p.start(in, due.In(s.Zone()))
 }
@@ -219,7 +233,10 @@ func (p *Plan) start(in Input, due time.Time) {
 		switch in.CronJob.Spec.ConcurrencyPolicy {
 		case batchv1.ForbidConcurrent:
 			p.Reason = "the last one still runs"
-			p.tell(corev1.EventTypeNormal, "JobAlreadyActive", "Not starting job because prior execution is running and concurrency policy is Forbid")
+			p.tell(
+				corev1.EventTypeNormal, "JobAlreadyActive",
+				"Not starting job because prior execution is running and concurrency policy is Forbid",
+			)
 			return
 		case batchv1.ReplaceConcurrent:
 			for _, j := range in.Jobs {

@@ -108,7 +108,12 @@ func (r *rollout) create() {
 			Name: r.d.Name + "-" + hash, Namespace: r.d.Namespace, Labels: maps.Clone(template.Labels),
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(r.d, Kind)},
 		},
-		Spec: appsv1.ReplicaSetSpec{Replicas: new(int32), MinReadySeconds: r.d.Spec.MinReadySeconds, Selector: selector, Template: *template},
+		Spec: appsv1.ReplicaSetSpec{
+			Replicas:        new(int32),
+			MinReadySeconds: r.d.Spec.MinReadySeconds,
+			Selector:        selector,
+			Template:        *template,
+		},
 	}
 	s := newSet(rs)
 	s.created = true

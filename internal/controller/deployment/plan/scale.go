@@ -59,7 +59,8 @@ func (r *rollout) saturated() bool {
 		return false
 	}
 	desired, ok := r.fresh.number(DesiredReplicasAnnotation)
-	return ok && desired == r.limits.replicas && r.fresh.replicas == desired && r.fresh.before.Status.AvailableReplicas == desired
+	return ok && desired == r.limits.replicas && r.fresh.replicas == desired &&
+		r.fresh.before.Status.AvailableReplicas == desired
 }
 
 // spread gives each set a part of the change that is in proportion to its size;

@@ -25,7 +25,12 @@ type set struct {
 }
 
 func newSet(rs *appsv1.ReplicaSet) *set {
-	return &set{before: rs, reason: "what it says of the Deployment changes", replicas: ptr.Deref(rs.Spec.Replicas, 1), minReady: rs.Spec.MinReadySeconds}
+	return &set{
+		before:   rs,
+		reason:   "what it says of the Deployment changes",
+		replicas: ptr.Deref(rs.Spec.Replicas, 1),
+		minReady: rs.Spec.MinReadySeconds,
+	}
 }
 
 // seen reports whether its status is about its present size.
@@ -74,7 +79,8 @@ func (s *set) revision() int64 {
 
 // result is the set as it is to be, nil if nothing changes.
 func (s *set) result() *appsv1.ReplicaSet {
-	same := s.replicas == ptr.Deref(s.before.Spec.Replicas, 1) && s.minReady == s.before.Spec.MinReadySeconds && s.annotations == nil
+	same := s.replicas == ptr.Deref(s.before.Spec.Replicas, 1) && s.minReady == s.before.Spec.MinReadySeconds &&
+		s.annotations == nil
 	if same && !s.created {
 		return nil
 	}
@@ -88,7 +94,12 @@ func (s *set) result() *appsv1.ReplicaSet {
 }
 
 func newRollout(in Input) *rollout {
-	r := &rollout{in: in, d: in.Deployment, limits: newLimits(in.Deployment), conditions: slices.Clone(in.Deployment.Status.Conditions)}
+	r := &rollout{
+		in:         in,
+		d:          in.Deployment,
+		limits:     newLimits(in.Deployment),
+		conditions: slices.Clone(in.Deployment.Status.Conditions),
+	}
 	for _, rs := range in.Sets {
 		r.sets = append(r.sets, newSet(rs))
 	}

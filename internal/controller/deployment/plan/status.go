@@ -68,7 +68,8 @@ func (r *rollout) judge() appsv1.DeploymentStatus {
 	status := r.observe()
 	if !r.hasDeadline() {
 		r.remove(appsv1.DeploymentProgressing)
-	} else if current := r.progressing(); status.Replicas != status.UpdatedReplicas || current == nil || current.Reason != reasonAvailable {
+	} else if current := r.progressing(); status.Replicas != status.UpdatedReplicas || current == nil ||
+		current.Reason != reasonAvailable {
 		r.judgeProgress(status)
 	}
 	r.moveFailure()
@@ -93,7 +94,8 @@ func (r *rollout) judgeProgress(status appsv1.DeploymentStatus) {
 		if current != nil && current.Status == corev1.ConditionTrue {
 			r.progressing().LastTransitionTime = current.LastTransitionTime
 		}
-	case current != nil && current.Reason != reasonAvailable && current.Reason != reasonTimedOut && r.deadline(current).Before(r.in.Now):
+	case current != nil && current.Reason != reasonAvailable && current.Reason != reasonTimedOut &&
+		r.deadline(current).Before(r.in.Now):
 		r.progress(corev1.ConditionFalse, reasonTimedOut, "%s has timed out progressing.", subject)
 	}
 	if c := r.progressing(); c != nil && c.Reason != reasonTimedOut && c.Reason != reasonAvailable {
@@ -111,7 +113,8 @@ func (r *rollout) deadline(c *appsv1.DeploymentCondition) time.Time {
 
 // complete reports whether only pods of the present template are left, and all serve.
 func (r *rollout) complete(s appsv1.DeploymentStatus) bool {
-	return s.UpdatedReplicas == r.limits.replicas && s.Replicas == r.limits.replicas && s.AvailableReplicas == r.limits.replicas
+	return s.UpdatedReplicas == r.limits.replicas && s.Replicas == r.limits.replicas &&
+		s.AvailableReplicas == r.limits.replicas
 }
 
 // progressed reports whether a rollout got on between two statuses.
@@ -175,7 +178,9 @@ func (r *rollout) set(kind appsv1.DeploymentConditionType, status corev1.Conditi
 }
 
 func (r *rollout) remove(kind appsv1.DeploymentConditionType) {
-	r.conditions = slices.DeleteFunc(slices.Clone(r.conditions), func(c appsv1.DeploymentCondition) bool { return c.Type == kind })
+	r.conditions = slices.DeleteFunc(slices.Clone(r.conditions), func(c appsv1.DeploymentCondition) bool {
+		return c.Type == kind
+	})
 }
 
 func find(conditions []appsv1.DeploymentCondition, kind appsv1.DeploymentConditionType) *appsv1.DeploymentCondition {
@@ -216,7 +221,9 @@ func Collided(in Input) appsv1.DeploymentStatus {
 // NotCreated is the status after the new set could not be made.
 func NotCreated(in Input, name string, err error) appsv1.DeploymentStatus {
 	r := newRollout(in)
-	r.set(appsv1.DeploymentProgressing, corev1.ConditionFalse, reasonCreateError, fmt.Sprintf(createErrorMessage, name, err))
+	r.set(
+		appsv1.DeploymentProgressing, corev1.ConditionFalse, reasonCreateError, fmt.Sprintf(createErrorMessage, name, err),
+	)
 	status := in.Deployment.Status
 	status.Conditions = r.conditions
 	return status

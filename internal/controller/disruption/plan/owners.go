@@ -67,7 +67,9 @@ func (o Owners) scale(pods []corev1.Pod) (total int64, unmanaged int, err error)
 			continue
 		}
 		if !known(ref) {
-			return 0, 0, fmt.Errorf("the number of pods wanted by %s %q, which controls pod %q, is not known", ref.Kind, ref.Name, p.Name)
+			return 0, 0, fmt.Errorf(
+				"the number of pods wanted by %s %q, which controls pod %q, is not known", ref.Kind, ref.Name, p.Name,
+			)
 		}
 		uid, replicas, found := o.find(ref)
 		if !found {
@@ -82,7 +84,8 @@ func (o Owners) scale(pods []corev1.Pod) (total int64, unmanaged int, err error)
 }
 
 func known(ref *metav1.OwnerReference) bool {
-	return isOld(ref) || inApps(ref) && (ref.Kind == KindDaemonSet || ref.Kind == KindReplicaSet || ref.Kind == KindStatefulSet)
+	return isOld(ref) ||
+		inApps(ref) && (ref.Kind == KindDaemonSet || ref.Kind == KindReplicaSet || ref.Kind == KindStatefulSet)
 }
 
 // find returns who decides about the number of pods, and that number.

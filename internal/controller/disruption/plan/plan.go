@@ -87,7 +87,11 @@ func Decide(in Input) Result {
 func failed(in Input, err error) Result {
 	r := Result{Err: err, Status: *in.Budget.Status.DeepCopy()}
 	r.Status.DisruptionsAllowed = 0
-	r.conclude(in, metav1.Condition{Status: metav1.ConditionFalse, Reason: policyv1.SyncFailedReason, Message: err.Error()})
+	r.conclude(in, metav1.Condition{
+		Status:  metav1.ConditionFalse,
+		Reason:  policyv1.SyncFailedReason,
+		Message: err.Error(),
+	})
 	return r
 }
 

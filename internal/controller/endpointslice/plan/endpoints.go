@@ -56,7 +56,8 @@ func Endpoints(svc *corev1.Service, pods []*corev1.Pod, current *corev1.Endpoint
 		wanted.Annotations[overCapacity] = truncated
 	}
 	changed = current == nil || !apiequality.Semantic.DeepEqual(current.Subsets, wanted.Subsets) ||
-		!apiequality.Semantic.DeepEqual(current.Labels, wanted.Labels) || !apiequality.Semantic.DeepEqual(current.Annotations, wanted.Annotations)
+		!apiequality.Semantic.DeepEqual(current.Labels, wanted.Labels) ||
+		!apiequality.Semantic.DeepEqual(current.Annotations, wanted.Annotations)
 	return wanted, changed
 }
 
@@ -153,7 +154,12 @@ func portsOf(svc *corev1.Service, p *corev1.Pod) (ports []corev1.EndpointPort, k
 				continue
 			}
 		}
-		ports = append(ports, corev1.EndpointPort{Name: sp.Name, Port: number, Protocol: sp.Protocol, AppProtocol: sp.AppProtocol})
+		ports = append(ports, corev1.EndpointPort{
+			Name:        sp.Name,
+			Port:        number,
+			Protocol:    sp.Protocol,
+			AppProtocol: sp.AppProtocol,
+		})
 	}
 	slices.SortFunc(ports, func(a, b corev1.EndpointPort) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port))

@@ -72,8 +72,10 @@ func MirrorSlices(e *corev1.Endpoints, current []*discoveryv1.EndpointSlice) Cha
 }
 
 func same(a, b *discoveryv1.EndpointSlice) bool {
-	return apiequality.Semantic.DeepEqual(a.Endpoints, b.Endpoints) && apiequality.Semantic.DeepEqual(a.Labels, b.Labels) &&
-		apiequality.Semantic.DeepEqual(a.Annotations, b.Annotations) && apiequality.Semantic.DeepEqual(a.OwnerReferences, b.OwnerReferences)
+	return apiequality.Semantic.DeepEqual(a.Endpoints, b.Endpoints) &&
+		apiequality.Semantic.DeepEqual(a.Labels, b.Labels) &&
+		apiequality.Semantic.DeepEqual(a.Annotations, b.Annotations) &&
+		apiequality.Semantic.DeepEqual(a.OwnerReferences, b.OwnerReferences)
 }
 
 // group is the endpoints that have an address family and ports in common.
@@ -86,7 +88,9 @@ type group struct {
 func groupKey(t discoveryv1.AddressType, ports []discoveryv1.EndpointPort) string {
 	key := string(t)
 	for _, p := range ports {
-		key += fmt.Sprintf(";%s/%s/%d/%s", ptr.Deref(p.Name, ""), ptr.Deref(p.Protocol, ""), ptr.Deref(p.Port, 0), ptr.Deref(p.AppProtocol, ""))
+		key += fmt.Sprintf(
+			";%s/%s/%d/%s", ptr.Deref(p.Name, ""), ptr.Deref(p.Protocol, ""), ptr.Deref(p.Port, 0), ptr.Deref(p.AppProtocol, ""),
+		)
 	}
 	return key
 }
@@ -128,7 +132,9 @@ func groups(e *corev1.Endpoints) []*group {
 	var out []*group
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
 		g := byKey[key]
-		slices.SortStableFunc(g.endpoints, func(a, b discoveryv1.Endpoint) int { return cmp.Compare(a.Addresses[0], b.Addresses[0]) })
+		slices.SortStableFunc(g.endpoints, func(a, b discoveryv1.Endpoint) int {
+			return cmp.Compare(a.Addresses[0], b.Addresses[0])
+		})
 		out = append(out, g)
 	}
 	return out
@@ -137,7 +143,12 @@ func groups(e *corev1.Endpoints) []*group {
 func portsOfSubset(s *corev1.EndpointSubset) []discoveryv1.EndpointPort {
 	ports := make([]discoveryv1.EndpointPort, len(s.Ports))
 	for i, p := range s.Ports {
-		ports[i] = discoveryv1.EndpointPort{Name: ptr.To(p.Name), Port: ptr.To(p.Port), Protocol: ptr.To(p.Protocol), AppProtocol: p.AppProtocol}
+		ports[i] = discoveryv1.EndpointPort{
+			Name:        ptr.To(p.Name),
+			Port:        ptr.To(p.Port),
+			Protocol:    ptr.To(p.Protocol),
+			AppProtocol: p.AppProtocol,
+		}
 	}
 	return ports
 }
@@ -157,7 +168,9 @@ func sliceOf(e *corev1.Endpoints, g *group, endpoints []discoveryv1.Endpoint) *d
 	s := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: e.Namespace, GenerateName: e.Name + "-", Labels: map[string]string{}, Annotations: map[string]string{},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(e, corev1.SchemeGroupVersion.WithKind("Endpoints"))},
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(e, corev1.SchemeGroupVersion.WithKind("Endpoints")),
+			},
 		},
 		AddressType: g.addressType, Ports: g.ports, Endpoints: endpoints,
 	}

@@ -78,7 +78,8 @@ func (g *Graph) state(dependent Identity, ref *metav1.OwnerReference) (refState,
 	id, ok := g.resolve(dependent, ref)
 	owner := g.nodes[ref.UID]
 	if !ok {
-		if owner != nil && owner.presence == gone && g.scope(ref.APIVersion, ref.Kind) == ScopeUnknown && wasMeant(owner.id, dependent, ref) {
+		if owner != nil && owner.presence == gone && g.scope(ref.APIVersion, ref.Kind) == ScopeUnknown &&
+			wasMeant(owner.id, dependent, ref) {
 			return refAbsent, id // its deletion was seen while the kind was served
 		}
 		return refUnresolvable, id

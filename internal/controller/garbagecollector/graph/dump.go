@@ -23,7 +23,10 @@ func (g *Graph) Dump() string {
 		}
 		for i := range n.owners {
 			state, _ := g.state(n.id, &n.owners[i])
-			fmt.Fprintf(&b, " owner=%s(%s)", n.owners[i].UID, [...]string{"solid", "waiting", "absent", "unverified", "unresolvable"}[state])
+			fmt.Fprintf(
+				&b, " owner=%s(%s)", n.owners[i].UID,
+				[...]string{"solid", "waiting", "absent", "unverified", "unresolvable"}[state],
+			)
 		}
 		for _, d := range sorted(n.dependents) {
 			fmt.Fprintf(&b, " dependent=%s", d.id.UID)

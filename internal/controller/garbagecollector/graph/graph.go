@@ -45,7 +45,9 @@ type Graph struct {
 
 // New makes an empty graph of the kinds that scope knows.
 func New(scope ScopeFunc) *Graph {
-	return &Graph{scope: scope, shown: func(apiVersion, _ string) string { return apiVersion }, nodes: map[types.UID]*node{}}
+	return &Graph{scope: scope, shown: func(apiVersion, _ string) string {
+		return apiVersion
+	}, nodes: map[types.UID]*node{}}
 }
 
 // Show sets how the version is found in which a kind is observed; by default it is the
@@ -112,7 +114,8 @@ func (g *Graph) Observe(o Object) {
 
 // shows says whether nothing that counts has changed.
 func (n *node) shows(o Object) bool {
-	return n.deleting == o.Deleting && n.orphan == o.Orphan && n.foreground == o.Foreground && slices.EqualFunc(n.owners, o.Owners, sameReference)
+	return n.deleting == o.Deleting && n.orphan == o.Orphan && n.foreground == o.Foreground &&
+		slices.EqualFunc(n.owners, o.Owners, sameReference)
 }
 
 // Remove tells that an informer saw the object's deletion. The UID never comes
@@ -340,5 +343,6 @@ func blocks(ref *metav1.OwnerReference) bool {
 }
 
 func sameReference(a, b metav1.OwnerReference) bool {
-	return a.UID == b.UID && a.Name == b.Name && a.Kind == b.Kind && a.APIVersion == b.APIVersion && blocks(&a) == blocks(&b)
+	return a.UID == b.UID && a.Name == b.Name && a.Kind == b.Kind && a.APIVersion == b.APIVersion &&
+		blocks(&a) == blocks(&b)
 }

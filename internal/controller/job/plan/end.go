@@ -15,7 +15,14 @@ import (
 
 func (s *sight) condition(t batchv1.JobConditionType, status corev1.ConditionStatus, reason, message string) *batchv1.JobCondition {
 	now := metav1.NewTime(s.Now)
-	return &batchv1.JobCondition{Type: t, Status: status, Reason: reason, Message: message, LastProbeTime: now, LastTransitionTime: now}
+	return &batchv1.JobCondition{
+		Type:               t,
+		Status:             status,
+		Reason:             reason,
+		Message:            message,
+		LastProbeTime:      now,
+		LastTransitionTime: now,
+	}
 }
 
 // ending returns the condition SuccessCriteriaMet or FailureTarget if the Job is to
@@ -31,11 +38,17 @@ func (s *sight) ending() *batchv1.JobCondition {
 	}
 	if s.indexed {
 		if i := successRule(s.Job, s.done); i >= 0 {
-			return s.condition(batchv1.JobSuccessCriteriaMet, corev1.ConditionTrue, batchv1.JobReasonSuccessPolicy, fmt.Sprintf("Matched rules at index %d", i))
+			return s.condition(
+				batchv1.JobSuccessCriteriaMet, corev1.ConditionTrue, batchv1.JobReasonSuccessPolicy,
+				fmt.Sprintf("Matched rules at index %d", i),
+			)
 		}
 	}
 	if s.Job.DeletionTimestamp == nil && s.complete() {
-		return s.condition(batchv1.JobSuccessCriteriaMet, corev1.ConditionTrue, batchv1.JobReasonCompletionsReached, "Reached expected number of succeeded pods")
+		return s.condition(
+			batchv1.JobSuccessCriteriaMet, corev1.ConditionTrue, batchv1.JobReasonCompletionsReached,
+			"Reached expected number of succeeded pods",
+		)
 	}
 	return nil
 }
@@ -99,7 +112,9 @@ func (s *sight) complete() bool {
 // fill makes a status say what there is. It returns what to tell of it, and the
 // condition with which the Job is over, if it is.
 func (s *sight) fill(status *batchv1.JobStatus) (events []Event, ended *batchv1.JobCondition) {
-	status.Active, status.Ready, status.Terminating = int32(len(s.active)), ptr.To(s.ready), ptr.To(int32(len(s.terminating)))
+	status.Active, status.Ready, status.Terminating = int32(len(s.active)), ptr.To(s.ready), ptr.To(int32(len(
+		s.terminating,
+	)))
 	if status.UncountedTerminatedPods == nil {
 		status.UncountedTerminatedPods = &batchv1.UncountedTerminatedPods{}
 	}
@@ -138,7 +153,9 @@ func (s *sight) tellEnd(ended *batchv1.JobCondition) (out []Event) {
 		return []Event{{corev1.EventTypeWarning, ended.Reason, ended.Message}}
 	}
 	if want := s.Job.Spec.Completions; want != nil && s.succeeded > int(*want) {
-		out = append(out, Event{corev1.EventTypeWarning, "TooManySucceededPods", "Too many succeeded pods running after completion count reached"})
+		out = append(out, Event{
+			corev1.EventTypeWarning, "TooManySucceededPods", "Too many succeeded pods running after completion count reached",
+		})
 	}
 	return append(out, Event{corev1.EventTypeNormal, "Completed", "Job completed"})
 }
@@ -165,7 +182,8 @@ func (s *sight) noteSuspension(status *batchv1.JobStatus) []Event {
 		return nil
 	}
 	if job.IsSuspended(s.Job) {
-		if len(s.active) == 0 && set(status, s.condition(batchv1.JobSuspended, corev1.ConditionTrue, "JobSuspended", "Job suspended")) {
+		if len(s.active) == 0 &&
+			set(status, s.condition(batchv1.JobSuspended, corev1.ConditionTrue, "JobSuspended", "Job suspended")) {
 			return []Event{{corev1.EventTypeNormal, "Suspended", "Job suspended"}}
 		}
 		return nil

@@ -120,7 +120,8 @@ func hasFailed(j *batchv1.Job, p *corev1.Pod) bool {
 	if p.Status.Phase == corev1.PodFailed {
 		return true
 	}
-	return ptr.Deref(j.Spec.PodReplacementPolicy, "") != batchv1.Failed && pod.IsTerminating(p) && p.Status.Phase != corev1.PodSucceeded
+	return ptr.Deref(j.Spec.PodReplacementPolicy, "") != batchv1.Failed && pod.IsTerminating(p) &&
+		p.Status.Phase != corev1.PodSucceeded
 }
 
 // valid reports whether a pod may count: of an Indexed Job those with an index that
@@ -191,7 +192,8 @@ func (s *sight) lookForAwaited() {
 		if !isTracked(p) || !s.valid(p) || !hasFailed(s.Job, p) || settled.Has(i) {
 			continue
 		}
-		if before := s.awaited[i]; before == nil || failuresBefore(before) <= failuresBefore(p) && !endOf(p).Before(endOf(before)) {
+		if before := s.awaited[i]; before == nil ||
+			failuresBefore(before) <= failuresBefore(p) && !endOf(p).Before(endOf(before)) {
 			s.awaited[i] = p
 		}
 	}
@@ -206,7 +208,8 @@ func losesIndex(j *batchv1.Job, p *corev1.Pod) bool {
 	if m.action == batchv1.PodFailurePolicyActionFailIndex {
 		return true
 	}
-	return m.action != batchv1.PodFailurePolicyActionIgnore && number(p, batchv1.JobIndexFailureCountAnnotation) >= *j.Spec.BackoffLimitPerIndex
+	return m.action != batchv1.PodFailurePolicyActionIgnore &&
+		number(p, batchv1.JobIndexFailureCountAnnotation) >= *j.Spec.BackoffLimitPerIndex
 }
 
 func number(p *corev1.Pod, annotation string) int32 {

@@ -25,7 +25,11 @@ func (s *sight) manage() Step {
 	}
 	want := s.want()
 	if surplus := s.surplus(max(0, len(s.active)-want)); len(surplus) > 0 {
-		return Step{Delete: first(surplus, burst), Uncounted: true, Reason: fmt.Sprintf("%d pods are active, %d wanted", len(s.active), want)}
+		return Step{
+			Delete:    first(surplus, burst),
+			Uncounted: true,
+			Reason:    fmt.Sprintf("%d pods are active, %d wanted", len(s.active), want),
+		}
 	}
 	missing := min(s.missing(want), burst)
 	if missing <= 0 || !s.perIndex && s.Now.Before(s.failures.wait()) {
@@ -83,7 +87,9 @@ func (s *sight) want() int {
 func (s *sight) surplus(n int) (out []*corev1.Pod) {
 	order := slices.Clone(s.active)
 	slices.SortStableFunc(order, func(a, b *corev1.Pod) int {
-		return cmp.Or(progress(a)-progress(b), b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
+		return cmp.Or(
+			progress(a)-progress(b), b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID),
+		)
 	})
 	if s.indexed {
 		seen := map[int]bool{}
@@ -154,7 +160,9 @@ func creation(j *batchv1.Job, index int, before *corev1.Pod) Creation {
 	if before == nil {
 		return c
 	}
-	c.Failures, c.Ignored = number(before, batchv1.JobIndexFailureCountAnnotation), number(before, batchv1.JobIndexIgnoredFailureCountAnnotation)
+	c.Failures, c.Ignored = number(before, batchv1.JobIndexFailureCountAnnotation), number(
+		before, batchv1.JobIndexIgnoredFailureCountAnnotation,
+	)
 	if counts(j, before) {
 		c.Failures++
 	} else {

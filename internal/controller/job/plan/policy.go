@@ -31,7 +31,8 @@ func match(j *batchv1.Job, p *corev1.Pod) matched {
 	for i := range j.Spec.PodFailurePolicy.Rules {
 		rule := &j.Spec.PodFailurePolicy.Rules[i]
 		switch rule.Action {
-		case batchv1.PodFailurePolicyActionIgnore, batchv1.PodFailurePolicyActionCount, batchv1.PodFailurePolicyActionFailJob, batchv1.PodFailurePolicyActionFailIndex:
+		case batchv1.PodFailurePolicyActionIgnore, batchv1.PodFailurePolicyActionCount,
+			batchv1.PodFailurePolicyActionFailJob, batchv1.PodFailurePolicyActionFailIndex:
 		default:
 			continue // of a newer version: as if it were not there
 		}
@@ -48,7 +49,9 @@ func meets(rule *batchv1.PodFailurePolicyRule, p *corev1.Pod) string {
 		for _, list := range [][]corev1.ContainerStatus{p.Status.ContainerStatuses, p.Status.InitContainerStatuses} {
 			for i := range list {
 				if c := &list[i]; meetsCodes(codes, c) {
-					return fmt.Sprintf("Container %s for pod %s/%s failed with exit code %d", c.Name, p.Namespace, p.Name, c.State.Terminated.ExitCode)
+					return fmt.Sprintf(
+						"Container %s for pod %s/%s failed with exit code %d", c.Name, p.Namespace, p.Name, c.State.Terminated.ExitCode,
+					)
 				}
 			}
 		}

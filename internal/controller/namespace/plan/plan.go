@@ -77,7 +77,9 @@ func wanted(r Remaining) []corev1.NamespaceCondition {
 		no(corev1.NamespaceFinalizersRemaining, "ContentHasNoFinalizers", "No finalizer holds any content"),
 	}
 	if r.Unknown != nil {
-		conditions[0] = yes(corev1.NamespaceDeletionDiscoveryFailure, "DiscoveryFailed", "Discovery failed for some groups: "+r.Unknown.Error())
+		conditions[0] = yes(
+			corev1.NamespaceDeletionDiscoveryFailure, "DiscoveryFailed", "Discovery failed for some groups: "+r.Unknown.Error(),
+		)
 	}
 	if len(r.Failures) > 0 {
 		messages := make([]string, 0, len(r.Failures))
@@ -94,7 +96,9 @@ func wanted(r Remaining) []corev1.NamespaceCondition {
 			parts = append(parts, fmt.Sprintf("%s has %d resource instances", resource, n))
 		}
 		slices.Sort(parts)
-		conditions[3] = yes(corev1.NamespaceContentRemaining, "SomeResourcesRemain", "Some resources are remaining: "+strings.Join(parts, ", "))
+		conditions[3] = yes(
+			corev1.NamespaceContentRemaining, "SomeResourcesRemain", "Some resources are remaining: "+strings.Join(parts, ", "),
+		)
 	}
 	if len(r.Finalizers) > 0 {
 		var parts []string

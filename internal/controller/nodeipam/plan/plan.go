@@ -37,7 +37,10 @@ func NewBlocks(network netip.Prefix, blockBits int) (*Blocks, error) {
 	}
 	width := blockBits - network.Bits()
 	if width > maxBlockBits {
-		return nil, fmt.Errorf("the cluster network %s holds 2^%d blocks of /%d; at most 2^%d are supported", network, width, blockBits, maxBlockBits)
+		return nil, fmt.Errorf(
+			"the cluster network %s holds 2^%d blocks of /%d; at most 2^%d are supported",
+			network, width, blockBits, maxBlockBits,
+		)
 	}
 	count := 1 << width
 	return &Blocks{network: network, bits: blockBits, count: count, taken: make([]uint64, (count+63)/64)}, nil

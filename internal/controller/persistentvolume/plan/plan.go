@@ -1,12 +1,12 @@
-// Package plan decides how PersistentVolumes and the claims to them come together, and what becomes of volumes whose claims
-// are gone.
+// Package plan decides how PersistentVolumes and the claims to them come together, and what becomes of volumes whose
+// claims are gone.
 //
 //	claim, its class, the volumes that may be for it -> Claim  -> writes in their order, events
 //	volume, the claim that it names                  -> Volume -> writes, events
 //
-// A binding is four writes: the volume names the claim, its status says Bound, the claim names the volume, its status says
-// Bound. Each may be the last one before a crash; the next decision goes on from there. That a volume names the claim is what
-// counts: two claims cannot both have it, because a write of a version that is not the newest is refused.
+// A binding is four writes: the volume names the claim, its status says Bound, the claim names the volume, its status
+// says Bound. Each may be the last one before a crash; the next decision goes on from there. That a volume names the
+// claim is what counts: two claims cannot both have it, because a write of a version that is not the newest is refused.
 package plan
 
 import (
@@ -87,7 +87,10 @@ func boundClaim(in ClaimInput) Decision {
 	}
 	d := bind(in.Named, c, "the claim is bound")
 	if has, there := c.Status.Capacity[corev1.ResourceStorage]; there && c.Spec.Resources.Requests.Storage().Cmp(has) > 0 {
-		d.Events = append(d.Events, Event{false, "ExternalExpanding", "waiting for an external controller to expand this PVC; nothing here makes volumes grow"})
+		d.Events = append(d.Events, Event{
+			false, "ExternalExpanding",
+			"waiting for an external controller to expand this PVC; nothing here makes volumes grow",
+		})
 	}
 	return d
 }
@@ -105,7 +108,10 @@ func namingClaim(in ClaimInput) Decision {
 		return settle(c, corev1.ClaimPending, Event{}, "the volume that the claim names does not exist")
 	case v.Spec.ClaimRef == nil:
 		if why := volume.Unfit(v, c); why != "" {
-			return settle(c, corev1.ClaimPending, Event{true, "VolumeMismatch", `Cannot bind to requested volume "` + v.Name + `": ` + why}, why)
+			return settle(
+				c, corev1.ClaimPending, Event{true, "VolumeMismatch", `Cannot bind to requested volume "` + v.Name + `": ` + why},
+				why,
+			)
 		}
 		return bind(v, c, "the claim names the volume")
 	case volume.IsFor(v, c):
@@ -137,7 +143,11 @@ func openClaim(in ClaimInput) Decision {
 	case waits && !selected:
 		return settle(c, corev1.ClaimPending, waiting(in.Pods), "the claim waits for a pod")
 	case volume.ClaimClass(c) == "":
-		return settle(c, corev1.ClaimPending, Event{false, "FailedBinding", "no persistent volumes available for this claim and no storage class is set"}, "no volume is good for the claim")
+		return settle(
+			c, corev1.ClaimPending,
+			Event{false, "FailedBinding", "no persistent volumes available for this claim and no storage class is set"},
+			"no volume is good for the claim",
+		)
 	}
 	return provision(in)
 }
@@ -149,7 +159,10 @@ func waiting(pods []string) Event {
 	case 1:
 		return Event{false, "WaitForPodScheduled", "waiting for pod " + pods[0] + " to be scheduled"}
 	}
-	return Event{false, "WaitForPodScheduled", "waiting for pods " + strings.Join(slices.Sorted(slices.Values(pods)), ",") + " to be scheduled"}
+	return Event{
+		false, "WaitForPodScheduled",
+		"waiting for pods " + strings.Join(slices.Sorted(slices.Values(pods)), ",") + " to be scheduled",
+	}
 }
 
 // provision asks whoever makes volumes of the class for one.
@@ -157,14 +170,29 @@ func provision(in ClaimInput) Decision {
 	c := in.Claim
 	switch {
 	case in.Class == nil:
-		return settle(c, corev1.ClaimPending, Event{true, "ProvisioningFailed", `storageclass.storage.k8s.io "` + volume.ClaimClass(c) + `" not found`}, "the class does not exist")
+		return settle(
+			c, corev1.ClaimPending,
+			Event{true, "ProvisioningFailed", `storageclass.storage.k8s.io "` + volume.ClaimClass(c) + `" not found`},
+			"the class does not exist",
+		)
 	case in.Class.Provisioner == volume.NoProvisioner:
-		return settle(c, corev1.ClaimPending, Event{false, "FailedBinding", `no persistent volumes available for this claim, and nobody makes volumes of the class "` + in.Class.Name + `"`},
-			"no volume is good for the claim")
+		return settle(
+			c, corev1.ClaimPending,
+			Event{
+				false, "FailedBinding",
+				`no persistent volumes available for this claim, and nobody makes volumes of the class "` + in.Class.Name + `"`,
+			},
+			"no volume is good for the claim",
+		)
 	}
 	by := in.Class.Provisioner
-	d := settle(c, corev1.ClaimPending, Event{false, "ExternalProvisioning", "Waiting for a volume to be created either by the external provisioner '" + by +
-		"' or manually by the system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly registered."}, "somebody else makes the volume")
+	d := settle(
+		c, corev1.ClaimPending,
+		Event{false, "ExternalProvisioning", "Waiting for a volume to be created either by the external provisioner '" + by +
+			"' or manually by the system administrator. If volume creation is delayed, please verify that the provisioner is " +
+			"running and correctly registered."},
+		"somebody else makes the volume",
+	)
 	if c.Annotations[volume.Provisioner] != by {
 		changed := c.DeepCopy()
 		metav1.SetMetaDataAnnotation(&changed.ObjectMeta, volume.Provisioner, by)
@@ -174,8 +202,8 @@ func provision(in ClaimInput) Decision {
 	return d
 }
 
-// settle has the claim say a phase in which it has no volume. Somebody who has read the event once need not read it at every look:
-// the recorder counts.
+// settle has the claim say a phase in which it has no volume. Somebody who has read the event once need not read it at
+// every look: the recorder counts.
 func settle(c *corev1.PersistentVolumeClaim, phase corev1.PersistentVolumeClaimPhase, event Event, why string) Decision {
 	d := Decision{Why: why}
 	status := c.Status.DeepCopy()

@@ -8,10 +8,13 @@ import (
 	"github.com/everynode/everynode/internal/volume"
 )
 
-// ProtectVolume says what finalizers a volume should have: one that is bound stays until it is not. The second result is false if it
-// has them.
+// ProtectVolume says what finalizers a volume should have: one that is bound stays until it is not. The second result
+// is false if it has them.
 func ProtectVolume(v *corev1.PersistentVolume) ([]string, bool) {
-	return protect(v.Finalizers, volume.Protection, v.DeletionTimestamp == nil || v.Status.Phase == corev1.VolumeBound, v.DeletionTimestamp == nil)
+	return protect(
+		v.Finalizers, volume.Protection, v.DeletionTimestamp == nil || v.Status.Phase == corev1.VolumeBound,
+		v.DeletionTimestamp == nil,
+	)
 }
 
 // ProtectClaim is like ProtectVolume for a claim that is used by pods, or not.
@@ -30,8 +33,8 @@ func protect(now []string, name string, wanted, mayAdd bool) ([]string, bool) {
 	return now, false
 }
 
-// Uses says whether a pod keeps a claim from going. A pod without a node does not: it will not start with a claim that is leaving. Nor does a
-// pod that is over keep a claim that was made for it alone.
+// Uses says whether a pod keeps a claim from going. A pod without a node does not: it will not start with a claim that
+// is leaving. Nor does a pod that is over keep a claim that was made for it alone.
 func Uses(p *corev1.Pod, claim string) bool { return slices.Contains(UsedBy(p), claim) }
 
 // UsedBy are the claims that a pod keeps from going.

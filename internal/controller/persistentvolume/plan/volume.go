@@ -23,16 +23,18 @@ func Volume(v *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) Decisio
 			`Cannot bind PersistentVolume to requested PersistentVolumeClaim "` + c.Name + `" due to incompatible volumeMode.`}}}
 	case c.Spec.VolumeName == "":
 		return Decision{Why: "the claim does not name the volume yet"}
-	case v.Annotations[volume.ProvisionedBy] != "" && v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete:
+	case v.Annotations[volume.ProvisionedBy] != "" &&
+		v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete:
 		return released(v, "the volume was made for a claim that has another one")
 	}
 	return unbind(v)
 }
 
-// Gone says whether the decision without a claim takes something from the volume, so that it is worth asking the API whether the claim
-// is really gone.
+// Gone says whether the decision without a claim takes something from the volume, so that it is worth asking the API
+// whether the claim is really gone.
 func Gone(v *corev1.PersistentVolume) bool {
-	return v.Spec.ClaimRef != nil && v.Spec.ClaimRef.UID != "" && v.Status.Phase != corev1.VolumeReleased && v.Status.Phase != corev1.VolumeFailed
+	return v.Spec.ClaimRef != nil && v.Spec.ClaimRef.UID != "" && v.Status.Phase != corev1.VolumeReleased &&
+		v.Status.Phase != corev1.VolumeFailed
 }
 
 func enter(v *corev1.PersistentVolume, to corev1.PersistentVolumePhase, why string) Decision {
@@ -66,18 +68,25 @@ func unbind(v *corev1.PersistentVolume) Decision {
 	return d
 }
 
-// released does what the volume's policy says. Volumes that somebody made are deleted by whoever made them; others are not deleted:
-// their content is on a node, or somewhere that is not known here.
+// released does what the volume's policy says. Volumes that somebody made are deleted by whoever made them; others are
+// not deleted: their content is on a node, or somewhere that is not known here.
 func released(v *corev1.PersistentVolume, why string) Decision {
 	var failed Event
 	switch v.Spec.PersistentVolumeReclaimPolicy {
 	case corev1.PersistentVolumeReclaimRetain:
 	case corev1.PersistentVolumeReclaimDelete:
 		if v.Annotations[volume.ProvisionedBy] == "" {
-			failed = Event{true, "VolumeFailedDelete", "nobody made this volume for a claim, so nothing here deletes it: remove its content by hand, then the PersistentVolume"}
+			failed = Event{
+				true, "VolumeFailedDelete",
+				"nobody made this volume for a claim, so nothing here deletes it: remove its content by hand, then the " +
+					"PersistentVolume",
+			}
 		}
 	case corev1.PersistentVolumeReclaimRecycle:
-		failed = Event{true, "VolumeFailedRecycle", "nothing here recycles volumes: remove its content by hand, then spec.claimRef of the PersistentVolume"}
+		failed = Event{
+			true, "VolumeFailedRecycle",
+			"nothing here recycles volumes: remove its content by hand, then spec.claimRef of the PersistentVolume",
+		}
 	default:
 		failed = Event{true, "VolumeUnknownReclaimPolicy", "Volume has unrecognized PersistentVolumeReclaimPolicy"}
 	}

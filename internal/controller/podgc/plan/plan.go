@@ -157,6 +157,7 @@ func evictedRank(p *corev1.Pod) int {
 }
 
 func isTerminated(p *corev1.Pod) bool {
-	return p.Status.Phase != corev1.PodPending && p.Status.Phase != corev1.PodRunning && p.Status.Phase != corev1.PodUnknown &&
+	return p.Status.Phase != corev1.PodPending && p.Status.Phase != corev1.PodRunning &&
+		p.Status.Phase != corev1.PodUnknown &&
 		p.Status.Phase != ""
 }

@@ -57,7 +57,10 @@ func Decide(in Input) Change {
 		return Change{Create: min(missing, burst), Reason: fmt.Sprintf("%d of %d pods are missing", missing, want)}
 	case missing < 0:
 		doomed := cheapestFirst(in, have)
-		return Change{Delete: doomed[:min(-missing, burst)], Reason: fmt.Sprintf("%d pods more than the %d wanted", -missing, want)}
+		return Change{
+			Delete: doomed[:min(-missing, burst)],
+			Reason: fmt.Sprintf("%d pods more than the %d wanted", -missing, want),
+		}
 	}
 	return Change{Reason: fmt.Sprintf("there are %d pods, as wanted", want)}
 }
@@ -116,7 +119,8 @@ func Observe(in Input, change Change, failure error) Report {
 			status.AvailableReplicas++
 		} else if since.IsZero() {
 			continue // ready nobody knows since when: news of the pod will tell
-		} else if at := since.Add(time.Duration(in.Set.Spec.MinReadySeconds) * time.Second); next.IsZero() || at.Before(next) {
+		} else if at := since.Add(time.Duration(in.Set.Spec.MinReadySeconds) * time.Second); next.IsZero() ||
+			at.Before(next) {
 			next = at
 		}
 	}
@@ -153,7 +157,8 @@ func conditions(in Input, change Change, failure error) (out []appsv1.ReplicaSet
 }
 
 func sameStatus(a, b appsv1.ReplicaSetStatus) bool {
-	if a.Replicas != b.Replicas || a.FullyLabeledReplicas != b.FullyLabeledReplicas || a.ReadyReplicas != b.ReadyReplicas ||
+	if a.Replicas != b.Replicas || a.FullyLabeledReplicas != b.FullyLabeledReplicas ||
+		a.ReadyReplicas != b.ReadyReplicas ||
 		a.AvailableReplicas != b.AvailableReplicas || !ptr.Equal(a.TerminatingReplicas, b.TerminatingReplicas) ||
 		a.ObservedGeneration != b.ObservedGeneration || len(a.Conditions) != len(b.Conditions) {
 		return false

@@ -1,5 +1,5 @@
-// Package plan decides about ResourceClaims: which are made for a pod from templates, and for whom a claim and its devices are kept.
-// It is pure: what it is told is all that it knows.
+// Package plan decides about ResourceClaims: which are made for a pod from templates, and for whom a claim and its
+// devices are kept. It is pure: what it is told is all that it knows.
 package plan
 
 import (
@@ -71,12 +71,16 @@ func (d *PodDecision) fromTemplate(in PodInput, entry *corev1.PodResourceClaim) 
 	claim, template := in.Claims[name], in.Templates[*entry.ResourceClaimTemplateName]
 	switch {
 	case claim == nil && template == nil:
-		d.Trouble = append(d.Trouble, fmt.Sprintf("claim %s: resource claim template %q is not there", entry.Name, *entry.ResourceClaimTemplateName))
+		d.Trouble = append(d.Trouble, fmt.Sprintf(
+			"claim %s: resource claim template %q is not there", entry.Name, *entry.ResourceClaimTemplateName,
+		))
 		return
 	case claim == nil:
 		d.Create = append(d.Create, made(in.Pod, entry, template))
 	case !metav1.IsControlledBy(claim, in.Pod):
-		d.Trouble = append(d.Trouble, fmt.Sprintf("claim %s: ResourceClaim %s is there and is not this pod's", entry.Name, name))
+		d.Trouble = append(d.Trouble, fmt.Sprintf(
+			"claim %s: ResourceClaim %s is there and is not this pod's", entry.Name, name,
+		))
 		return
 	case claim.DeletionTimestamp != nil:
 		d.Trouble = append(d.Trouble, fmt.Sprintf("claim %s: ResourceClaim %s is being deleted", entry.Name, name))
@@ -87,7 +91,8 @@ func (d *PodDecision) fromTemplate(in PodInput, entry *corev1.PodResourceClaim) 
 	}
 }
 
-// Text is what a user is told of the trouble; "" if there is none. A pod may have thousands of entries, and an event is short.
+// Text is what a user is told of the trouble; "" if there is none. A pod may have thousands of entries, and an event is
+// short.
 func (d *PodDecision) Text() string {
 	text := strings.Join(d.Trouble[:min(len(d.Trouble), troubleTold)], "; ")
 	if more := len(d.Trouble) - troubleTold; more > 0 {
@@ -108,7 +113,8 @@ func made(p *corev1.Pod, entry *corev1.PodResourceClaim, t *resourcev1.ResourceC
 	annotations[resourcev1.PodResourceClaimAnnotation] = entry.Name
 	return &resourcev1.ResourceClaim{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: p.Namespace, Name: Name(p, entry), GenerateName: prefix(p.Name, entry.Name), Labels: maps.Clone(t.Spec.Labels), Annotations: annotations,
+			Namespace: p.Namespace, Name: Name(p, entry), GenerateName: prefix(p.Name, entry.Name),
+			Labels: maps.Clone(t.Spec.Labels), Annotations: annotations,
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(p, corev1.SchemeGroupVersion.WithKind("Pod"))},
 		},
 		Spec: *t.Spec.Spec.DeepCopy(),
@@ -118,15 +124,15 @@ func made(p *corev1.Pod, entry *corev1.PodResourceClaim, t *resourcev1.ResourceC
 // nameRoom is how long the beginning of a claim's name may be.
 const nameRoom = 52
 
-// Name is the name of the claim that is made for an entry of a pod. It follows from the pod, so whoever makes the claim twice, after a
-// crash or before its own write shows, meets the first one.
+// Name is the name of the claim that is made for an entry of a pod. It follows from the pod, so whoever makes the claim
+// twice, after a crash or before its own write shows, meets the first one.
 func Name(p *corev1.Pod, entry *corev1.PodResourceClaim) string {
 	sum := sha256.Sum256([]byte(string(p.UID) + "/" + entry.Name))
 	return prefix(p.Name, entry.Name) + hex.EncodeToString(sum[:5])
 }
 
-// prefix is POD-ENTRY-, of which both are cut in proportion if it is too long. A pod's name is not cut behind a dot: no part of a
-// name may begin with a hyphen.
+// prefix is POD-ENTRY-, of which both are cut in proportion if it is too long. A pod's name is not cut behind a dot: no
+// part of a name may begin with a hyphen.
 func prefix(pod, entry string) string {
 	if long := len(pod) + len(entry) + 2; long > nameRoom {
 		pod, entry = strings.TrimRight(pod[:len(pod)*(nameRoom-2)/long], ".-"), entry[:len(entry)*(nameRoom-2)/long]
@@ -134,14 +140,16 @@ func prefix(pod, entry string) string {
 	return pod + "-" + entry + "-"
 }
 
-// reserve adds a pod that has its node already to those for whom an allocated claim is kept. For other pods the scheduler does so.
+// reserve adds a pod that has its node already to those for whom an allocated claim is kept. For other pods the
+// scheduler does so.
 func (d *PodDecision) reserve(in PodInput, entry *corev1.PodResourceClaim) {
 	name, mine, err := resourceclaim.Name(in.Pod, entry)
 	if err != nil || name == nil {
 		return
 	}
 	claim := in.Claims[*name]
-	if claim == nil || mine && !metav1.IsControlledBy(claim, in.Pod) || claim.Status.Allocation == nil || claim.DeletionTimestamp != nil ||
+	if claim == nil || mine && !metav1.IsControlledBy(claim, in.Pod) || claim.Status.Allocation == nil ||
+		claim.DeletionTimestamp != nil ||
 		resourceclaim.IsReservedForPod(in.Pod, claim, false) || !resourceclaim.CanBeReserved(claim) {
 		return
 	}
@@ -179,13 +187,16 @@ type ClaimDecision struct {
 	Why     string
 }
 
-// Claim decides what becomes of a claim: who does not use it any more leaves, the last one gives back its devices, and one that was made
-// for a pod goes with it.
+// Claim decides what becomes of a claim: who does not use it any more leaves, the last one gives back its devices, and
+// one that was made for a pod goes with it.
 func Claim(in ClaimInput) ClaimDecision {
 	c := in.Claim
-	remaining := slices.DeleteFunc(slices.Clone(c.Status.ReservedFor), func(r resourcev1.ResourceClaimConsumerReference) bool {
-		return IsPod(r) && in.Done[string(r.UID)]
-	})
+	remaining := slices.DeleteFunc(
+		slices.Clone(c.Status.ReservedFor),
+		func(r resourcev1.ResourceClaimConsumerReference) bool {
+			return IsPod(r) && in.Done[string(r.UID)]
+		},
+	)
 	if len(remaining) < len(c.Status.ReservedFor) {
 		return left(c, remaining)
 	}
@@ -206,7 +217,8 @@ func Claim(in ClaimInput) ClaimDecision {
 	return ClaimDecision{Why: "nothing to do"}
 }
 
-// left is what is written when pods do not use a claim any more. The last one gives back the devices, if they were given here.
+// left is what is written when pods do not use a claim any more. The last one gives back the devices, if they were
+// given here.
 func left(c *resourcev1.ResourceClaim, remaining []resourcev1.ResourceClaimConsumerReference) ClaimDecision {
 	next, ours := c.DeepCopy(), protected(c)
 	next.Status.ReservedFor = remaining

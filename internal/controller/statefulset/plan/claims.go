@@ -25,8 +25,13 @@ func Claims(set *appsv1.StatefulSet, pod string) (out []*corev1.PersistentVolume
 	for i := range set.Spec.VolumeClaimTemplates {
 		t := &set.Spec.VolumeClaimTemplates[i]
 		c := &corev1.PersistentVolumeClaim{
-			ObjectMeta: metav1.ObjectMeta{Namespace: set.Namespace, Name: ClaimName(t.Name, pod), Labels: maps.Clone(t.Labels), Annotations: maps.Clone(t.Annotations)},
-			Spec:       *t.Spec.DeepCopy(),
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace:   set.Namespace,
+				Name:        ClaimName(t.Name, pod),
+				Labels:      maps.Clone(t.Labels),
+				Annotations: maps.Clone(t.Annotations),
+			},
+			Spec: *t.Spec.DeepCopy(),
 		}
 		if set.Spec.Selector != nil && len(set.Spec.Selector.MatchLabels) > 0 {
 			if c.Labels == nil {
@@ -63,17 +68,22 @@ func Leaves(c *corev1.PersistentVolumeClaim, pod string) (string, bool) {
 	switch {
 	case c.DeletionTimestamp != nil:
 		return fmt.Sprintf("pvc %s is being deleted", c.Name), true
-	case slices.ContainsFunc(c.OwnerReferences, func(r metav1.OwnerReference) bool { return r.Kind == podKind.Kind && r.Name == pod }):
+	case slices.ContainsFunc(c.OwnerReferences, func(r metav1.OwnerReference) bool {
+		return r.Kind == podKind.Kind && r.Name == pod
+	}):
 		return fmt.Sprintf("pvc %s goes with the earlier pod %s", c.Name, pod), true
 	}
 	return "", false
 }
 
-// Owners says whose a claim is, and whether that is another answer than it has. What the set's policy wants deleted with the set belongs to
-// the set, what it wants deleted with a number that there is no more belongs to the pod that has it; p is nil while there is none.
+// Owners says whose a claim is, and whether that is another answer than it has. What the set's policy wants deleted
+// with the set belongs to the set, what it wants deleted with a number that there is no more belongs to the pod that
+// has it; p is nil while there is none.
 func Owners(set *appsv1.StatefulSet, p *corev1.Pod, c *corev1.PersistentVolumeClaim) ([]metav1.OwnerReference, bool) {
 	const remove = appsv1.DeletePersistentVolumeClaimRetentionPolicyType
-	policy := ptr.Deref(set.Spec.PersistentVolumeClaimRetentionPolicy, appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
+	policy := ptr.Deref(
+		set.Spec.PersistentVolumeClaimRetentionPolicy, appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{},
+	)
 	tooMany := p != nil && !wanted(set, p)
 	withPod := policy.WhenScaled == remove && tooMany
 	withSet := policy.WhenDeleted == remove && !withPod

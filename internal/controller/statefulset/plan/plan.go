@@ -117,7 +117,8 @@ func look(in Input) *sight {
 			s.condemned = append(s.condemned, p)
 		}
 		if since, ready := pod.ReadySince(p); ready && !since.IsZero() {
-			if at := since.Add(time.Duration(in.Set.Spec.MinReadySeconds) * time.Second); at.After(in.Now) && (s.next.IsZero() || at.Before(s.next)) {
+			if at := since.Add(time.Duration(in.Set.Spec.MinReadySeconds) * time.Second); at.After(in.Now) &&
+				(s.next.IsZero() || at.Before(s.next)) {
 				s.next = at
 			}
 		}
@@ -344,7 +345,8 @@ func (s *sight) status() appsv1.StatefulSetStatus {
 		}
 	}
 	all := int32(len(s.replicas))
-	if s.Set.Spec.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType && out.UpdatedReplicas == all && out.ReadyReplicas == all && out.Replicas == all {
+	if s.Set.Spec.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType && out.UpdatedReplicas == all &&
+		out.ReadyReplicas == all && out.Replicas == all {
 		out.CurrentReplicas, out.CurrentRevision = out.UpdatedReplicas, out.UpdateRevision
 	}
 	return out

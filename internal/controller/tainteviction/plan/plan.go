@@ -91,7 +91,9 @@ func (p *Planner) UpdateNode(name string, taints []corev1.Taint, now time.Time) 
 			current = append(current, taint{taints[i], n.since(&taints[i], now)})
 		}
 	}
-	same := slices.EqualFunc(n.taints, current, func(a, b taint) bool { return a.MatchTaint(&b.Taint) && a.Value == b.Value })
+	same := slices.EqualFunc(n.taints, current, func(a, b taint) bool {
+		return a.MatchTaint(&b.Taint) && a.Value == b.Value
+	})
 	n.taints = current
 	if !same {
 		for _, e := range n.pods {
