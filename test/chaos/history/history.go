@@ -80,15 +80,6 @@ func (v Violation) String() string {
 	return fmt.Sprintf("%s, at revision %d: %s", v.Rule, v.Revision, v.Message)
 }
 
-// Check judges a record.
-func Check(r Record) []Violation {
-	j := newJudge(r)
-	for i := range r.Events {
-		j.event(&r.Events[i])
-	}
-	return append(j.found, checkWrites(r, j.tracks)...)
-}
-
 // lag is how many revisions behind a controller may be about which nothing but
 // the history is known.
 const lag = 400
