@@ -71,7 +71,7 @@ func Cluster(ctx context.Context, config *rest.Config) (c diagnosis.Cluster, err
 		at   func(context.Context) error
 	}{
 		{"nodes", l.nodes}, {"leases", l.leases}, {"daemonsets", l.daemonSets}, {"daemonsetrollouts", l.rollouts},
-		{"rolloutpolicies", l.policies},
+		{"rolloutpolicies", l.policies}, {"nodestartups", l.startups},
 		{"servicecidrs", l.serviceCIDRs}, {"ipaddresses", l.addresses},
 		{"validatingwebhookconfigurations", l.validating}, {"mutatingwebhookconfigurations", l.mutating}, {"apiservices", l.extensions},
 		{"metrics of the API server", l.unanswered},
@@ -191,6 +191,16 @@ func (l *looker) policies(ctx context.Context) error {
 		return err
 	}
 	l.seen.Policies = pointers(list.Items)
+	return nil
+}
+
+func (l *looker) startups(ctx context.Context) error {
+	list, err := l.own.NodeStartups().List(ctx, cached)
+	l.seen.StartupsUnread = err != nil
+	if err != nil {
+		return err
+	}
+	l.seen.Startups = pointers(list.Items)
 	return nil
 }
 

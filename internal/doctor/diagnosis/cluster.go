@@ -35,7 +35,10 @@ type Cluster struct {
 	DaemonSets []*appsv1.DaemonSet
 	Rollouts   []*v1alpha1.DaemonSetRollout
 	Policies   []*v1alpha1.RolloutPolicy
-	Webhooks   []Webhook
+	Startups   []*v1alpha1.NodeStartup
+	// StartupsUnread tells that NodeStartups could not be read.
+	StartupsUnread bool
+	Webhooks       []Webhook
 	// ServiceCIDRs are where Services have addresses from, and Addresses those that are given out.
 	ServiceCIDRs []*networkingv1.ServiceCIDR
 	Addresses    []netip.Addr
@@ -93,7 +96,7 @@ func OfCluster(c Cluster) []Finding {
 	}{
 		{"api", answers}, {"members", serversOf}, {"clock", clocks}, {"versions", nodeVersions}, {"nodes", nodes},
 		{"daemons", daemons}, {"rollouts", rollouts}, {"fetch", fetches}, {"services", services}, {"webhooks", webhooks},
-		{"beside", besides},
+		{"beside", besides}, {"startups", startups},
 	} {
 		f := findings{check: check.name}
 		check.look(&f, &c)

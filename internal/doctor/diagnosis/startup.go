@@ -1,0 +1,40 @@
+package diagnosis
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/internal/nodestartup"
+)
+
+// startups repeats what NodeStartups say is wrong with nodes that start, and finds those that nobody opens.
+func startups(f *findings, c *Cluster) {
+	known := map[string]bool{}
+	for _, s := range c.Startups {
+		known[s.Name] = true
+		for i := range s.Status.Conditions {
+			condition := &s.Status.Conditions[i]
+			if condition.Status == metav1.ConditionFalse {
+				f.add(Warning, "nodestartup/"+s.Name, c.Kubectl+" describe nodestartup "+s.Name, "%s", condition.Message)
+			}
+		}
+	}
+	if c.StartupsUnread {
+		return
+	}
+	var left []string
+	for _, n := range c.Nodes {
+		gate := nodestartup.TaintOf(n.Spec.Taints)
+		if gate == nil {
+			continue
+		}
+		place, _ := nodestartup.PlaceOf(gate.Value)
+		if !known[place.Startup] {
+			left = append(left, n.Name)
+		}
+	}
+	if len(left) > 0 {
+		f.add(Problem, "nodes", c.Kubectl+" get leases -n kube-system    # do the control loops run?",
+			"%s the taint %s of a NodeStartup that is gone, and nobody takes it away: %s",
+			many(len(left), "%d node has", "%d nodes have"), nodestartup.TaintKey, some(left))
+	}
+}

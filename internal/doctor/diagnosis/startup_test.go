@@ -1,0 +1,46 @@
+package diagnosis
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodestartup"
+)
+
+// What a NodeStartup says is wrong is said here too, and that nobody opens a node whose NodeStartup is gone.
+func TestNodesThatStart(t *testing.T) {
+	s := &v1alpha1.NodeStartup{ObjectMeta: metav1.ObjectMeta{Name: "all"}}
+	s.Status.Conditions = []metav1.Condition{{Type: "Exclusive", Status: metav1.ConditionTrue, Message: "fine"},
+		{Type: "DaemonSetsFound", Status: metav1.ConditionFalse, Message: "there is no DaemonSet kube-system/cni"}}
+	node := func(startup string) *corev1.Node {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "of-" + startup}}
+		n.Spec.Taints = []corev1.Taint{{Key: nodestartup.TaintKey, Value: startup + "_1"}}
+		return n
+	}
+	for name, c := range map[string]struct {
+		cluster Cluster
+		want    []string
+	}{
+		"nothing": {Cluster{Nodes: []*corev1.Node{{}}}, nil},
+		"starting": {Cluster{Startups: []*v1alpha1.NodeStartup{s}, Nodes: []*corev1.Node{node("all")}},
+			[]string{"there is no DaemonSet kube-system/cni"}},
+		"nobody's": {Cluster{Nodes: []*corev1.Node{node("gone")}},
+			[]string{"1 node has the taint everynode.io/starting of a NodeStartup that is gone, and nobody takes it away: of-gone"}},
+		"unread": {Cluster{StartupsUnread: true, Nodes: []*corev1.Node{node("gone")}}, nil},
+	} {
+		f := findings{check: "startups"}
+		startups(&f, &c.cluster)
+		var got []string
+		for _, one := range f.all {
+			got = append(got, one.Message)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: [%s], want [%s]", name, strings.Join(got, "; "), strings.Join(c.want, "; "))
+		}
+	}
+}
