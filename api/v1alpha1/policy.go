@@ -326,7 +326,7 @@ type RolloutPolicyStatus struct {
 	// MatchedCount is how many DaemonSets follow the policy.
 	// +optional
 	MatchedCount int32 `json:"matchedCount,omitempty"`
-	// Conditions tell whether the policy can be followed.
+	// Conditions say whether the policy can be followed.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -180,7 +180,7 @@ func postOnce(ctx context.Context, client *http.Client, url, text string) (strin
 	if err != nil {
 		return "", err
 	}
-	// Each post finds its way anew, as one of another program would.
+	// Each post finds its way again, as one of another program would.
 	request.Close = true
 	response, err := client.Do(request)
 	if err != nil {

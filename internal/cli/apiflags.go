@@ -57,7 +57,7 @@ func addAPIFlags(cmd *cobra.Command, o *options.Options) (names []string) {
 	)
 	f.Float64Var(
 		&run.GoawayChance, "goaway-chance", run.GoawayChance,
-		"the chance, up to 0.02, that a request makes its client connect anew, so that clients spread over several servers",
+		"the chance, up to 0.02, that a request makes its client connect again, so that clients spread over several servers",
 	)
 	f.DurationVar(
 		&run.ShutdownDelayDuration, "shutdown-delay-duration", run.ShutdownDelayDuration,

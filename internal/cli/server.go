@@ -130,7 +130,7 @@ func addBackupFlags(cmd *cobra.Command, o *schedule.Options) {
 	)
 }
 
-// endOr begins anew when that is why the server has ended. One that was told to stop
+// endOr begins again when that is why the server has ended. One that was told to stop
 // meanwhile ends: the program that followed would not know of that.
 func endOr(ctx context.Context, err error, beginAnew func() error) error {
 	switch {
@@ -146,10 +146,10 @@ func endOr(ctx context.Context, err error, beginAnew func() error) error {
 func beginAnew() error {
 	program, err := os.Executable()
 	if err != nil {
-		return fmt.Errorf("find this program, to begin anew: %w; start it again", err)
+		return fmt.Errorf("find this program, to begin again: %w; start it again", err)
 	}
 	if err := syscall.Exec(program, os.Args, os.Environ()); err != nil {
-		return fmt.Errorf("begin anew: %w; start the server again", err)
+		return fmt.Errorf("begin again: %w; start the server again", err)
 	}
 	return nil
 }

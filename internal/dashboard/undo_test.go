@@ -44,9 +44,9 @@ func TestUndoOfWhatWasShown(t *testing.T) {
 		says   string
 		writes int
 	}{
-		"as it was shown":       {order: shown, says: "is rolled back to revision 3", writes: 1},
-		"somebody changed it":   {order: shown, before: func(ds *appsv1.DaemonSet, _ *appsv1.ControllerRevision) { ds.Generation = 8 }, says: "nothing is undone: somebody has changed daemonset default/agent meanwhile"},
-		"somebody made it anew": {order: shown, before: func(ds *appsv1.DaemonSet, _ *appsv1.ControllerRevision) { ds.UID = "v" }, says: "nothing is undone: daemonset default/agent was deleted meanwhile"},
+		"as it was shown":        {order: shown, says: "is rolled back to revision 3", writes: 1},
+		"somebody changed it":    {order: shown, before: func(ds *appsv1.DaemonSet, _ *appsv1.ControllerRevision) { ds.Generation = 8 }, says: "nothing is undone: somebody has changed daemonset default/agent meanwhile"},
+		"somebody made it again": {order: shown, before: func(ds *appsv1.DaemonSet, _ *appsv1.ControllerRevision) { ds.UID = "v" }, says: "nothing is undone: daemonset default/agent was deleted meanwhile"},
 		"the revision was cleaned up": {order: shown, before: func(_ *appsv1.DaemonSet, r *appsv1.ControllerRevision) {
 			r.Labels[appsv1.ControllerRevisionHashLabelKey] = "bbb"
 		}, says: "revision aaa of daemonset default/agent is not kept any more"},

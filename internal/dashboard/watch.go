@@ -66,7 +66,7 @@ func (c *cluster) setOwnKinds(k kinds) {
 // lookAgain is how often it is tried to read kinds that the cluster does not have: their definitions may be added while the page is open.
 const lookAgain = 15 * time.Second
 
-// staleAfter is when a survey is made anew though nothing has changed: verdicts depend on
+// staleAfter is when a survey is made again though nothing has changed: verdicts depend on
 // the time as well.
 const staleAfter = 5 * time.Second
 

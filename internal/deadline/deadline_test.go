@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Timers agrees, after any steps, with a map that is sorted anew each time.
+// Timers agrees, after any steps, with a map that is sorted again each time.
 func TestTimersAgainstASortedMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		epoch := time.Unix(0, 0)

@@ -26,7 +26,7 @@ var errBusy = errors.New("the server is busy")
 type Servers interface {
 	// Status is what the server says that uses this data folder.
 	Status(ctx context.Context) (Status, error)
-	// Rewrite writes some objects anew with the key of now.
+	// Rewrite writes some objects again with the key of now.
 	Rewrite(ctx context.Context) (Rewritten, error)
 	// Following are all servers, by whether they use the file with this hash.
 	Following(ctx context.Context, hash string) ([]plan.Server, error)
@@ -84,7 +84,7 @@ func (c *Change) Run(ctx context.Context) error {
 	}
 }
 
-// RewriteAll has all objects written anew that are not as they would be written now.
+// RewriteAll has all objects written again that are not as they would be written now.
 func RewriteAll(ctx context.Context, servers Servers, out io.Writer, patience time.Duration) error {
 	waits := waiting{out: out, patience: patience}
 	for {

@@ -92,7 +92,7 @@ func TestABusyServerIsAskedAgain(t *testing.T) {
 		if err := RewriteAll(t.Context(), AskServers(client, time.Now), &out, time.Minute); err != nil || asked != 3 {
 			t.Errorf("%d: asked %d times, %v", status, asked, err)
 		}
-		if said := out.String(); strings.Count(said, "Waiting: have objects written anew: the server is busy") != 1 || !strings.HasSuffix(said, "Rewritten: 2; left: 0.\n") {
+		if said := out.String(); strings.Count(said, "Waiting: have objects written again: the server is busy") != 1 || !strings.HasSuffix(said, "Rewritten: 2; left: 0.\n") {
 			t.Errorf("%d: it said %q", status, said)
 		}
 		asked = -1000
@@ -107,7 +107,7 @@ var reasons = map[int]metav1.StatusReason{
 	http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests,
 }
 
-// stalled is a control plane whose database stalls when objects are to be written anew.
+// stalled is a control plane whose database stalls when objects are to be written again.
 type stalled struct {
 	lateWriter
 	stalls int

@@ -59,7 +59,7 @@ func (s *apiServers) Rewrite(ctx context.Context) (out Rewritten, err error) {
 		err = json.Unmarshal(body, &out)
 	}
 	if err != nil {
-		return out, fmt.Errorf("have objects written anew: %w", asBusy(err))
+		return out, fmt.Errorf("have objects written again: %w", asBusy(err))
 	}
 	return out, nil
 }

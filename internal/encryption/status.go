@@ -3,7 +3,7 @@ package encryption
 import "strings"
 
 // Path is where an API server tells its administrators how what is stored is
-// encrypted; a POST to RewritePath writes some objects anew that are not as they
+// encrypted; a POST to RewritePath writes some objects again that are not as they
 // would be written now.
 const (
 	Path        = "/everynode/v1/encryption"

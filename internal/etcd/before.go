@@ -92,7 +92,7 @@ func (b *before) wait(ctx context.Context) error {
 
 // cutOff reports whether the log ends before the database file. A member that is behind takes over
 // what a majority has while it still writes that to its own log. If it loses power just then, or its
-// disk is full, its file is ahead of its log. It has agreed to nothing of that, and gets it anew from
+// disk is full, its file is ahead of its log. It has agreed to nothing of that, and gets it again from
 // the others. But had it lost a part of its log, its start could undo writes that count, unless
 // another has them.
 func (b *before) cutOff() bool { return b.has.Last < b.has.Applied }
@@ -204,7 +204,7 @@ func (b *before) judge(all []heard) error {
 			return ErrRemoved
 		case h.mark > come:
 			return fmt.Errorf("the database in %s is older than what this server had before (it ends at change %d, and had %d): an old disk or copy was put back; "+
-				"run \"everynode members remove %s\" on another server, move %s away, and join anew", b.dir, come, h.mark, b.peers.Name, b.dir)
+				"run \"everynode members remove %s\" on another server, move %s away, and join again", b.dir, come, h.mark, b.peers.Name, b.dir)
 		case h.alive:
 			alive++
 		case h.stranger:

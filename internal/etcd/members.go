@@ -267,7 +267,7 @@ func (s *Server) standing(id string) string {
 func (s *Server) explain(err error) error {
 	if s.peers != nil && strings.Contains(err.Error(), "is out of range [lastIndex(") {
 		return fmt.Errorf("the database of this server is older than what it had before: an old disk or copy was put back; "+
-			"run \"everynode members remove %s\" on another server, move the folder etcd of this one away, and join anew (%w)", s.peers.Name, err)
+			"run \"everynode members remove %s\" on another server, move the folder etcd of this one away, and join again (%w)", s.peers.Name, err)
 	}
 	return err
 }
@@ -286,7 +286,7 @@ func initialCluster(members []roster.Member, name, address string) string {
 	return strings.Join(out, ",")
 }
 
-// turnKey is what each turn of the control loops writes anew.
+// turnKey is what each turn of the control loops writes again.
 const turnKey = "/everynode/turn"
 
 // TakeTurn begins a turn, which ends the one before, if a key is still as it was at a

@@ -100,7 +100,7 @@ func TestRestoreNeverGoesBackwards(t *testing.T) {
 		got := <-client.Watch(ctx, "/registry/", clientv3.WithPrefix(), clientv3.WithRev(seen+1))
 		cancel()
 		if got.CompactRevision <= seen {
-			t.Errorf("a watch that goes on at %d is not told that it must begin anew: %+v", seen+1, got)
+			t.Errorf("a watch that goes on at %d is not told that it must begin again: %+v", seen+1, got)
 		}
 		seen = write(t, r, "/registry/things/0000", "after")
 		r.Close()

@@ -22,7 +22,7 @@ import (
 )
 
 // TestManyWatchesEnd ends very many watches of one resource at once while it
-// changes, and watches it, and another one, anew.
+// changes, and watches it, and another one, again.
 func TestManyWatchesEnd(t *testing.T) {
 	s, err := Start(t.Context(), Options{Dir: t.TempDir(), NoFsync: true})
 	if err != nil {

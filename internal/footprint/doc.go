@@ -3,7 +3,7 @@
 // Much of what is resident of a small process is the program itself: it is agent and control plane at once, and at the start of a
 // process the initialization of every package reads its part of the file. None of that is needed again, but as long as it is mapped
 // the kernel counts it as the process's. So now and then the mappings of the program's own file, which nobody can write, are
-// dropped, as the kernel itself does when memory is short. What is used after all is mapped anew from the page cache; nothing
+// dropped, as the kernel itself does when memory is short. What is used after all is mapped again from the page cache; nothing
 // is read from a disk unless the kernel has taken the page away meanwhile. Where a debugger or a probe of the kernel changed the
 // code, it is left alone.
 //

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// logLimit is the size in bytes from which on a log is begun anew; what was in it is kept in one file beside it.
+	// logLimit is the size in bytes from which on a log is begun again; what was in it is kept in one file beside it.
 	logLimit = 10 << 20
 	// logInterval is how often the logs are looked at.
 	logInterval = 10 * time.Second
@@ -36,7 +36,7 @@ func boundLogs(ctx context.Context, dataDir string) {
 		}
 		for _, path := range clusterLogs(dataDir) {
 			if err := boundLog(path, logLimit); err != nil {
-				klog.FromContext(ctx).Error(err, "A log was not begun anew")
+				klog.FromContext(ctx).Error(err, "A log was not begun again")
 			}
 		}
 	}
@@ -58,7 +58,7 @@ func clusterLogs(dataDir string) []string {
 	return out
 }
 
-// boundLog begins a log anew if it is larger than limit. Its writer goes on with the file that it has: it appends, so
+// boundLog begins a log again if it is larger than limit. Its writer goes on with the file that it has: it appends, so
 // it is
 // enough to cut the file. What it writes between the end of the copy and the cut is lost. Pods may write to a node's
 // folder
@@ -73,7 +73,7 @@ func boundLog(path string, limit int64) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("begin %s anew: %w", path, err)
+			err = fmt.Errorf("begin %s again: %w", path, err)
 		}
 	}()
 	dir, err := os.OpenRoot(filepath.Dir(path))
@@ -87,7 +87,7 @@ func boundLog(path string, limit int64) (err error) {
 		return err
 	}
 	defer log.Close()
-	// Made anew, so that nobody's link and nobody's open file is written to.
+	// Made again, so that nobody's link and nobody's open file is written to.
 	if err := dir.Remove(name + oldLog); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -1,6 +1,6 @@
 package members
 
-// Beginning is what a server knows of the others when it wants to begin anew, which takes it
+// Beginning is what a server knows of the others when it wants to begin again, which takes it
 // away for some seconds.
 type Beginning struct {
 	// Self is its ID.
@@ -9,7 +9,7 @@ type Beginning struct {
 	All []Server
 }
 
-// Now reports whether it may begin anew now: one server after another does, in the order of their
+// Now reports whether it may begin again now: one server after another does, in the order of their
 // IDs, and none that would leave the others without a majority which they would have with it.
 // Two servers have none when one is away, which must not hold them up for ever.
 func (b Beginning) Now() bool {
@@ -23,7 +23,7 @@ func (b Beginning) Now() bool {
 			continue
 		}
 		if !s.Serving {
-			return false // one that has just begun anew is not back yet
+			return false // one that has just begun again is not back yet
 		}
 		others++
 		if s.Outdated && s.ID < b.Self {

@@ -12,7 +12,7 @@ const (
 // in its name is refused once another turn has begun, so that a server that stood still
 // meanwhile does nothing that it had decided before.
 type Turn struct {
-	// Key is what each turn writes anew in the database, Revision when this one did.
+	// Key is what each turn writes again in the database, Revision when this one did.
 	Key      string
 	Revision int64
 	// Lost is called when a write was refused; perhaps more than once, by any goroutine.

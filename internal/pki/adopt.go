@@ -25,7 +25,7 @@ func ClusterWhole(files map[string][]byte) bool {
 }
 
 // MissingOfCluster are the files that every server of a cluster has, and this directory lacks.
-// Where there are other servers nobody may make them anew: those would take them over.
+// Where there are other servers nobody may make them again: those would take them over.
 func MissingOfCluster(dir string) (missing []string, err error) {
 	for _, name := range sharedFiles {
 		if name == serviceAccountPrevious || strings.HasSuffix(name, "-previous.crt") {

@@ -38,7 +38,7 @@ const nodeAuthorityRemedy = "restore it from a backup, or remove node-ca.crt and
 	"nodes then get new serving certificates by themselves"
 
 const frontAuthorityRemedy = "remove front-proxy-ca.crt, front-proxy-ca.key, front-proxy-client.crt and " +
-	"front-proxy-client.key: they are then made anew"
+	"front-proxy-client.key: they are then made again"
 
 // authority signs certificates, and knows which others of its kind are trusted.
 type authority struct {

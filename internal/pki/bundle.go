@@ -33,7 +33,7 @@ const (
 const (
 	authorityLifetime = 10 * 365 * 24 * time.Hour
 	leafLifetime      = 365 * 24 * time.Hour
-	// renewBefore is the remaining lifetime below which a certificate is issued anew.
+	// renewBefore is the remaining lifetime below which a certificate is issued again.
 	renewBefore = 90 * 24 * time.Hour
 
 	servingName       = "apiserver"
@@ -75,7 +75,7 @@ type state struct {
 }
 
 // LoadOrCreate reads the key material in dir and creates what is missing. It
-// issues leaf certificates anew that end soon, whose names have changed or whose
+// issues leaf certificates again that end soon, whose names have changed or whose
 // authority was replaced. A file that cannot be used gives a *keyfile.Error and stays
 // as it is.
 func LoadOrCreate(dir string, opts Options) (*Bundle, error) {

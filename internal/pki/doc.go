@@ -1,6 +1,6 @@
 // Package pki owns the cluster's keys and certificates: it creates them in one
 // directory, finds them again at the next start, issues the server's own
-// certificates anew before they run out, replaces keys when it is told to, and
+// certificates again before they run out, replaces keys when it is told to, and
 // signs certificate requests.
 //
 // The directory holds, each file readable by its owner only:

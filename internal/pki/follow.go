@@ -46,7 +46,7 @@ func (b *Bundle) Run(ctx context.Context) {
 	}
 }
 
-// Reload reads the directory anew, renews what ends soon, and tells those who
+// Reload reads the directory again, renews what ends soon, and tells those who
 // listen when something is different.
 func (b *Bundle) Reload() error {
 	b.mu.Lock()

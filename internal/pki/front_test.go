@@ -9,7 +9,7 @@ import (
 )
 
 // TestFrontProxy is the certificate for API servers of others: of an authority of its
-// own, which is made anew when somebody takes its files away.
+// own, which is made again when somebody takes its files away.
 func TestFrontProxy(t *testing.T) {
 	dir := t.TempDir()
 	b := load(t, dir, start)

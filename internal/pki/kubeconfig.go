@@ -45,7 +45,7 @@ func RewriteKubeconfig(dir, path string, now time.Time) error {
 		err = clientcmd.ConfirmUsable(*present, "")
 	}
 	if err != nil {
-		return fmt.Errorf("read the kubeconfig %s: %w; the server writes it anew at its start", path, err)
+		return fmt.Errorf("read the kubeconfig %s: %w; the server writes it again at its start", path, err)
 	}
 	unlock, err := lockDirectory(dir)
 	if err != nil {

@@ -44,7 +44,7 @@ func leafTemplates(opts Options) []leaf {
 }
 
 func leafRemedy(name string) string {
-	return fmt.Sprintf("remove %s.crt and %s.key in that directory and restart: they are then issued anew", name, name)
+	return fmt.Sprintf("remove %s.crt and %s.key in that directory and restart: they are then issued again", name, name)
 }
 
 // tls is the pair as a connection shows it.

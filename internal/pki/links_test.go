@@ -66,7 +66,7 @@ func TestKeysThatAreLinks(t *testing.T) {
 		}
 		load(t, dir, start)
 
-		// The disk is away: nothing is made anew in its place.
+		// The disk is away: nothing is made again in its place.
 		if err := os.Remove(there); err != nil {
 			t.Fatal(err)
 		}

@@ -29,7 +29,7 @@ const (
 )
 
 const peerRemedy = "restore it from a backup, or remove this server with \"everynode members remove\" on another and " +
-	"join it anew"
+	"join it again"
 
 // Peers are the key and certificate of one server's database among the others'.
 type Peers struct {
@@ -38,7 +38,7 @@ type Peers struct {
 	opened []*x509.Certificate
 }
 
-// OpenPeers reads them, and makes what is missing. The certificate is issued anew
+// OpenPeers reads them, and makes what is missing. The certificate is issued again
 // when it ends soon, is not for that host, or is of an authority that was replaced.
 func OpenPeers(dir, host string, c clock.PassiveClock) (*Peers, error) {
 	if err := os.MkdirAll(dir, keyfile.FolderMode); err != nil {
@@ -82,7 +82,7 @@ func openPeers(dir, host string, a *authority, c clock.PassiveClock) (*Peers, er
 	return p, keyfile.Write(filepath.Join(dir, peerTrusted), trusted)
 }
 
-// KeepPeers issues the certificate anew before it ends, until ctx ends: a server may run
+// KeepPeers issues the certificate again before it ends, until ctx ends: a server may run
 // for longer than a year. Those who use it read the files for each connection.
 func KeepPeers(ctx context.Context, dir, host string, c clock.WithTicker) {
 	ticker := c.NewTicker(renewInterval)
@@ -156,7 +156,7 @@ var sharedFiles = []string{
 	FrontAuthority + ".crt", FrontAuthority + ".key",
 }
 
-// AgreedFiles are those of them by which servers tell whether they have the same keys. What a
+// AgreedFiles are those of them by which servers know that they have the same keys. What a
 // later version shares besides does not belong here: a server of the version before would be
 // told that it has others.
 var AgreedFiles = []string{

@@ -72,7 +72,7 @@ func Finish(dir, which string, now time.Time) error {
 	})
 }
 
-// Renew issues certificates of the server anew, with new keys.
+// Renew issues certificates of the server again, with new keys.
 func Renew(dir string, names []string, now time.Time) error {
 	for _, name := range names {
 		if !slices.Contains(leaves, name) {

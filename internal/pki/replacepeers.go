@@ -18,7 +18,7 @@ const (
 	// peerTrusted holds all authorities whose certificates a database takes.
 	peerTrusted = "peer-trusted.crt"
 	// peerCross is the certificate of the authority's key by the one before. It outlives the
-	// trust in that one: a server that has not begun anew since goes by it.
+	// trust in that one: a server that has not begun again since goes by it.
 	peerCross = PeerAuthority + "-cross.crt"
 )
 
@@ -79,7 +79,7 @@ type PeerStanding struct {
 	// Replacing tells that the one before is trusted beside it.
 	Replacing bool
 	// Outdated tells that it takes certificates of an authority that is trusted no more,
-	// until it begins anew.
+	// until it begins again.
 	Outdated bool
 }
 
@@ -180,7 +180,7 @@ func changePeers(dir string, now time.Time, plan func(*authority) ([]step, error
 	return reissuePeer(dir, a, now)
 }
 
-// reissuePeer issues the certificate that is there anew, if another authority signed it.
+// reissuePeer issues the certificate that is there again, if another authority signed it.
 func reissuePeer(dir string, a *authority, now time.Time) error {
 	p, err := readLeaf(dir, peerLeaf)
 	if err != nil || p == nil {
@@ -223,7 +223,7 @@ func CheckPeers(files map[string][]byte) error {
 }
 
 // AdoptPeers puts them in the place of those of a server that may run, and issues its
-// certificate anew. Cut off at any moment, the directory is whole, and the next try goes on.
+// certificate again. Cut off at any moment, the directory is whole, and the next try goes on.
 func AdoptPeers(dir, host string, files map[string][]byte, c clock.PassiveClock) error {
 	if err := CheckPeers(files); err != nil {
 		return fmt.Errorf(

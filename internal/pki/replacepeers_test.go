@@ -135,7 +135,7 @@ func TestPeerAuthorityIsReplaced(t *testing.T) {
 	}
 	take(t, firstDir, secondDir)
 	agree(t, "both have", first, second, before)
-	agree(t, "both have, and one has begun anew", reopen(t, firstDir), second, before)
+	agree(t, "both have, and one has begun again", reopen(t, firstDir), second, before)
 	for _, p := range []*Peers{first, second} {
 		hash, err := AuthorityHash(firstDir, PeerAuthority)
 		if err != nil {
@@ -156,7 +156,7 @@ func TestPeerAuthorityIsReplaced(t *testing.T) {
 	take(t, firstDir, secondDir)
 	agree(t, "both have ended it", first, second, before)
 	again := []*Peers{reopen(t, firstDir), reopen(t, secondDir)}
-	agree(t, "and begun anew", again[0], again[1], before)
+	agree(t, "and begun again", again[0], again[1], before)
 	agree(t, "one of them", again[0], second)
 	for i, p := range []*Peers{first, second, again[0], again[1]} {
 		if s, err := p.Standing(); err != nil || s.Replacing || s.Outdated != (i < 2) {

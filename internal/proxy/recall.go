@@ -85,7 +85,7 @@ func (p *Proxy) await(ctx context.Context, told []cache.InformerSynced) bool {
 }
 
 // recall makes Services lead where they did when the node last knew, if there are no
-// rules at all: the machine was started anew, perhaps without a control plane. Rules
+// rules at all: the machine was started again, perhaps without a control plane. Rules
 // that are there from before say more than what was remembered.
 func (p *Proxy) recall(ctx context.Context) error {
 	if p.recalled == nil {

@@ -173,5 +173,5 @@ func goBack(r *v1alpha1.DaemonSetRollout) (string, error) {
 		return "", err
 	}
 	r.Spec.Abort = &v1alpha1.Abort{Revision: s.TargetRevision, Digest: digest}
-	return fmt.Sprintf("is aborted: all nodes go back to revision %s; a change of the template begins anew", s.StableRevision), nil
+	return fmt.Sprintf("is aborted: all nodes go back to revision %s; a change of the template begins again", s.StableRevision), nil
 }

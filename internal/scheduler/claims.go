@@ -71,7 +71,7 @@ func (l *loop) claim(ctx context.Context, pod *fit.Pod, result placement.Result)
 }
 
 // onFailedClaiming takes back the volumes that were promised to a pod's claims, and its room, for others that wait for them, and tries the
-// pod anew.
+// pod again.
 func (l *loop) onFailedClaiming(ctx context.Context, m message) {
 	for _, use := range m.uses {
 		if use.Volume != nil {

@@ -113,7 +113,7 @@ func (l *loop) takeBackDevices(gifts []devices.Gift) {
 	}
 }
 
-// promiseEnded tries the pods anew that were told to wait for a claim.
+// promiseEnded tries the pods again that were told to wait for a claim.
 func (l *loop) promiseEnded(gift devices.Gift) {
 	l.queue.ClaimChanged(devices.Key(gift.Next.Namespace, gift.Next.Name), l.clock.Now())
 	if gift.Next.Status.Allocation != nil {

@@ -50,7 +50,7 @@ func (l *loop) keptNomination(pod *fit.Pod, diagnosis *placement.Diagnosis) *str
 	return &none
 }
 
-// onFailedPreemption gives up a nomination whose victims could not be removed, and tries the pod anew.
+// onFailedPreemption gives up a nomination whose victims could not be removed, and tries the pod again.
 func (l *loop) onFailedPreemption(uid types.UID) {
 	l.nominated.Delete(uid)
 	if pod := l.queue.Get(uid); pod != nil {

@@ -115,7 +115,7 @@ func TestRestoredControlPlane(t *testing.T) {
 	if err != nil || same.UID != account.UID || version(t, same) <= version(t, account) {
 		t.Errorf("an object was %s at %s and is %s at %s, %v", account.UID, account.ResourceVersion, same.UID, same.ResourceVersion, err)
 	}
-	// A watch of before is told to begin anew, of a kind that is kept in memory our way
+	// A watch of before is told to begin again, of a kind that is kept in memory our way
 	// and of one that is not.
 	for name, ask := range map[string]func() error{
 		"nodes": func() error {

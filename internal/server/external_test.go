@@ -104,7 +104,7 @@ func TestExternalEtcd(t *testing.T) {
 	}
 	turnIsTaken(t, env, raw)
 	serversAgree(t, c, env)
-	// The member comes back, and the server starts anew on all three.
+	// The member comes back, and the server starts again on all three.
 	c.start(dead)
 	env.Restart()
 	checkSecret(t, env.Client, "s", "a-password-that-nobody-may-see")

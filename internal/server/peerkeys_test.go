@@ -212,7 +212,7 @@ func TestAuthorityOfDatabasesIsReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, m := range []*machine{first, second, fourth} {
-		m.eventually(m.options.Name+" has begun anew", func(context.Context) error {
+		m.eventually(m.options.Name+" has begun again", func(context.Context) error {
 			if m.now() == began[m] {
 				return errors.New("it is the one of before")
 			}

@@ -155,7 +155,7 @@ func revoke(t *testing.T, env *testenv.Env, node string) string {
 	return out.String()
 }
 
-// A revoked node is shut out at once, by a server that starts anew too, and can come back with a new token.
+// A revoked node is shut out at once, by a server that starts again too, and can come back with a new token.
 func TestRevokedNodeIsShutOut(t *testing.T) {
 	t.Parallel()
 	env := testenv.Start(t)

@@ -225,7 +225,7 @@ func (s *Server) runControl(ctx context.Context) error {
 	s.pki.OnChange(func() {
 		klog.FromContext(ctx).Info("Keys or certificates were replaced")
 		if err := s.pki.WriteKubeconfig(s.Kubeconfig(), s.URL()); err != nil {
-			klog.FromContext(ctx).Error(err, "Could not write the administrator's kubeconfig anew")
+			klog.FromContext(ctx).Error(err, "Could not write the administrator's kubeconfig again")
 		}
 	})
 	if s.etcd != nil {

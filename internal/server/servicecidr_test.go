@@ -243,7 +243,7 @@ func TestStartWithWhatThereIs(t *testing.T) {
 			t.Errorf("started with %s: %+v, %v", network, after, err)
 		}
 	}
-	// And it is undone: by another one of the same network, beside which the first can go, and is made anew.
+	// And it is undone: by another one of the same network, beside which the first can go, and is made again.
 	if err := policies.ValidatingAdmissionPolicyBindings().Delete(ctx, "no-networks", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -252,8 +252,8 @@ func TestStartWithWhatThereIs(t *testing.T) {
 		if _, err := cidrs.Create(ctx, same, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 			return err
 		}
-		anew, err := cidrs.Get(ctx, "kubernetes", metav1.GetOptions{})
-		if err == nil && anew.DeletionTimestamp != nil {
+		again, err := cidrs.Get(ctx, "kubernetes", metav1.GetOptions{})
+		if err == nil && again.DeletionTimestamp != nil {
 			err = errors.New("the first is about to go")
 		}
 		return err

@@ -67,7 +67,7 @@ func newMachine(t *testing.T, number, port int) *machine {
 	return m
 }
 
-// start runs it, and again when it wants to begin anew, until stop.
+// start runs it, and again when it wants to begin again, until stop.
 func (m *machine) start() {
 	m.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -188,7 +188,7 @@ func (m *machine) list() members.List {
 	case <-s.Ready():
 		return s.servers.List(m.t.Context())
 	default:
-		return members.List{} // it begins anew
+		return members.List{} // it begins again
 	}
 }
 

@@ -102,7 +102,7 @@ func turnsEnd(t *testing.T, still, other *machine) {
 			t.Errorf("%s was written after its turn", e.Name)
 		}
 	}
-	// Those whose turn was taken away here give up, and begin another.
+	// Those that lost their turn here give up, and begin another.
 	other.eventually("control loops work", func(ctx context.Context) error {
 		name := "turns"
 		if _, err := other.client().CoreV1().Namespaces().Create(ctx,

@@ -214,7 +214,7 @@ func TestInsideDoorStoresTheSame(t *testing.T) {
 		{"delete", "done", func(w way, p *corev1.Pod) error { return w.ds.DeletePod(ctx, w.namespace, "p", p.UID) }},
 		{"delete for good", "done", func(w way, p *corev1.Pod) error { return w.sim.DeletePod(ctx, p) }},
 		{"delete what is gone", "NotFound", func(w way, p *corev1.Pod) error { return w.sim.DeletePod(ctx, p) }},
-		{"create anew", "done", func(w way, _ *corev1.Pod) error {
+		{"create again", "done", func(w way, _ *corev1.Pod) error {
 			_,
 				err := w.ds.CreatePod(ctx, testPod(w.namespace, "p"))
 			return err

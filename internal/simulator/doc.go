@@ -7,7 +7,7 @@
 //
 // What a node does for a pod is decided by podworker, the state machine of the real agent; this package only stands in
 // for the runtime (runtime.go): images are there, containers start at once, probes succeed. Nothing is kept on disk: a
-// simulator that starts anew finds its nodes in the API and the containers of its pods in their statuses.
+// simulator that starts again finds its nodes in the API and the containers of its pods in their statuses.
 //
 // Nodes and pods can be ill: package illness decides how, and ill.go brings it about.
 //

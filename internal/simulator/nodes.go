@@ -326,7 +326,7 @@ func (n *nodes) heartbeat(ctx context.Context, known *node, object *corev1.Node)
 		err = n.renew(ctx, known, now)
 	}
 	if err != nil {
-		known.lease = nil // read it anew, or make a new one
+		known.lease = nil // read it again, or make a new one
 		return 0, err
 	}
 	next = inCompany(now, next)

@@ -288,7 +288,7 @@ func earliest(times ...time.Time) time.Time {
 	return first
 }
 
-// restore makes the runtime hold what the pod's status says that it holds, for a simulator that starts anew.
+// restore makes the runtime hold what the pod's status says that it holds, for a simulator that starts again.
 func (p *pod) restore(object *corev1.Pod) {
 	sandboxID := p.uid + "-sandbox-0"
 	for _, status := range slices.Concat(object.Status.InitContainerStatuses, object.Status.ContainerStatuses, object.Status.EphemeralContainerStatuses) {

@@ -113,7 +113,7 @@ func (c *changing) happen() string {
 	return ""
 }
 
-// TestRenewedIsNew renews a view again and again, and compares it with one that is made anew.
+// TestRenewedIsNew renews a view again and again, and compares it with one that is made again.
 func TestRenewedIsNew(t *testing.T) {
 	for seed := range uint64(200) {
 		c := &changing{World: surveytest.New(t), rng: rand.New(rand.NewPCG(seed, 1))}
@@ -138,17 +138,17 @@ func TestRenewedIsNew(t *testing.T) {
 			if !view.Renew(s) {
 				t.Fatalf("seed %d: nothing but nodes and pods changed, and the view cannot be renewed", seed)
 			}
-			anew, err := s.View(c.ds)
+			again, err := s.View(c.ds)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, want := fmt.Sprintf("%+v", view.Status.Steps), fmt.Sprintf("%+v", anew.Status.Steps); got != want {
-				t.Fatalf("seed %d: renewed steps are %s\nmade anew %s\nafter %q", seed, got, want, done)
+			if got, want := fmt.Sprintf("%+v", view.Status.Steps), fmt.Sprintf("%+v", again.Status.Steps); got != want {
+				t.Fatalf("seed %d: renewed steps are %s\nmade again %s\nafter %q", seed, got, want, done)
 			}
 			for _, n := range s.Nodes {
-				got, want := view.Standing(n.Name), anew.Standing(n.Name)
+				got, want := view.Standing(n.Name), again.Standing(n.Name)
 				if got.Verdict != want.Verdict || got.Has != want.Has || got.Wants != want.Wants || got.Pod != want.Pod || !slices.Equal(got.Reasons, want.Reasons) {
-					t.Fatalf("seed %d, %s: renewed %+v\nmade anew %+v\nafter %q", seed, n.Name, got, want, done)
+					t.Fatalf("seed %d, %s: renewed %+v\nmade again %+v\nafter %q", seed, n.Name, got, want, done)
 				}
 			}
 		}

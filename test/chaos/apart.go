@@ -112,7 +112,7 @@ func (a *apart) start() error {
 func (a *apart) kubeconfig() string { return filepath.Join(a.process.dir, "controller-kubeconfig") }
 
 // begin starts a controller, which ends by itself while there is no server, and is
-// started anew then.
+// started again then.
 func (a *apart) begin() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

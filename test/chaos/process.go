@@ -75,7 +75,7 @@ func (p *process) start(ctx context.Context) error {
 		return err
 	}
 	kubeconfig := filepath.Join(p.data(), "kubeconfig")
-	// The server writes it anew when it is ready.
+	// The server writes it again when it is ready.
 	if err := os.RemoveAll(kubeconfig); err != nil {
 		return err
 	}

@@ -116,7 +116,7 @@ func TestOwnKinds(t *testing.T) {
 		again := s.send(t, "PATCH", path, serverApply, ownKind("RolloutPolicy", "twice", spec)).want(t, 200)
 		again.expect(t, map[string]string{"spec.failure.startDeadline": `"5m"`})
 		if first.at("metadata.resourceVersion") != again.at("metadata.resourceVersion") {
-			t.Errorf("it was stored anew: %s", again.raw)
+			t.Errorf("it was stored again: %s", again.raw)
 		}
 	})
 	t.Run("a dry run changes nothing", func(t *testing.T) {

@@ -346,7 +346,7 @@ func (e *edge) same(before, after map[string]types.UID, but ...string) {
 	e.t.Helper()
 	for node, uid := range before {
 		if !slices.Contains(but, node) && after[node] != uid {
-			e.t.Errorf("the pod on %s was made anew", node)
+			e.t.Errorf("the pod on %s was made again", node)
 		}
 	}
 }

@@ -73,7 +73,7 @@ func TestPartsOfARunningPod(t *testing.T) {
 		}
 		return err
 	})
-	// What is used is counted anew beside the writes, and by a count of before this one would fit.
+	// What is used is counted again beside the writes, and by a count of before this one would fit.
 	env.Eventually("the quota has it", func(ctx context.Context) error {
 		q, err := env.Client.CoreV1().ResourceQuotas(namespace).Get(ctx, "q", metav1.GetOptions{})
 		if used := q.Status.Used[corev1.ResourceRequestsCPU]; err == nil && used.String() != "300m" {

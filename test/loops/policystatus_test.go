@@ -23,7 +23,7 @@ func admissionPolicy(name, expression string) *admissionv1.ValidatingAdmissionPo
 	}}
 }
 
-// The status says which expression asks for what there is not, for each generation anew.
+// The status says which expression asks for what there is not, for each generation again.
 func statusSaysWhatIsWrongWithExpressions(t *testing.T, env *testenv.Env) {
 	policies := env.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
 	observed := func(name string, generation int64) *admissionv1.TypeChecking {

@@ -82,7 +82,7 @@ func TestClaimsOfPods(t *testing.T) {
 		return err
 	})
 	must(claims.Delete(ctx, name, metav1.DeleteOptions{}))
-	env.Eventually("the claim is made anew", func(ctx context.Context) error {
+	env.Eventually("the claim is made again", func(ctx context.Context) error {
 		_, err := claims.Get(ctx, name, metav1.GetOptions{})
 		return err
 	})

@@ -243,7 +243,7 @@ func (b *bench) start(ctx context.Context) error {
 	}
 	defer log.Close()
 	data := filepath.Join(b.dir, "data")
-	// The server writes it anew when it is ready.
+	// The server writes it again when it is ready.
 	if err := os.RemoveAll(filepath.Join(data, "kubeconfig")); err != nil {
 		return err
 	}

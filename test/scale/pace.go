@@ -57,7 +57,7 @@ func (b *bench) watchPods(ctx context.Context) *pace {
 	return p
 }
 
-// begin starts a phase: its waits are counted anew.
+// begin starts a phase: its waits are counted again.
 func (p *pace) begin(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -315,7 +315,7 @@ func TestOfThreeServersOneCannotStart(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(c.dir, "servers", "server-2")); err != nil {
 		t.Fatal(err)
 	}
-	c.whole() // it joins anew by itself
+	c.whole() // it joins again by itself
 }
 
 func TestKillOfThreeAtAnyMoment(t *testing.T) {

@@ -183,7 +183,7 @@ func (c *cluster) restarted(t *testing.T, before []life) []life {
 		for i, is := range now {
 			was := before[i]
 			if is.uid != was.uid {
-				t.Fatalf("pod %s was made anew: %+v, before %+v", is.name, is, was)
+				t.Fatalf("pod %s was made again: %+v, before %+v", is.name, is, was)
 			}
 			if is.container == was.container {
 				return errors.New("it still has the container of before")

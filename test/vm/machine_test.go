@@ -35,7 +35,7 @@ func newMachine(t *testing.T, folder, tools string) *machine {
 	t.Helper()
 	m := &machine{dir: t.TempDir()}
 	command(t, "cp", "--sparse=always", "--reflink=auto", filepath.Join(folder, "disk.img"), m.file("root.img"))
-	// What is cached may be made anew while the machine is off.
+	// What is cached may be made again while the machine is off.
 	command(t, "cp", filepath.Join(folder, "vmlinuz"), filepath.Join(folder, "initrd.img"), m.dir)
 	command(t, "mke2fs", "-q", "-t", "ext4", "-L", "tools", "-d", tools, m.file("tools.img"), "1G")
 	command(t, "ip", "tuntap", "add", "cable", "mode", "tap")
@@ -121,7 +121,7 @@ func (m *machine) boot(t *testing.T) string {
 	return m.run(t, "cat /proc/sys/kernel/random/boot_id")
 }
 
-// reboot has systemd start the machine anew.
+// reboot has systemd start the machine again.
 func (m *machine) reboot(t *testing.T) {
 	t.Helper()
 	before := m.boot(t)

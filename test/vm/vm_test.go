@@ -245,7 +245,7 @@ systemctl restart containerd`)
 	if now := m.run(t, processesOf); now != s.processes {
 		t.Errorf("the daemons' processes are %q, before %q", now, s.processes)
 	}
-	// Who was there before keeps its cgroup until it is started anew.
+	// Who was there before keeps its cgroup until it is started again.
 	old := s.pods
 	s.cluster.run(t, "kubectl", "delete", "pods", "--all", "--wait")
 	s.pods = s.lives(t, len(old))

@@ -5,7 +5,7 @@
 //	Prepare: read the claims, check that they are the pod's ──► note on disk ──► NodePrepareResources ──► note the devices
 //	Release: is the pod the last one? ──► NodeUnprepareResources ──► forget
 //
-// What drivers were asked to prepare is on disk before they are asked: an agent that starts anew knows what is to be
+// What drivers were asked to prepare is on disk before they are asked: an agent that starts again knows what is to be
 // undone. A driver that is away is asked when it is back; the pod stays until then, and so does its claim.
 package claims
 
@@ -133,7 +133,7 @@ func (m *Manager) Deregister(_ context.Context, name string) {
 	m.someLeft()
 }
 
-// Prepare has drivers prepare the devices of the pod's claims. Drivers are asked anew for each sandbox: what they did
+// Prepare has drivers prepare the devices of the pod's claims. Drivers are asked again for each sandbox: what they did
 // may have ended with the machine.
 func (m *Manager) Prepare(ctx context.Context, pod *corev1.Pod) error {
 	if len(pod.Spec.ResourceClaims) == 0 {

@@ -171,7 +171,7 @@ func TestDevicesArePreparedAndGivenBack(t *testing.T) {
 	if names, err := m.Container(ctx, pod, wanting()); err != nil || names != nil {
 		t.Errorf("a container that names no claim gets %v, %v", names, err)
 	}
-	m = w.manager(t, true) // The agent starts anew.
+	m = w.manager(t, true) // The agent starts again.
 	if names, err := m.Container(ctx, pod, wanting(corev1.ResourceClaim{Name: "my-c"})); err != nil || len(names) != 3 {
 		t.Errorf("after a restart: %v, %v", names, err)
 	}
@@ -369,7 +369,7 @@ func (o *offers) left() string {
 	return strings.Join(slices.Sorted(maps.Keys(o.slices)), " ")
 }
 
-// What a driver offers is taken back when it has been away for a while, and not when it only starts anew.
+// What a driver offers is taken back when it has been away for a while, and not when it only starts again.
 func TestOffersOfDriversThatAreAway(t *testing.T) {
 	w := newWorld(t)
 	o := &offers{slices: map[string]string{"of-d": "d", "of-gone": "gone"}, fails: 1}

@@ -311,7 +311,7 @@ var newID = regexp.MustCompile(`(^|[^:0-9a-f])[0-9a-f]{64}\b`)
 
 // ErrorText is the runtime's own words for an error, without the wrapping of the transport, and without the ID that
 // every try gets
-// anew: the same trouble has the same words, and is one event that is counted.
+// again: the same trouble has the same words, and is one event that is counted.
 func ErrorText(err error) string {
 	text := err.Error()
 	if s, ok := grpcstatus.FromError(err); ok {

@@ -2,7 +2,7 @@
 //
 // It turns pods and containers into the runtime's sandboxes and containers, labelled and laid out on disk as the
 // kubelet does it, so that tools that know a kubelet's node know this one; and it reads back what the runtime holds in
-// the small types of podworker. The labels are the only memory: whoever starts anew finds every pod by its UID.
+// the small types of podworker. The labels are the only memory: whoever starts again finds every pod by its UID.
 //
 // Files:
 //

@@ -17,7 +17,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/cri/logs"
 )
 
-// logService is a runtime with one running container, whose log it begins anew when it is told to.
+// logService is a runtime with one running container, whose log it begins again when it is told to.
 type logService struct {
 	internalapi.RuntimeService
 	path string
@@ -118,7 +118,7 @@ func TestRotateAsSet(t *testing.T) {
 	}
 }
 
-// A log that somebody removed, with its folder or without, is begun anew: the container would write into a file
+// A log that somebody removed, with its folder or without, is begun again: the container would write into a file
 // without a name.
 func TestLogThatWasRemoved(t *testing.T) {
 	r := testRuntime(t)

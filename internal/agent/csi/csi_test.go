@@ -214,7 +214,7 @@ func TestAVolumeThatAPodAsksFor(t *testing.T) {
 	if got := fmt.Sprint(r.VolumeContext); got != want || !r.Readonly || r.Secrets["key"] != "value" || !strings.HasPrefix(r.VolumeId, "csi-") || r.TargetPath != d.Path("one", "v") {
 		t.Errorf("the driver is asked %v, want it to be told %s", r, want)
 	}
-	// An agent that starts anew knows whose volume it is.
+	// An agent that starts again knows whose volume it is.
 	again := New(d.cfg)
 	if err := again.Sweep(t.Context(), func(types.UID) bool { return false }); err == nil || !strings.Contains(err.Error(), "not found in the list of registered CSI drivers") {
 		t.Errorf("swept before the driver came: %v", err)

@@ -79,7 +79,7 @@ func (m *Manager) missing(pod *corev1.Pod, needs []ledger.Need) []ledger.Need {
 }
 
 // prepare has the plugin do what it must. Devices of an earlier life are not used before their plugin came again: after
-// the node started anew, it may have to make them first.
+// the node started again, it may have to make them first.
 func (m *Manager) prepare(ctx context.Context, g *ledger.Grant) error {
 	m.mu.Lock()
 	p := m.plugins[g.Resource]

@@ -7,7 +7,7 @@
 //	pod ended ──► Free                                                                         checkpoint on disk
 //
 // What may be given to whom is decided by package ledger. What was given is on disk before a pod is admitted, so that
-// an agent that starts anew gives no device twice. A checkpoint that cannot be read stays where it is: until somebody
+// an agent that starts again gives no device twice. A checkpoint that cannot be read stays where it is: until somebody
 // takes it away, no device plugin is accepted, because nobody knows what running pods have.
 //
 // Without a plugin there is one listening socket, and no connection.

@@ -121,7 +121,7 @@ func (m *Manager) Sweep(live func(types.UID) bool) {
 }
 
 // note saves what need not be on disk at once: if it fails, the next time makes up for it, and an agent that starts
-// anew in between takes the devices back when it finds the pod gone. The caller holds mu.
+// again in between takes the devices back when it finds the pod gone. The caller holds mu.
 func (m *Manager) note() {
 	if err := m.save(); err != nil {
 		klog.Background().Error(err, "Could not save which devices are there")

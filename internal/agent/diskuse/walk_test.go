@@ -113,7 +113,7 @@ func TestManyFilesAreMeasuredBitByBit(t *testing.T) {
 	if looks < folders*files/(2*steps) {
 		t.Errorf("all was measured in %d looks", looks)
 	}
-	// The next walk begins anew; until it is whole, the last one counts.
+	// The next walk begins again; until it is whole, the last one counts.
 	if err := os.RemoveAll(filepath.Join(dir, "3")); err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ func TestWatch(t *testing.T) {
 			{0, 100, "", ""}, {10, 99, "hard", "MemoryPressure"}, {20, 100, "", "MemoryPressure"}, {69, 500, "", "MemoryPressure"}, {70, 500, "", ""}}},
 		{"a soft one after its grace period; the pressure is told at once", soft, []look{
 			{0, 199, "", "MemoryPressure"}, {29, 199, "", "MemoryPressure"}, {30, 199, "soft", "MemoryPressure"}}},
-		{"the grace period begins anew when the threshold was not crossed in between", soft, []look{
+		{"the grace period begins again when the threshold was not crossed in between", soft, []look{
 			{0, 199, "", "MemoryPressure"}, {20, 200, "", "MemoryPressure"}, {30, 199, "", "MemoryPressure"}, {59, 199, "", "MemoryPressure"}, {60, 199, "soft", "MemoryPressure"}}},
 		{"hard before soft", both, []look{{0, 50, "hard", "MemoryPressure"}, {30, 50, "hard soft", "MemoryPressure"}, {31, 150, "soft", "MemoryPressure"}}},
 		{"more than the threshold must be free again", reclaim, []look{

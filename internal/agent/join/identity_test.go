@@ -31,7 +31,7 @@ func (c *cluster) keyHashes(t *testing.T) (out []string) {
 	return out
 }
 
-// The node signs its requests with one key, also when it has to join anew. A node that joined before nodes had keys makes one
+// The node signs its requests with one key, also when it has to join again. A node that joined before nodes had keys makes one
 // and has it written down at once.
 func TestKeyOfTheNode(t *testing.T) {
 	c := newCluster(t)

@@ -65,7 +65,7 @@ type Identity struct {
 	// served is closed when there is a serving certificate.
 	served    chan struct{}
 	firstOnce sync.Once
-	// transport shows and trusts what is right at each moment; reconnect lets its connections begin anew.
+	// transport shows and trusts what is right at each moment; reconnect lets its connections begin again.
 	transport http.RoundTripper
 	reconnect func()
 	// refused is set while the server takes the client certificate for nobody's.
@@ -83,7 +83,7 @@ type Identity struct {
 
 // Join returns the node's identity: the stored one, or a new one got with the join token. A node that joined before
 // gets its identity also when its certificate cannot be used now, so that it can run what needs no server; Run joins
-// anew when that can be done. Errors are one line that says what is wrong and, where that is known, what to do.
+// again when that can be done. Errors are one line that says what is wrong and, where that is known, what to do.
 func Join(ctx context.Context, cfg Config) (*Identity, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
@@ -310,7 +310,7 @@ func (id *Identity) refreshClient(ctx context.Context) error {
 			)
 		}
 		klog.FromContext(ctx).Info(
-			"The cluster refuses the node's certificate; joining anew with the join token", "node", id.cfg.NodeName,
+			"The cluster refuses the node's certificate; joining again with the join token", "node", id.cfg.NodeName,
 		)
 		return id.bootstrap(ctx)
 	case id.cfg.Token == "":
@@ -321,7 +321,7 @@ func (id *Identity) refreshClient(ctx context.Context) error {
 		)
 	}
 	klog.FromContext(ctx).Info(
-		"The node's certificate has ended; joining anew with the join token",
+		"The node's certificate has ended; joining again with the join token",
 		"node", id.cfg.NodeName, "ended", pair.Leaf.NotAfter,
 	)
 	if err := id.bootstrap(ctx); err != nil {
@@ -344,7 +344,7 @@ func (id *Identity) renewClient(ctx context.Context, config *rest.Config) error 
 	return nil
 }
 
-// errNotJoined means that the node's own certificate cannot be used, of which more is said elsewhere.
+// errNotJoined means that the node's own certificate cannot be used.
 var errNotJoined = errors.New("the node's client certificate cannot be used")
 
 func (id *Identity) renewServing(ctx context.Context) error {

@@ -433,7 +433,7 @@ func TestStoredIdentity(t *testing.T) {
 }
 
 // TestUnusableCertificate starts a node whose certificate cannot be used: it has its identity all the same, says what to do, and
-// joins anew as soon as that can be done.
+// joins again as soon as that can be done.
 func TestUnusableCertificate(t *testing.T) {
 	c := newCluster(t)
 	for _, test := range []struct {

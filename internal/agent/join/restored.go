@@ -11,7 +11,7 @@ import (
 )
 
 // restoredFile names the restore of the control plane that this node belongs to; it is empty
-// where there was none. unshownFile is there from before the Node is made anew after a restore until the
+// where there was none. unshownFile is there from before the Node is made again after a restore until the
 // node has shown its key.
 const (
 	restoredFile = "restored"

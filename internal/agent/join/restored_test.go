@@ -60,7 +60,7 @@ func TestRestores(t *testing.T) {
 	hear(open(), "second", false)
 }
 
-// Who is killed between making its Node anew and showing its key shows it after the next start.
+// Who is killed between making its Node again and showing its key shows it after the next start.
 func TestKeyIsShownAfterAKill(t *testing.T) {
 	dir := t.TempDir()
 	open := func() *Identity {

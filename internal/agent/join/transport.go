@@ -12,7 +12,7 @@ import (
 )
 
 // newTransport is the node's way to the server. It shows the certificate and trusts the authorities that the node has
-// at each moment; renew lets what is open begin anew with them.
+// at each moment; renew lets what is open begin again with them.
 func (id *Identity) newTransport() (transport http.RoundTripper, renew func()) {
 	dialer := connrotation.NewDialer(id.servers.dial)
 	direct := utilnet.SetTransportDefaults(&http.Transport{

@@ -57,7 +57,7 @@ func explain(err error) error {
 }
 
 // inbox takes what is said of nodes. It keeps their names only, to know who has gone
-// when all are told anew.
+// when all are told again.
 type inbox struct {
 	note  func(name string, now facts)
 	names map[string]bool

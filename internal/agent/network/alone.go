@@ -93,7 +93,7 @@ func (r remains) equal(other remains) bool {
 }
 
 // recall has the next sync begin with what is remembered. On a machine that has paths and rules already the agent alone
-// was started anew: they are as good as what is remembered, or better, and stay as they are, as long as nobody takes
+// was started again: they are as good as what is remembered, or better, and stay as they are, as long as nobody takes
 // any of them away.
 func (n *Network) recall(ctx context.Context) bool {
 	logger := klog.FromContext(ctx)

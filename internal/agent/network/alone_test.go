@@ -146,7 +146,7 @@ func start(t *testing.T, s *server, k kernel, config Config) *Network {
 	return n
 }
 
-// Where only the agent was started anew, paths stay as they are until the server says better.
+// Where only the agent was started again, paths stay as they are until the server says better.
 func TestPathsThatAreThereStay(t *testing.T) {
 	newer := path{to: netip.MustParsePrefix("10.244.7.0/24"), via: netip.MustParseAddr("10.0.0.7")}
 	k := &lockedKernel{fakeKernel: *newFakeKernel()}

@@ -400,7 +400,7 @@ func TestInboxTellsWhoHasGone(t *testing.T) {
 	told("all at first", box.Replace([]any{a, b}, "1"), "a 10.244.1.0/24", "b 10.244.2.0/24", "old ")
 	told("a new one", box.Add(peer.Of(aNode("c", "10.244.3.0/24", ""))), "c 10.244.3.0/24")
 	told("one that goes", box.Delete(a), "a ")
-	told("all anew", box.Replace([]any{b}, "9"), "b 10.244.2.0/24", "c ")
+	told("all again", box.Replace([]any{b}, "9"), "b 10.244.2.0/24", "c ")
 	if err := box.Add(&corev1.Node{}); err == nil {
 		t.Error("something else was taken for a node")
 	}

@@ -126,7 +126,7 @@ func newPeers(self string, mode Mode) *peers {
 		networks: map[netip.Prefix]owned{}, addresses: map[netip.Addr]int{}}
 }
 
-// rebound judges everything anew by other bounds. The addresses of nodes and the own
+// rebound judges everything again by other bounds. The addresses of nodes and the own
 // network may be others afterwards.
 func (p *peers) rebound(now bounds) delta {
 	next := newPeers(p.self, p.mode)
@@ -346,7 +346,7 @@ func (p *peers) tunnelled() bool {
 	return p.ownPods().IsValid() && p.nodes[p.self].ip.IsValid()
 }
 
-// rewire takes the machine's own ways, and chooses all paths anew if they changed.
+// rewire takes the machine's own ways, and chooses all paths again if they changed.
 func (p *peers) rewire(now ways) delta {
 	if p.ways.equal(now) {
 		return delta{}
@@ -357,7 +357,7 @@ func (p *peers) rewire(now ways) delta {
 	return p.since(b)
 }
 
-// choose chooses all paths anew.
+// choose chooses all paths again.
 func (p *peers) choose(b before) {
 	for network, o := range p.networks {
 		o.path = p.pathTo(network, o.via)

@@ -89,7 +89,7 @@ func (machine) setTunnel(want tunnel) error {
 	return nil
 }
 
-// sameTunnel says whether a link can become what is wanted without being made anew.
+// sameTunnel says whether a link can become what is wanted without being made again.
 func sameTunnel(link netlink.Link, want tunnel) bool {
 	v, ok := link.(*netlink.Vxlan)
 	if !ok || !want.local.IsValid() {

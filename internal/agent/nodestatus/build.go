@@ -83,7 +83,7 @@ func build(c Config, old corev1.NodeStatus, f facts, now time.Time) corev1.NodeS
 }
 
 // withForeign adds to the machine's capacity what somebody else says that the node has: resources in a domain of their
-// own. With forgotten it has none of those outside Kubernetes' domain until somebody says so anew.
+// own. With forgotten it has none of those outside Kubernetes' domain until somebody says so again.
 func withForeign(own, old corev1.ResourceList, forgotten bool) corev1.ResourceList {
 	out := own.DeepCopy()
 	for name, amount := range old {

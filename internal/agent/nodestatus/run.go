@@ -293,7 +293,7 @@ func (r *Reporter) missing(ctx context.Context, cause error) (ok bool) {
 		}
 	}
 	if !restored {
-		logger.Error(cause, "The Node was deleted; start the agent again to register it anew", "node", r.cfg.NodeName)
+		logger.Error(cause, "The Node was deleted; start the agent again to register it again", "node", r.cfg.NodeName)
 		r.gone = true
 		return true
 	}

@@ -200,7 +200,7 @@ func (m *Memory) Begin(a Action, now time.Time) {
 	case StartContainer:
 		c := m.container(a.Container)
 		c.imageReady, c.starting = false, true
-		if a.anew {
+		if a.again {
 			c.restart = backOff{}
 		}
 		if a.restarts() {

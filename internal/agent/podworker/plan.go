@@ -75,8 +75,8 @@ type Action struct {
 	// wanted are the resources that containers are to have, by name; kept those that were given to containers while they
 	// ran, by ID.
 	wanted, kept map[string]corev1.ResourceRequirements
-	// anew says that the container's spec changed since the last start: earlier failures do not count.
-	anew bool
+	// again says that the container's spec changed since the last start: earlier failures do not count.
+	again bool
 }
 
 // restarts says that the start replaces a container that exited.

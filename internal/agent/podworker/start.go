@@ -126,7 +126,7 @@ func (d *decider) start(spec *corev1.Container, last *Container, init bool) bool
 		return true
 	}
 	d.act(Action{Kind: StartContainer, Container: spec.Name, Init: init, SandboxID: d.in.Runtime.sandbox().ID,
-		Attempt: nextAttempt(d.in, spec.Name, last), lastExit: exit, anew: changed})
+		Attempt: nextAttempt(d.in, spec.Name, last), lastExit: exit, again: changed})
 	return true
 }
 

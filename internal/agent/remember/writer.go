@@ -27,7 +27,7 @@ const (
 	brokenSuffix = ".broken"
 )
 
-// file is one that is written anew when there are news.
+// file is one that is written again when there are news.
 type file struct {
 	path, what string
 	clock      clock.WithTicker

@@ -140,7 +140,7 @@ func (k *Keeper) Status(ctx context.Context) (encryption.Status, error) {
 	return out, nil
 }
 
-// Rewrite writes objects anew that are not as they would be written now, for some
+// Rewrite writes objects again that are not as they would be written now, for some
 // seconds, and says how many are left.
 func (k *Keeper) Rewrite(ctx context.Context) (out encryption.Rewritten, err error) {
 	until := k.config.Clock.Now().Add(rewriteTime)
@@ -198,16 +198,16 @@ func (k *Keeper) rewrite(ctx context.Context, r kept, until time.Time, out *encr
 	return err
 }
 
-// replace writes one value anew. One that was written meanwhile counts as left, since
+// replace writes one value again. One that was written meanwhile counts as left, since
 // that may have been with another key.
 func (k *Keeper) replace(
 	ctx context.Context, t value.Transformer, key string, plain []byte, revision int64, done chan<- bool,
 ) error {
-	anew, err := t.TransformToStorage(ctx, plain, value.DefaultContext(key))
+	again, err := t.TransformToStorage(ctx, plain, value.DefaultContext(key))
 	if err != nil {
 		return fmt.Errorf("encrypt %s: %w", key, err)
 	}
-	replaced, err := k.config.Database.Replace(ctx, key, revision, anew)
+	replaced, err := k.config.Database.Replace(ctx, key, revision, again)
 	if err == nil {
 		done <- replaced
 	}

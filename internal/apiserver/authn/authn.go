@@ -24,7 +24,7 @@ const tokenCacheTime = 10 * time.Second
 
 // Config says which proofs of identity are accepted.
 type Config struct {
-	// ClientCAs says which authorities issue client certificates, for each request anew.
+	// ClientCAs says which authorities issue client certificates, for each request again.
 	ClientCAs x509request.VerifyOptionFunc
 	// Refuse says why a client certificate in order is refused; nil refuses none.
 	Refuse func(*x509.Certificate) error

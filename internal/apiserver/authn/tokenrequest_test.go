@@ -42,7 +42,7 @@ func TestTokenRequest(t *testing.T) {
 		{"too long", "robot", func(r *request) { r.Spec.ExpirationSeconds = new(int64(1<<32 + 1)) }, "may not specify a duration larger than 2^32 seconds"},
 		{"no such account", "nobody", func(*request) {}, `serviceaccounts "nobody" not found`},
 		{"no such pod", "robot", bind("Pod", "gone", ""), `pods "gone" not found`},
-		{"pod made anew", "robot", bind("Pod", "pod", "old"), "does not match the UID in record"},
+		{"pod made again", "robot", bind("Pod", "pod", "old"), "does not match the UID in record"},
 		{"pod of another account", "other", bind("Pod", "pod", ""), `cannot bind token for serviceaccount "other" to pod running with different serviceaccount name.`},
 		{"no name", "robot", bind("Secret", "", ""), "Name parameter required."},
 		{"a name that is none", "robot", bind("Node", "a/b", ""), `Name parameter invalid: "a/b": may not contain '/'`},

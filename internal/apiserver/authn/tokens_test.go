@@ -125,7 +125,7 @@ func TestTokenDiesWithItsObjects(t *testing.T) {
 		{"account deleted", func(*world) Binding { return Binding{} }, func(t *testing.T, w *world) {
 			remove(t, w.api.CoreV1().ServiceAccounts("ns").Delete(t.Context(), "robot", metav1.DeleteOptions{}))
 		}, false},
-		{"account made anew", func(*world) Binding { return Binding{} }, func(t *testing.T, w *world) {
+		{"account made again", func(*world) Binding { return Binding{} }, func(t *testing.T, w *world) {
 			w.account.UID = "other"
 			_, err := w.api.CoreV1().ServiceAccounts("ns").Update(t.Context(), w.account, metav1.UpdateOptions{})
 			remove(t, err)
@@ -133,7 +133,7 @@ func TestTokenDiesWithItsObjects(t *testing.T) {
 		{"pod deleted", func(w *world) Binding { return Binding{Pod: w.pod} }, func(t *testing.T, w *world) {
 			remove(t, w.api.CoreV1().Pods("ns").Delete(t.Context(), "pod", metav1.DeleteOptions{}))
 		}, false},
-		{"pod made anew", func(w *world) Binding { return Binding{Pod: w.pod} }, func(t *testing.T, w *world) {
+		{"pod made again", func(w *world) Binding { return Binding{Pod: w.pod} }, func(t *testing.T, w *world) {
 			w.pod.UID = "other"
 			_, err := w.api.CoreV1().Pods("ns").Update(t.Context(), w.pod, metav1.UpdateOptions{})
 			remove(t, err)

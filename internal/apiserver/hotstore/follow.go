@@ -25,7 +25,7 @@ func (c *Cache) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		klog.ErrorS(err, "Cache starts anew", "resource", c.GroupResource)
+		klog.ErrorS(err, "Cache starts again", "resource", c.GroupResource)
 		c.forgetAll(err)
 		c.pause(ctx)
 	}
@@ -90,7 +90,7 @@ func (c *Cache) forgetAll(err error) {
 }
 
 // follow applies what changes until the database keeps no more what was missed. A watch
-// that ends for another reason is made anew, which those who watch here do not notice, unless
+// that ends for another reason is made again, which those who watch here do not notice, unless
 // the database was cut off for so long that what they know may be old.
 func (c *Cache) follow(ctx context.Context) error {
 	for {

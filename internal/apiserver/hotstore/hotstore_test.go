@@ -273,7 +273,7 @@ func (l *loads) List(ctx context.Context, each func(string, []byte, int64) error
 }
 
 // TestDatabaseHasNoMajority: watches end, and the cache answers again when it has what was written meanwhile, without
-// loading all anew.
+// loading all again.
 func TestDatabaseHasNoMajority(t *testing.T) {
 	cut, m, l := make(chan error), &minority{}, &loads{}
 	f := newFixture(t, func(c *Config) {

@@ -62,7 +62,7 @@ func (ms *molds) fit(object, before runtime.Object) {
 	first := ms.kept[of]
 	if first == nil {
 		if ms.kept == nil || len(ms.kept) >= moldsKept {
-			ms.kept = map[mold]runtime.Object{} // The next ones are molds anew.
+			ms.kept = map[mold]runtime.Object{} // The next ones are molds again.
 		}
 		ms.kept[of] = object
 	}

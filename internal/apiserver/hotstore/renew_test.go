@@ -286,7 +286,7 @@ func TestAfterACrash(t *testing.T) {
 	}
 	got := g.mustPut(t, "p", "two", g.stored(t, "p").ResourceVersion)
 	if got.Status.Message != "two" {
-		t.Errorf("after it was read anew the message is %q", got.Status.Message)
+		t.Errorf("after it was read again the message is %q", got.Status.Message)
 	}
 }
 

@@ -265,7 +265,7 @@ func (w *watcher) matches(key string, e *entry, known *attributes, attributesOf 
 	}
 	ok, err := matches(w.predicate, e, known, attributesOf)
 	if err != nil {
-		klog.ErrorS(err, "Cannot tell whether a watch selects an object", "resource", w.cache.GroupResource, "key", key)
+		klog.ErrorS(err, "Failed to match an object with a watch", "resource", w.cache.GroupResource, "key", key)
 	}
 	return ok
 }

@@ -101,8 +101,8 @@ func aborted(p any) bool {
 }
 
 // detached keeps a context's end and drops its values: a request that is made
-// while another is served must not take over that one's user or audit record. Only in
-// whose turn it is made is told on.
+// while another is served must not take over that one's user or audit record. Only the turn in
+// which it is made is passed on.
 type detached struct {
 	context.Context //nolint:containedctx // it is a context
 }

@@ -15,7 +15,7 @@ import (
 
 const (
 	// maxPatchDepth is how deep a patch may be nested, and how many steps its paths
-	// may have. The library reads what is left of a patch anew at each level, so that
+	// may have. The library reads what is left of a patch again at each level, so that
 	// a deep one would keep a processor busy for minutes. No served kind has half as
 	// many levels.
 	maxPatchDepth = 64

@@ -33,7 +33,7 @@ type Nodes interface {
 type book struct {
 	mu      sync.RWMutex
 	journal *journal.Journal
-	// changed is closed, and made anew, when there is news.
+	// changed is closed, and made again, when there is news.
 	changed chan struct{}
 	// full is closed once all nodes were read.
 	full chan struct{}

@@ -110,7 +110,7 @@ func TestWatchesFollowAndAreCutOff(t *testing.T) {
 	b.UpdateResourceVersion("20")
 	must(b.Replace([]any{aNode("c", "1", 22)}, "30"))
 	if l, ok := open(); !ok || l.Type != "ERROR" || l.Object.Code != http.StatusGone {
-		t.Errorf("after the book was begun anew: %+v", l)
+		t.Errorf("after the book was begun again: %+v", l)
 	}
 	if _, ok := open(); ok {
 		t.Error("the watch goes on")

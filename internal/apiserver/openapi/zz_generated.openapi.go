@@ -2375,7 +2375,7 @@ func schema_everynode_everynode_api_v1alpha1_RolloutPolicyStatus(ref common.Refe
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Conditions tell whether the policy can be followed.",
+							Description: "Conditions say whether the policy can be followed.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

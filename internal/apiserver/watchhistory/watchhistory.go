@@ -6,7 +6,7 @@
 // events were recorded. Bound makes these times run faster the more events there are, so that the wanted number spans
 // those 75 seconds.
 //
-// A watch that wants to go on from before that is told so (410 Gone) and lists anew, as after a long break.
+// A watch that wants to go on from before that is told so (410 Gone) and lists again, as after a long break.
 package watchhistory
 
 import (

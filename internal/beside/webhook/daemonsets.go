@@ -54,7 +54,7 @@ func (s *Server) placement(ctx context.Context, r *admissionv1.AdmissionRequest)
 		refusal, err = s.moves(ctx, write)
 	}
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot tell whether a DaemonSet may be placed otherwise", "daemonSet",
+		klog.FromContext(ctx).Error(err, "Failed to find out whether a DaemonSet may be placed otherwise", "daemonSet",
 			klog.KRef(r.Namespace, r.Name))
 		return refused(err.Error()), "unknown"
 	}

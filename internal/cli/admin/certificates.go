@@ -44,7 +44,7 @@ others, and join tokens of before, are good until --finish.
 With --servers it is the authority by which the databases of several servers know each
 other. The other servers take it within seconds, and nobody else gets it: do this when a
 server was removed whose disk may be in wrong hands. After --finish the servers begin
-anew, one after another, so that nothing goes on by the old one.`,
+again, one after another, so that nothing goes on by the old one.`,
 			pki.ClusterAuthority,
 		),
 		newRotationCommand("rotate-service-account-key", "Replace the key that signs the tokens of service accounts",
@@ -102,8 +102,8 @@ func newCertificatesRenewCommand() *cobra.Command {
 	var dataDir string
 	cmd := &cobra.Command{
 		Use:   "renew [NAME...]",
-		Short: "Issue the server's own certificates anew, with new keys",
-		Long: `Issue the server's own certificates anew, with new keys: those that are named, or all.
+		Short: "Issue the server's own certificates again, with new keys",
+		Long: `Issue the server's own certificates again, with new keys: those that are named, or all.
 They are ` + pki.Names() + `. The server renews them
 by itself before they end; this is for keys that somebody may have seen. What was issued
 before is good until it ends; rotate-ca ends that.` + certificatesWhere,

@@ -11,7 +11,7 @@ import (
 	"github.com/everynode/everynode/internal/pki"
 )
 
-// beginPatience is how long the servers may take to begin anew, one after another.
+// beginPatience is how long the servers may take to begin again, one after another.
 const beginPatience = 5 * time.Minute
 
 // peerRotation is the replacement of the authority of the servers' databases.
@@ -30,7 +30,7 @@ func (r peerRotation) run(ctx context.Context, finish, force bool) error {
 	if list, err := ListMembers(ctx, r.dataDir); err == nil {
 		if old := outdated(list); len(old) > 0 {
 			return fmt.Errorf(
-				"%s still trust the authority before this one; they begin anew by themselves when all servers are ready: wait "+
+				"%s still trust the authority before this one; they begin again by themselves when all servers are ready: wait "+
 					"for that, \"everynode members\" shows it",
 				strings.Join(old, ", "),
 			)
@@ -51,7 +51,7 @@ func (r peerRotation) run(ctx context.Context, finish, force bool) error {
 func (r peerRotation) finish(ctx context.Context, force bool) error {
 	if !force {
 		if err := r.ready(ctx); err != nil {
-			return fmt.Errorf("%w; --force finishes all the same, and who has not followed must join anew", err)
+			return fmt.Errorf("%w; --force finishes all the same, and who has not followed must join again", err)
 		}
 	}
 	if err := pki.FinishPeers(r.keys(), r.now); err != nil {
@@ -62,11 +62,11 @@ func (r peerRotation) finish(ctx context.Context, force bool) error {
 		fmt.Fprintln(
 			r.out,
 			"Finished. What was replaced is trusted no more by this server when it starts, and by the others when they have "+
-				"heard of that and begun anew.",
+				"heard of that and begun again.",
 		)
 		return nil
 	}
-	fmt.Fprintf(r.out, "The %d servers begin anew now, one after another.\n", len(list.Servers))
+	fmt.Fprintf(r.out, "The %d servers begin again now, one after another.\n", len(list.Servers))
 	if err := r.begun(ctx); err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (r peerRotation) begun(ctx context.Context) error {
 		}
 		if time.Now().After(end) {
 			return fmt.Errorf(
-				"servers that start from now on trust the old one no more; that all have begun anew did not show within %v "+
+				"servers that start from now on trust the old one no more; that all have begun again did not show within %v "+
 					"(still to come: %s): see \"everynode members\"",
 				r.patience, orDash(strings.Join(left, ", ")),
 			)

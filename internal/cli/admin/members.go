@@ -170,7 +170,7 @@ type notNow struct{ error }
 // Unwrap implements errors.Is.
 func (e notNow) Unwrap() error { return e.error }
 
-// persistence is how long a question is asked anew that cannot be answered now.
+// persistence is how long a question is asked again that cannot be answered now.
 type persistence struct{ patience, pause time.Duration }
 
 // insistently is longer than it takes the servers to see who answers.
@@ -271,7 +271,7 @@ func printMembers(out io.Writer, list members.List) error {
 	if old := outdated(list); len(old) > 0 {
 		fmt.Fprintf(
 			out,
-			"\n%s: goes by an authority of databases that was replaced, until it begins anew, which it does by itself when "+
+			"\n%s: goes by an authority of databases that was replaced, until it begins again, which it does by itself when "+
 				"the others are ready.\n",
 			strings.Join(old, ", "),
 		)

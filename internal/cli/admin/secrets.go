@@ -27,7 +27,7 @@ func NewSecrets() *cobra.Command {
 		newSecretsChangeCommand(
 			"rotate-key", "Replace the key with which Secrets are encrypted", true,
 			`Replace the key with which Secrets are encrypted in the database. The servers first
-learn to read with the new key, then write with it; every Secret is written anew, and
+learn to read with the new key, then write with it; every Secret is written again, and
 the old key is removed when nothing needs it any more. It takes about a minute, and
 nothing is interrupted.`,
 		),
@@ -133,8 +133,8 @@ func newSecretsChangeCommand(use, short string, rotate bool, long string) *cobra
 func newSecretsRewriteCommand() *cobra.Command {
 	var dataDir string
 	cmd := &cobra.Command{
-		Use: "rewrite", Short: "Write all objects anew that are not encrypted with the key of now",
-		Long: `Write all objects anew that are not encrypted as they would be when they were written
+		Use: "rewrite", Short: "Write all objects again that are not encrypted with the key of now",
+		Long: `Write all objects again that are not encrypted as they would be when they were written
 now: after a change of your own --encryption-provider-config. The keys of a file that
 is named so are yours to change; docs/encryption.md says how.`, Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

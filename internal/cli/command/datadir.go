@@ -62,7 +62,7 @@ func CheckKubeconfig(path string) error {
 		err = clientcmd.ConfirmUsable(*config, "")
 	}
 	if err != nil {
-		return fmt.Errorf("the kubeconfig %s cannot be used: %w; restart the control plane, which writes it anew", path,
+		return fmt.Errorf("the kubeconfig %s cannot be used: %w; restart the control plane, which writes it again", path,
 			err)
 	}
 	return nil

@@ -137,7 +137,7 @@ func sameVersion(old, obj metav1.Object) bool {
 	return old != nil && old.GetResourceVersion() == obj.GetResourceVersion()
 }
 
-// ignorePod drops pods of other controllers. A version that is known comes anew
+// ignorePod drops pods of other controllers. A version that is known comes again
 // after a list was read: it is passed on, so that the old copy is not kept beside
 // the informer's.
 func ignorePod(old, obj metav1.Object) bool {

@@ -12,7 +12,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 )
 
-// A DaemonSet that is deleted and made anew takes the rollout of its name over with two
+// A DaemonSet that is deleted and made again takes the rollout of its name over with two
 // writes. A controller that dies between them, or before them, leaves no rollout in which
 // the stable revision of the old DaemonSet passes for one of the new: nobody has that
 // template any more, and nodes would wait for it.

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// patience is how long a watch may be away. One that ends is begun anew within
+	// patience is how long a watch may be away. One that ends is begun again within
 	// seconds, also when its server restarts.
 	patience = 30 * time.Second
 	// settling is how long one must last that was away for longer: until then what

@@ -216,7 +216,7 @@ func TestOwnerWhoseNameWasTakenOverIsAbsent(t *testing.T) {
 	f.expectCalls(t, "get owner", "delete Background child")
 }
 
-// TestOwnerReplacedWhileNobodyWatched: an informer that lists anew tells of an object
+// TestOwnerReplacedWhileNobodyWatched: an informer that lists again tells of an object
 // that took over a name as of an update.
 func TestOwnerReplacedWhileNobodyWatched(t *testing.T) {
 	f := newFixture(t)

@@ -29,7 +29,7 @@ type Config struct {
 	// Resources are all served namespaced kinds that can be listed and deleted. Pods go
 	// first; the others follow when the last pod has ended.
 	Resources []schema.GroupVersionResource
-	// Added lists, anew for each pass, those that were added to the API while it runs.
+	// Added lists, again for each pass, those that were added to the API while it runs.
 	// With an error it lists what is known nevertheless; nil for none.
 	Added func(ctx context.Context) ([]schema.GroupVersionResource, error)
 	// Client and Metadata write. They must have no client-side rate limit. Required.

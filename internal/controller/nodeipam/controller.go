@@ -149,7 +149,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 			n.Name, r.blocks.Count(), r.blocks.Network())
 		return reconcile.Result{RequeueAfter: fullRetry}, nil
 	case err != nil:
-		// Its pod network cannot be changed any more: whoever made the node must make it anew.
+		// Its pod network cannot be changed any more: whoever made the node must make it again.
 		r.event(&n, corev1.EventTypeWarning, "CIDRNotAccepted", "%v; delete node %s so that it is given one", err, n.Name)
 	}
 	if !block.IsValid() && told(&n) == r.networks {

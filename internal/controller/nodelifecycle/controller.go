@@ -159,7 +159,7 @@ func (c *controller) work(ctx context.Context) {
 		case err == nil || ctx.Err() != nil:
 			c.queue.Forget(name)
 		case apierrors.IsConflict(err):
-			c.queue.AddRateLimited(name) // the node changed; the plan is made anew
+			c.queue.AddRateLimited(name) // the node changed; the plan is made again
 		default:
 			utilruntime.HandleErrorWithContext(ctx, err, "Node health will be written again", "node", name)
 			c.queue.AddRateLimited(name)

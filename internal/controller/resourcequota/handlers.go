@@ -28,7 +28,7 @@ func requestFor(o client.Object) reconcile.Request {
 
 func quotaMade(_ context.Context, e event.CreateEvent, q queue) { q.Add(requestFor(e.Object)) }
 
-// quotaChanged counts anew for another limit. What admission writes into the status is no reason to count.
+// quotaChanged counts again for another limit. What admission writes into the status is no reason to count.
 func quotaChanged(_ context.Context, e event.UpdateEvent, q queue) {
 	if before, after := e.ObjectOld.(*corev1.ResourceQuota), e.ObjectNew.(*corev1.ResourceQuota); before.UID != after.UID ||
 		!apiequality.Semantic.DeepEqual(before.Spec, after.Spec) {

@@ -28,7 +28,7 @@ var (
 	}
 )
 
-// makeDefault makes the default ServiceCIDR anew, as each start of a server does.
+// makeDefault makes the default ServiceCIDR again, as each start of a server does.
 func (c controller) makeDefault(ctx context.Context) error {
 	klog.FromContext(ctx).V(3).Info("Making the default ServiceCIDR", "cidr", c.cfg.Configured)
 	_, err := c.cfg.Client.NetworkingV1().ServiceCIDRs().Create(ctx, &networkingv1.ServiceCIDR{

@@ -176,7 +176,7 @@ func trimZeros(s string) string {
 }
 
 // Since returns what changed from one map to the next; false if they are not of the same
-// nodes in the same places, and the next must be drawn anew.
+// nodes in the same places, and the next must be drawn again.
 func (m *Map) Since(before *Map) ([]Change, bool) {
 	if before == nil || !slices.Equal(m.Nodes, before.Nodes) || !slices.Equal(m.Groups, before.Groups) ||
 		!slices.Equal(m.States, before.States) || !slices.Equal(m.Versions, before.Versions) {

@@ -45,7 +45,7 @@ const (
 	Add Kind = "add"
 	// Promote puts the last key first.
 	Promote Kind = "promote"
-	// Rewrite writes objects anew that another key than the first one wrote.
+	// Rewrite writes objects again that another key than the first one wrote.
 	Rewrite Kind = "rewrite"
 	// Drop leaves only the first key.
 	Drop Kind = "drop"

@@ -117,7 +117,7 @@ func TestEveryServerReadsEverything(t *testing.T) {
 				w.write(server, chance.Intn(20))
 			case 1:
 				w.servers[server] = slices.Clone(w.file)
-			default: // the command, which may be started anew each time
+			default: // the command, which may be started again each time
 				ended += w.act(t, seed)
 			}
 			if err := w.check(); err != nil {

@@ -89,7 +89,7 @@ func (s *Stored) Replace(ctx context.Context, key string, revision int64, value 
 	done, err := s.put(ctx, clientv3.Compare(clientv3.ModRevision(key), "=", revision), key, value,
 		clientv3.WithIgnoreLease())
 	if err != nil {
-		return false, fmt.Errorf("write %s anew: %w", key, err)
+		return false, fmt.Errorf("write %s again: %w", key, err)
 	}
 	return done, nil
 }

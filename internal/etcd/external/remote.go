@@ -72,7 +72,7 @@ func remoteTLS(t storagebackend.TransportConfig) (*tls.Config, error) {
 		}
 	}
 	if t.CertFile != "" {
-		// Read anew for each connection, so that a renewed certificate is used.
+		// Read again for each connection, so that a renewed certificate is used.
 		out.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
 			if err != nil {

@@ -141,7 +141,7 @@ type Sample struct {
 	Used time.Duration
 }
 
-// Rate is the use between two samples, nil if they say nothing: no time passed, or what was counted began anew.
+// Rate is the use between two samples, nil if they say nothing: no time passed, or what was counted began again.
 func Rate(before, after Sample) *CPU {
 	window := after.At.Sub(before.At)
 	if before.At.IsZero() || window <= 0 || after.Used < before.Used {

@@ -89,7 +89,7 @@ func ParseKey(data []byte) (*ecdsa.PrivateKey, error) {
 }
 
 // readFile returns nil when there is no file. A link to nothing is no such case: what is
-// made anew because a disk is missing would take the place of what is on it.
+// made again because a disk is missing would take the place of what is on it.
 func readFile(path string) ([]byte, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -88,7 +88,7 @@ func TestOnlyThoseWhoCostPause(t *testing.T) {
 	}
 }
 
-// Within an attempt each node is asked once, whoever asks; the next attempt asks anew.
+// Within an attempt each node is asked once, whoever asks; the next attempt asks again.
 func TestAnAttemptAsksEachNodeOnce(t *testing.T) {
 	b := book(offer("n1", 1), offer("n2", 1), claim("c"))
 	now := &slowClock{clocktesting.NewFakePassiveClock(start), time.Millisecond}

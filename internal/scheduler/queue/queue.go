@@ -88,7 +88,7 @@ func New(config Config) *Queue {
 	return q
 }
 
-// Add puts a pod in, or takes over its newer object. A pod that is waiting after a failure is tried anew when
+// Add puts a pod in, or takes over its newer object. A pod that is waiting after a failure is tried again when
 // specChanged says that what scheduling looks at is different; its back-off still holds.
 func (q *Queue) Add(pod *fit.Pod, specChanged bool, now time.Time) {
 	known := q.items[pod.UID]

@@ -22,7 +22,7 @@ import (
 const (
 	eventBurst = 25
 	eventQPS   = 1. / 300.
-	// eventObjects is how many objects are told apart; of others the limit begins anew.
+	// eventObjects is how many objects are told apart; of others the limit begins again.
 	eventObjects = 4096
 )
 

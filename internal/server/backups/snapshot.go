@@ -30,7 +30,7 @@ import (
 const (
 	// pkiPart begins the names of the parts of a backup that are keys and certificates.
 	pkiPart = "pki/"
-	// keysChanged is how often a backup is begun anew because keys were replaced meanwhile.
+	// keysChanged is how often a backup is begun again because keys were replaced meanwhile.
 	keysChanged = 3
 )
 
@@ -103,7 +103,7 @@ func (s *Snapshot) From(o Origin) {
 func (s *Snapshot) Close() error { return s.database.Close() }
 
 // Take gathers what belongs into a backup of a data folder. Keys that are
-// replaced meanwhile have it begin anew: the database must not need a key that is not there.
+// replaced meanwhile have it begin again: the database must not need a key that is not there.
 func Take(ctx context.Context, dataDir, configuration string, copyDatabase func(context.Context, io.Writer) error,
 ) (*Snapshot, error) {
 	for range keysChanged {

@@ -148,7 +148,7 @@ func (c *Candidate) takeTurn(ctx context.Context, lock resourcelock.Interface, l
 	for ; ; sleep(ctx, retryAfter/10) {
 		lease, err := client.CoordinationV1().Leases(members.LoopsNamespace).Get(ctx, members.LoopsLease, metav1.GetOptions{})
 		if err != nil {
-			return nil, fmt.Errorf("read whose turn it is: %w", err)
+			return nil, fmt.Errorf("read which server leads: %w", err)
 		}
 		if holder := lease.Spec.HolderIdentity; holder == nil || *holder != lock.Identity() {
 			return nil, errors.New("another was elected meanwhile")

@@ -137,7 +137,7 @@ func (s *Servers) checkJoining(j members.Joining) error {
 	return nil
 }
 
-// becomeSeveral writes down that this server will be one of several, and has it begin anew.
+// becomeSeveral writes down that this server will be one of several, and has it begin again.
 func (s *Servers) becomeSeveral() error {
 	address, err := s.peerURL()
 	if err != nil {
@@ -150,7 +150,7 @@ func (s *Servers) becomeSeveral() error {
 	if err := (members.Joining{Name: m.Name}).Validate(); err != nil {
 		return err
 	}
-	// What it cannot do would end it when it begins anew, and with it the API.
+	// What it cannot do would end it when it begins again, and with it the API.
 	if err := canListen(address); err != nil {
 		return fmt.Errorf("the server that was asked cannot become one of several: %w", err)
 	}

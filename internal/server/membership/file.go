@@ -27,7 +27,7 @@ import (
 // ErrBeginAnew says that the server has ended in order and is to be started again with
 // the same options. It was alone and another wants to join: what is alone is faster, and is
 // chosen when a server starts. Or its database must forget an authority.
-var ErrBeginAnew = errors.New("the server begins anew, which takes some seconds")
+var ErrBeginAnew = errors.New("the server begins again, which takes some seconds")
 
 const (
 	FileName     = "members.json"
@@ -75,7 +75,7 @@ func Read(dataDir string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf(
 			"read which servers belong together from %s: %w; restore it from a backup, or remove this server on another and "+
-				"join it anew",
+				"join it again",
 			path, err,
 		)
 	}
@@ -130,7 +130,7 @@ func (m *File) Refused(dataDir string, err error) error {
 }
 
 // CheckKeys refuses a folder that has lost keys which it shares with other servers. Made
-// anew they would be another cluster's, and the others would take them.
+// again they would be another cluster's, and the others would take them.
 func (m *File) CheckKeys(dataDir string) error {
 	if m == nil || m.Unfinished || m.Left || m.Removed || m.AgreedKeys == "" && len(m.Known) < 2 {
 		return nil
@@ -142,7 +142,7 @@ func (m *File) CheckKeys(dataDir string) error {
 	}
 	return fmt.Errorf(
 		"%s lacks %s, which this server shares with others; copy it from another server's folder, or remove this server "+
-			"there (everynode members remove %s), move %s away and join it anew",
+			"there (everynode members remove %s), move %s away and join it again",
 
 		dir,
 		strings.Join(missing, ", "),
@@ -203,7 +203,7 @@ func (m *File) Apply(o *config.Options) error {
 	}
 	if m.Unfinished {
 		return fmt.Errorf(
-			"this server was stopped while it joined; start it again with --join and --token, or move %s away to start anew",
+			"this server was stopped while it joined; start it again with --join and --token, or move %s away to start again",
 			o.DataDir,
 		)
 	}

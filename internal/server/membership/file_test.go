@@ -15,7 +15,7 @@ import (
 	"github.com/everynode/everynode/internal/server/folder"
 )
 
-// Keys that other servers have as well are never made anew: the others would take them.
+// Keys that other servers have as well are never made again: the others would take them.
 func TestSharedKeysAreNotMadeAnew(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	if err := os.Mkdir(dir, 0o700); err != nil {

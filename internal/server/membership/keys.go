@@ -40,7 +40,7 @@ func (s *Servers) FollowPeers(ctx context.Context) error {
 	}, s.endOldTrust)
 }
 
-// endOldTrust has this server begin anew when it is its turn, if its database takes an authority
+// endOldTrust has this server begin again when it is its turn, if its database takes an authority
 // that is trusted no more: connections that are open are not looked at again, and the database
 // reads whom it may connect to when it starts.
 func (s *Servers) endOldTrust(ctx context.Context) error {
@@ -58,7 +58,7 @@ func (s *Servers) endOldTrust(ctx context.Context) error {
 		return nil
 	}
 	klog.FromContext(ctx).Info(
-		"The authority of the servers' databases was replaced; this server begins anew, so that it does not take the old " +
+		"The authority of the servers' databases was replaced; this server begins again, so that it does not take the old " +
 			"one any more",
 	)
 	s.again.Do(func() { close(s.beginAnew) })

@@ -113,7 +113,7 @@ func (f *Follower) Look(ctx context.Context) error {
 	_, remembered := f.memory.Shared(f.Which)
 	f.memory.Unlock()
 	switch half := errors.Is(err, ErrHalf); {
-	case err == nil, remembered != "" && (half || errors.Is(err, ErrDamaged)): // those that it began to take come anew
+	case err == nil, remembered != "" && (half || errors.Is(err, ErrDamaged)): // those that it began to take come again
 	case half:
 		return nil // the next look sees all of them
 	default:

@@ -70,7 +70,7 @@ func (p *probed) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
 	ok := func(w http.ResponseWriter) { _, _ = w.Write([]byte("ok\n")) }
-	// An API that is away is no reason to start the controller anew.
+	// An API that is away is no reason to start the controller again.
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { ok(w) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, req *http.Request) {
 		ctx, cancel := context.WithTimeout(req.Context(), reachTimeout)

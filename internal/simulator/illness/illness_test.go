@@ -151,7 +151,7 @@ func TestFaultHoldsSinceItWasFirstSeen(t *testing.T) {
 		t.Error("a node without the label is ill")
 	}
 	sick := map[string]string{"sick": "yes"}
-	for i := range 3 { // reading it again must not begin it anew
+	for i := range 3 { // reading it again must not begin it again
 		if err := p.Read(sick, nil, later.Add(time.Duration(i)*5*time.Second)); err != nil {
 			t.Fatal(err)
 		}
@@ -257,7 +257,7 @@ func TestNodeDiesOfAContainer(t *testing.T) {
 		c := ward.Container(pod, &pod.Spec.Containers[0])
 		c.Started = begin
 		if !c.Kills() || !p.Dies("uid", c) || p.Dies("uid", c) {
-			t.Errorf("%s: the container does not kill, or kills anew each time", value)
+			t.Errorf("%s: the container does not kill, or kills again each time", value)
 		}
 		for seconds, want := range at {
 			if got := describe(p.Look(begin.Add(time.Duration(seconds) * time.Second))); got != want {

@@ -149,7 +149,7 @@ type Refusal struct {
 }
 
 // KillsNode makes the node lose its power some time after the container started, 2 min by default. It comes back after For,
-// or never; once back, it starts its containers again and the time runs anew.
+// or never; once back, it starts its containers again and the time runs again.
 type KillsNode struct {
 	After *metav1.Duration `json:"after,omitempty"`
 	For   metav1.Duration  `json:"for,omitempty"`

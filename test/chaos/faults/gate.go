@@ -1,6 +1,6 @@
 // Package faults stands between a control loop and its API, and makes what comes
 // through late, reordered, repeated, refused or lost, within what the API
-// promises: events of one object never go back except by a list read anew, a
+// promises: events of one object never go back except by a list read again, a
 // write that was refused was not done, and one without an answer may have been.
 package faults
 

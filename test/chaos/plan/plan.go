@@ -71,7 +71,7 @@ const (
 	KillLoop    Op = "loop is killed, another takes over at once"
 	PauseLoop   Op = "loop hangs"
 	DropWatches Op = "watches break off"
-	Relist      Op = "watches are refused, lists are read anew"
+	Relist      Op = "watches are refused, lists are read again"
 	SlowWatches Op = "events come late and in another order"
 	FlakyWrites Op = "writes fail, are late, or are done without an answer"
 	RefuseNode  Op = "pods for one node are refused"

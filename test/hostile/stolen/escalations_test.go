@@ -123,7 +123,7 @@ func (y *yard) newer(t *testing.T, out map[string]request, post, patch func(what
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodHead, http.MethodPut} {
 		out["a backup by "+method] = request{method: method, path: backup.Path}
 		out["keys at rest by "+method] = request{method: method, path: encryption.Path}
-		out["stored objects anew by "+method] = request{method: method, path: encryption.RewritePath}
+		out["stored objects again by "+method] = request{method: method, path: encryption.RewritePath}
 	}
 	out["a backup, around the path"] = request{method: http.MethodPost, path: "/everynode/v1/../v1/backup"}
 	out["a backup, with two slashes"] = request{method: http.MethodPost, path: "//everynode/v1/backup"}

@@ -26,7 +26,7 @@ type devicePlugin struct {
 	sick string
 }
 
-// device offers devices until it is told to end, and registers again whenever the node's agent started anew.
+// device offers devices until it is told to end, and registers again whenever the node's agent started again.
 func device(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("device", flag.ContinueOnError)
 	p := &devicePlugin{}
@@ -81,7 +81,7 @@ func (p *devicePlugin) serve(ctx context.Context, own, agent string) error {
 			return errors.New("the agent's socket changed")
 		}
 		if _, err := os.Stat(own); err != nil {
-			return fmt.Errorf("an agent that started anew removed the socket: %w", err)
+			return fmt.Errorf("an agent that started again removed the socket: %w", err)
 		}
 	}
 	return nil

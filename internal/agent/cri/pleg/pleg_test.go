@@ -46,7 +46,7 @@ func TestEveryChangeIsSeen(t *testing.T) {
 		{"one container exits", func(_ *runtimeapi.PodSandbox, first, _ *runtimeapi.Container) {
 			first.State = runtimeapi.ContainerState_CONTAINER_EXITED
 		}},
-		{"one container exits and the other is created anew",
+		{"one container exits and the other is created again",
 			func(_ *runtimeapi.PodSandbox, first, second *runtimeapi.Container) {
 				first.State, second.State = runtimeapi.ContainerState_CONTAINER_EXITED, runtimeapi.ContainerState_CONTAINER_CREATED
 			}},

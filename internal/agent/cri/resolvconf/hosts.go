@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// How the file begins: programs look for these words to tell whether they may change it.
+// How the file begins: programs look for these words to know whether they may change it.
 const (
 	hostsHeader       = "# Kubernetes-managed hosts file.\n"
 	hostsHeaderOnHost = "# Kubernetes-managed hosts file (host network).\n"

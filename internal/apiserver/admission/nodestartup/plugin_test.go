@@ -127,7 +127,7 @@ func TestNodeDoesNotJoinWhileStartupsAreUnknown(t *testing.T) {
 }
 
 // No gate but the right one comes with a node, whatever it or a webhook writes, also where it deletes its Node and
-// creates it anew.
+// creates it again.
 func TestGatesThatComeWithANode(t *testing.T) {
 	have := lister{all: []v1alpha1.NodeStartup{startup("a", map[string]string{"pool": "x"})}}
 	second := gate("a_2")

@@ -75,7 +75,7 @@ func (j *Journal) Since(version uint64) ([]Event, bool) {
 // Reach notes that everything up to the version is known.
 func (j *Journal) Reach(version uint64) { j.version = max(j.version, version) }
 
-// Replace takes all nodes anew. What became of them in between is not known, so if there
+// Replace takes all nodes again. What became of them in between is not known, so if there
 // is any difference, changes before that version are forgotten.
 func (j *Journal) Replace(nodes []*peer.Node, version uint64) error {
 	all := make([]*Node, 0, len(nodes))

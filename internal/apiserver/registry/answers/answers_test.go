@@ -77,7 +77,7 @@ func load(t *testing.T) []answer {
 	return out
 }
 
-// answerer answers a recorded request anew.
+// answerer answers a recorded request again.
 type answerer func(t *testing.T, recorded answer) answer
 
 // TestAnswers compares what the API kinds make of a request with what

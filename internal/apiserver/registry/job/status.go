@@ -190,7 +190,7 @@ func validateTimes(j, old *batchv1.Job, path *field.Path) (errs field.ErrorList)
 }
 
 // resumed reports whether the status takes notice that the Job is suspended no
-// longer: then its time begins anew.
+// longer: then its time begins again.
 func resumed(j, old *batchv1.Job) bool {
 	return job.Is(old, batchv1.JobSuspended) && !job.Is(j, batchv1.JobSuspended)
 }

@@ -16,7 +16,7 @@ type audit struct{ pods, known, sets []types.UID }
 
 // AuditSlice tells the matrix again about the next few pods that it has in another way, and
 // about the DaemonSets: the same facts again are no work. It returns a line for each
-// difference. Done tells that it has come to the end: the next call begins anew.
+// difference. Done tells that it has come to the end: the next call begins again.
 func (b *Book) AuditSlice(most int) (findings []string, done bool) {
 	if b.audit == nil {
 		b.audit = &audit{slices.Collect(maps.Keys(b.pods.all)), b.rows.Pods(), slices.Collect(maps.Keys(b.sets))}

@@ -192,7 +192,7 @@ func (b *Book) dropRevision(uid types.UID) {
 	b.revisions.drop(uid)
 }
 
-// reread has the placement rules of the revision's owner be read anew.
+// reread has the placement rules of the revision's owner be read again.
 func (b *Book) reread(uid types.UID) {
 	delete(b.digests, uid)
 	if r, known := b.revisions.all[uid]; known {
@@ -216,7 +216,7 @@ func StrategyOf(ds *appsv1.DaemonSet) fact.Strategy {
 	return st
 }
 
-// onRevision keeps the index and plans anew where the change can matter. One
+// onRevision keeps the index and plans again where the change can matter. One
 // that merely appears under our ownership is our own doing, unless it takes the
 // current one's number.
 func (b *Book) onRevision(e Revision) {

@@ -118,7 +118,7 @@ func (c *Course) acquit(n *node) {
 	c.named = ""
 }
 
-// forgetFailures begins without evidence: the target is another one, or is tried anew.
+// forgetFailures begins without evidence: the target is another one, or is tried again.
 func (c *Course) forgetFailures() {
 	clear(c.state.failures)
 	c.state.most, c.state.since, c.named = 0, time.Time{}, ""

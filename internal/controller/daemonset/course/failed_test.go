@@ -237,7 +237,7 @@ func TestPodsOfTheRetryAreJudgedAtOnce(t *testing.T) {
 	}
 }
 
-// A DaemonSet that was deleted and made anew with a template that was taken back before has
+// A DaemonSet that was deleted and made again with a template that was taken back before has
 // nothing to go back to: it says that it is halted, and is tried again as any other.
 func TestWhatWasTakenBackHaltsANewDaemonSet(t *testing.T) {
 	w := newWorld()

@@ -131,7 +131,7 @@ func TestNodeThatIsReadyAnewForEverIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// A pod that was seen unready begins its soak anew, as often as it takes.
+// A pod that was seen unready begins its soak again, as often as it takes.
 func TestSoakBeginsAnewWithEachBreak(t *testing.T) {
 	const flaps = "z0-r0-01"
 	w := newWorld()

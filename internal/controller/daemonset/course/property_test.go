@@ -166,7 +166,7 @@ func randomEvent(t *rapid.T, w *world, name string, revision *int) {
 	case 10:
 		w.policy = drawPolicy(t)
 		c.SetPolicy(w.policy, Followed, "")
-	case 11: // the controller starts anew, and knows what the status says
+	case 11: // the controller starts again, and knows what the status says
 		w.shifted(t)
 		w.again()
 	}

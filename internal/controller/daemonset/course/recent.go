@@ -121,8 +121,8 @@ func (r *recent) baseline(c *Course, fell int) {
 }
 
 // suspect blames the nodes that fell out of order after their change, if the share of the
-// others that did is not at least a third of theirs, and no place explains it. It tells
-// whether it did.
+// others that did is not at least a third of theirs, and no place explains it. It
+// reports whether it did.
 func (c *Course) suspect() bool {
 	r := &c.recent
 	down, given := len(r.changed), c.totals[standing.Given]

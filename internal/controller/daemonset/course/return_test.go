@@ -12,7 +12,7 @@ import (
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
-// The stable revision does not start any more, and controllers start anew while nodes go back to it. Together they take
+// The stable revision does not start any more, and controllers start again while nodes go back to it. Together they take
 // no more working daemons than one of them may, though the status does not name all.
 func TestAWayBackToWhatDoesNotStartTakesNoMoreAfterRestarts(t *testing.T) {
 	abort := func(w *world) {
@@ -148,7 +148,7 @@ func TestAStatusOfAClockThatWasAheadHoldsUpNothing(t *testing.T) {
 	}
 }
 
-// The template goes back to one that does not start, on to another, and back, and a controller starts anew in
+// The template goes back to one that does not start, on to another, and back, and a controller starts again in
 // between. What the first way back took is not taken once more, though the status does not name all.
 func TestWhatAWayBackTookIsKnownAfterAnotherTemplate(t *testing.T) {
 	abort := func(w *world) {

@@ -11,7 +11,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 )
 
-// A controller that starts anew does not take the standstill that it finds for
+// A controller that starts again does not take the standstill that it finds for
 // progress, and has nothing to write.
 func TestStandstillOutlivesARestart(t *testing.T) {
 	m, pods := fleet(3)

@@ -79,7 +79,7 @@ func (w *guidedWorld) follow(t *rapid.T, change func(*fact.Rollout)) {
 	w.setRollout(info)
 }
 
-// again starts a controller anew: it knows what the API holds, and what was under way
+// again starts a controller again: it knows what the API holds, and what was under way
 // is done or not.
 func (w *guidedWorld) again(t *rapid.T) {
 	for _, a := range w.inFlight {

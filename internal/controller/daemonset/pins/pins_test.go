@@ -369,7 +369,7 @@ func TestFirstNodeThatCannotTellGivesWay(t *testing.T) {
 	}
 }
 
-// Nodes whose turn has come lose their pods before any could tell: their next ones come one at a time too.
+// Nodes that have their turn lose their pods before any could say so: their next ones come one at a time too.
 func TestPodsThatAreMadeAgainAskOneAtATime(t *testing.T) {
 	w := newWorld(t, "{waves: [{name: all, percent: 100}], failure: {max: 5, min: 5}, images: Pinned}")
 	for i := range 6 {

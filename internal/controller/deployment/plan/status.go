@@ -88,7 +88,7 @@ func (r *rollout) judgeProgress(status appsv1.DeploymentStatus) {
 		r.progress(corev1.ConditionTrue, reasonAvailable, "%s has successfully progressed.", subject)
 		return
 	case progressed(r.d.Status, status):
-		// Written anew even if it reads the same: the deadline counts from here.
+		// Written again even if it reads the same: the deadline counts from here.
 		r.remove(appsv1.DeploymentProgressing)
 		r.progress(corev1.ConditionTrue, reasonUpdated, "%s is progressing.", subject)
 		if current != nil && current.Status == corev1.ConditionTrue {

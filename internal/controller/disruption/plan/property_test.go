@@ -81,7 +81,7 @@ func (w *world) available() (n int32) {
 
 // TestSpendingNeverExceedsTheBudget plays random histories. Pods only leave by
 // eviction, so what the budget wants to be healthy must stay so at every moment,
-// however often and whenever the status is computed anew in between.
+// however often and whenever the status is computed again in between.
 func TestSpendingNeverExceedsTheBudget(t *testing.T) {
 	spent := 0
 	for seed := range uint64(2000) {

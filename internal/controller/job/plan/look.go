@@ -227,7 +227,7 @@ func failuresBefore(p *corev1.Pod) int32 {
 }
 
 // deadline is when the Job must be over; the zero time for never. The time of one
-// that was suspended begins anew with the status that says that it is no longer.
+// that was suspended begins again with the status that says that it is no longer.
 func (s *sight) deadline() time.Time {
 	limit, start := s.Job.Spec.ActiveDeadlineSeconds, s.Job.Status.StartTime
 	if limit == nil || start == nil || job.IsSuspended(s.Job) || job.Is(s.Job, batchv1.JobSuspended) {

@@ -110,7 +110,7 @@ func (t *Tracker) rate(z *zone) float64 {
 	}
 }
 
-// release lets the nodes have their NoExecute taint whose turn has come.
+// release lets those nodes have their NoExecute taint that are due.
 func (z *zone) release(now time.Time, dirty map[string]struct{}) {
 	for z.queue.Len() > 0 && z.rate > 0 && !z.next.After(now) {
 		e := z.queue.Front().Value.(*entry)

@@ -83,7 +83,7 @@ func TestPodsOfANodeThatCameBackStay(t *testing.T) {
 	m.Sweep(pods, only(), epoch)
 	doomed, _ := m.Sweep(pods, only("n"), epoch.Add(time.Second))
 	expect(t, doomed)
-	// Its absence was forgotten: should it vanish unseen, the long quarantine starts anew.
+	// Its absence was forgotten: should it vanish unseen, the long quarantine starts again.
 	doomed, next := m.Sweep(pods, only(), epoch.Add(100*time.Second))
 	expect(t, doomed)
 	if next != epoch.Add(140*time.Second) {

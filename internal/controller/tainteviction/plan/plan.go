@@ -171,7 +171,7 @@ func (p *Planner) Due(uid types.UID) (Pod, bool) {
 	return e.pod, true
 }
 
-// schedule computes the pod's deadline anew.
+// schedule computes the pod's deadline again.
 func (p *Planner) schedule(e *entry, now time.Time) {
 	at, leaves := p.due(e, now)
 	before := e.state

@@ -101,7 +101,7 @@ func TestWhatANodeIsWaitedFor(t *testing.T) {
 				images: standing.NotAwaited, until: -1},
 			{second: 40, of: "b", reason: fetch.NotFound, wish: standing.Keep, images: standing.Awaited, until: 70},
 		},
-		"a process that starts in the middle waits anew": {
+		"a process that starts in the middle waits again": {
 			{second: 400, of: "b", askedAt: 1, wish: standing.Keep, images: standing.Awaited, until: 1000},
 		},
 		"a forecast believes the time": {
