@@ -25,7 +25,10 @@ func api(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) != 1 {
 		return errors.New("usage: api PATH")
 	}
-	return askAPI(ctx, args[0], account, net.JoinHostPort(os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")), out)
+	return askAPI(
+		ctx, args[0], account, net.JoinHostPort(os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")),
+		out,
+	)
 }
 
 func askAPI(ctx context.Context, path, account, address string, out io.Writer) error {
@@ -41,7 +44,10 @@ func askAPI(ctx context.Context, path, account, address string, out io.Writer) e
 	if !trusted.AppendCertsFromPEM([]byte(files["ca.crt"])) {
 		return fmt.Errorf("%s holds no certificate", filepath.Join(account, "ca.crt"))
 	}
-	client := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}}}
+	client := &http.Client{
+		Timeout:   20 * time.Second,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}},
+	}
 	url := "https://" + address + strings.ReplaceAll(path, "{namespace}", files["namespace"])
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -79,8 +79,8 @@ const (
 	tangleFiles = 3000
 )
 
-// tangle fills a folder with what is hard to measure and to remove, and stays: folders one in the other with long names, links out
-// of it, a named pipe, many files, and one of so many megabytes in the innermost folder.
+// tangle fills a folder with what is hard to measure and to remove, and stays: folders one in the other with long
+// names, links out of it, a named pipe, many files, and one of so many megabytes in the innermost folder.
 func tangle(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) != 2 {
 		return fmt.Errorf("usage: tangle DIR MIB")
@@ -141,8 +141,10 @@ func bewitch(_ context.Context, args []string, out io.Writer) error {
 	if len(args) != 1 {
 		return fmt.Errorf("usage: bewitch FILE")
 	}
-	const spell = "\x1b[2J\x1b[1;1H\x1b]0;bewitched\x07\rE1122 00:00:00.000000 1 forged.go:1] \"forged\"\x9b31m\xff\u202e\x00"
-	if err := os.WriteFile(args[0], []byte("last "+spell+"\nE1122 00:00:00.000000 1 forged.go:2] \"forged\"\n"), 0); err != nil {
+	const spell = "\x1b[2J\x1b[1;1H\x1b]0;bewitched\x07\rE1122 00:00:00.000000 1 forged.go:1] " +
+		"\"forged\"\x9b31m\xff\u202e\x00"
+	if err := os.WriteFile(args[0], []byte("last "+spell+
+		"\nE1122 00:00:00.000000 1 forged.go:2] \"forged\"\n"), 0); err != nil {
 		return err
 	}
 	if _, err := io.WriteString(out, spell+"\n"+strings.Repeat("long", 1<<18)+"\nend "+spell+"\n"); err != nil {
@@ -151,8 +153,8 @@ func bewitch(_ context.Context, args []string, out io.Writer) error {
 	return errors.New("said " + spell)
 }
 
-// batter asks the name server for names that nobody knows, and opens connections to HOST:PORT and to the name server, for so many
-// seconds; then it stays. It keeps no more than 500 connections.
+// batter asks the name server for names that nobody knows, and opens connections to HOST:PORT and to the name server,
+// for so many seconds; then it stays. It keeps no more than 500 connections.
 func batter(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) != 2 {
 		return fmt.Errorf("usage: batter HOST:PORT SECONDS")

@@ -138,7 +138,12 @@ func metrics(node, load, memory string, scrapes int64) []byte {
 			gauge("demo_node_memory_available_bytes", "Memory that programs can still get.", kib*1024)
 		}
 	}
-	fmt.Fprintf(&b, "# HELP demo_scrapes_total Times this page was read.\n# TYPE demo_scrapes_total counter\ndemo_scrapes_total{node=%q} %d\n", node, scrapes)
+	fmt.Fprintf(
+		&b,
+		"# HELP demo_scrapes_total Times this page was read.\n# TYPE demo_scrapes_total "+
+			"counter\ndemo_scrapes_total{node=%q} %d\n",
+		node, scrapes,
+	)
 	return b.Bytes()
 }
 

@@ -103,12 +103,17 @@ func build(architecture, path, version string) (v1.Image, error) {
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content.Bytes())), nil },
-		tarball.WithMediaType(types.OCILayer))
+	layer, err := tarball.LayerFromOpener(
+		func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content.Bytes())), nil },
+		tarball.WithMediaType(types.OCILayer),
+	)
 	if err != nil {
 		return nil, err
 	}
-	image, err := mutate.Append(mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON), types.OCIManifestSchema1), mutate.Addendum{Layer: layer})
+	image, err := mutate.Append(
+		mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON), types.OCIManifestSchema1),
+		mutate.Addendum{Layer: layer},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +133,8 @@ func configured(image v1.Image, architecture, version string) *v1.ConfigFile {
 		Env: []string{"PATH=/usr/bin"},
 		Labels: map[string]string{
 			"org.opencontainers.image.title": "everynode", "org.opencontainers.image.version": version,
-			"org.opencontainers.image.source": "https://github.com/everynode/everynode", "org.opencontainers.image.licenses": "Apache-2.0",
+			"org.opencontainers.image.source":   "https://github.com/everynode/everynode",
+			"org.opencontainers.image.licenses": "Apache-2.0",
 		},
 	}
 	return file

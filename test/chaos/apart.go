@@ -124,8 +124,10 @@ func (a *apart) another(last *exec.Cmd) error {
 	if a.over || a.controller != last {
 		return nil
 	}
-	c := exec.Command(a.process.binary, "controller", "--kubeconfig", a.kubeconfig(), "--leader-elect=false", "--kube-api-qps", "-1",
-		"--record-decisions", a.process.recording())
+	c := exec.Command(
+		a.process.binary, "controller", "--kubeconfig", a.kubeconfig(), "--leader-elect=false", "--kube-api-qps", "-1",
+		"--record-decisions", a.process.recording(),
+	)
 	c.Stdout, c.Stderr = a.process.log, a.process.log
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := c.Start(); err != nil {

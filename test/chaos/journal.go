@@ -128,7 +128,12 @@ func (j *journal) read(ctx context.Context, db *etcd.Server) error {
 func (j *journal) called(pod string, remove bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.record.Calls = append(j.record.Calls, history.Call{Pod: pod, Delete: remove, Since: j.newest, Early: j.before(underWay)})
+	j.record.Calls = append(j.record.Calls, history.Call{
+		Pod:    pod,
+		Delete: remove,
+		Since:  j.newest,
+		Early:  j.before(underWay),
+	})
 }
 
 // delivered notes that the DaemonSet controller is about to learn of an object.
@@ -183,7 +188,10 @@ func describe(e history.Event) string {
 	var text []string
 	switch o := e.Object.(type) {
 	case *corev1.Pod:
-		text = append(text, "pod "+o.Name, "template "+o.Annotations[history.TemplateMark], "node "+o.Spec.NodeName, string(o.Status.Phase))
+		text = append(
+			text, "pod "+o.Name, "template "+o.Annotations[history.TemplateMark], "node "+o.Spec.NodeName,
+			string(o.Status.Phase),
+		)
 		for _, c := range o.Status.Conditions {
 			if c.Type == corev1.PodReady {
 				text = append(text, "ready "+string(c.Status))

@@ -73,7 +73,8 @@ var loopsByName = map[string]func(fittings) error{
 	"daemonset": func(f fittings) error {
 		f.view.Delivered = f.parts.journal.delivered
 		c, err := daemonset.New(daemonset.Config{
-			Informers: f.view, Writer: listeningWriter{daemonset.NewWriter(f.client), f.parts.journal}, Recorder: &record.FakeRecorder{},
+			Informers: f.view, Writer: listeningWriter{daemonset.NewWriter(f.client), f.parts.journal},
+			Recorder: &record.FakeRecorder{},
 			Rollouts: daemonset.NewRolloutWriter(f.ours), Watches: f.watches,
 			NormalizeTemplate: defaults.SetTemplate,
 		})
@@ -83,14 +84,24 @@ var loopsByName = map[string]func(fittings) error{
 		return f.run(c.Run)
 	},
 	"scheduler": func(f fittings) error {
-		s, err := scheduler.New(scheduler.Config{Informers: f.view, Writer: scheduler.NewWriter(f.client), Events: noEvents{}})
+		s, err := scheduler.New(scheduler.Config{
+			Informers: f.view,
+			Writer:    scheduler.NewWriter(f.client),
+			Events:    noEvents{},
+		})
 		if err != nil {
 			return err
 		}
 		return f.run(s.Run)
 	},
 	"simulator": func(f fittings) error {
-		s, err := simulator.New(simulator.Config{Informers: f.view, Writer: simulator.NewWriter(f.client), Heartbeat: heartbeat, Images: images, Faults: f.parts.ills})
+		s, err := simulator.New(simulator.Config{
+			Informers: f.view,
+			Writer:    simulator.NewWriter(f.client),
+			Heartbeat: heartbeat,
+			Images:    images,
+			Faults:    f.parts.ills,
+		})
 		if err != nil {
 			return err
 		}
@@ -108,7 +119,13 @@ var loopsByName = map[string]func(fittings) error{
 	},
 	"nodelifecycle": func(f fittings) error {
 		return nodelifecycle.Add(f.manager, nodelifecycle.Config{
-			Writer: nodelifecycle.NewWriter(f.client), Health: health.Config{GracePeriod: gracePeriod, StartupGracePeriod: 2 * gracePeriod, EvictionRate: 10, SecondaryEvictionRate: 10},
+			Writer: nodelifecycle.NewWriter(f.client),
+			Health: health.Config{
+				GracePeriod:           gracePeriod,
+				StartupGracePeriod:    2 * gracePeriod,
+				EvictionRate:          10,
+				SecondaryEvictionRate: 10,
+			},
 		})
 	},
 	"tainteviction": func(f fittings) error {
@@ -116,11 +133,15 @@ var loopsByName = map[string]func(fittings) error{
 	},
 	"podgc": func(f fittings) error {
 		return podgc.Add(f.manager, podgc.Config{
-			Client: f.client, Period: longestRetry, Limits: podgcplan.Config{Quarantine: goneForGood, UnknownQuarantine: 4 * goneForGood},
+			Client: f.client, Period: longestRetry,
+			Limits: podgcplan.Config{Quarantine: goneForGood, UnknownQuarantine: 4 * goneForGood},
 		})
 	},
 	"nodeipam": func(f fittings) error {
-		return nodeipam.Add(f.manager, nodeipam.Config{Writer: nodeipam.NewWriter(f.client), ClusterCIDR: netip.MustParsePrefix("10.244.0.0/16")})
+		return nodeipam.Add(f.manager, nodeipam.Config{
+			Writer:      nodeipam.NewWriter(f.client),
+			ClusterCIDR: netip.MustParsePrefix("10.244.0.0/16"),
+		})
 	},
 	"serviceaccount": func(f fittings) error {
 		return serviceaccount.Add(f.manager, serviceaccount.Config{Client: f.client})
@@ -165,7 +186,16 @@ func (l *loop) start(p *parts) error {
 		return fmt.Errorf("make the manager of %s: %w", l.name, err)
 	}
 	view := &faults.View{Informers: mgr.GetCache(), Line: l.line, Context: ctx}
-	if err := loopsByName[l.name](fittings{ctx: ctx, manager: mgr, client: client, ours: ours, objects: objects, view: view, watches: watches, parts: p}); err != nil {
+	if err := loopsByName[l.name](fittings{
+		ctx:     ctx,
+		manager: mgr,
+		client:  client,
+		ours:    ours,
+		objects: objects,
+		view:    view,
+		watches: watches,
+		parts:   p,
+	}); err != nil {
 		cancel()
 		return fmt.Errorf("set up %s: %w", l.name, err)
 	}
@@ -187,7 +217,9 @@ func managerOptions(ctx context.Context, mapper meta.RESTMapper, watches *daemon
 		Scheme: kinds, Logger: klog.FromContext(ctx), MapperProvider: known(mapper),
 		Cache: cache.Options{
 			DefaultUnsafeDisableDeepCopy: ptr.To(true),
-			NewInformer: func(lw toolscache.ListerWatcher, of runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+			NewInformer: func(
+				lw toolscache.ListerWatcher, of runtime.Object, resync time.Duration, indexers toolscache.Indexers,
+			) toolscache.SharedIndexInformer {
 				return toolscache.NewSharedIndexInformer(watches.Of(lw, of), of, resync, indexers)
 			},
 		},
@@ -209,7 +241,11 @@ func images(image string) simulator.Image {
 func collected(kinds []resource.Definition) (out []garbagecollector.Resource) {
 	for _, k := range kinds {
 		if k.Plural != "events" {
-			out = append(out, garbagecollector.Resource{GVR: k.GroupVersionResource(), GVK: k.GroupVersionKind(), Namespaced: !k.ClusterScoped})
+			out = append(out, garbagecollector.Resource{
+				GVR:        k.GroupVersionResource(),
+				GVK:        k.GroupVersionKind(),
+				Namespaced: !k.ClusterScoped,
+			})
 		}
 	}
 	return out

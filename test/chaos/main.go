@@ -30,7 +30,9 @@ import (
 func main() {
 	seed := flag.Uint64("seed", 1, "the seed of the first round; the next ones have the next numbers")
 	rounds := flag.Int("rounds", 20, "how many rounds")
-	policies := flag.String("policies", string(mixed), "in which rounds changes follow RolloutPolicies: mixed (every other one), all or none")
+	policies := flag.String(
+		"policies", string(mixed), "in which rounds changes follow RolloutPolicies: mixed (every other one), all or none",
+	)
 	jobs := flag.Int("jobs", 1, "how many rounds at a time")
 	var o options
 	flag.StringVar(&o.binary, "binary", "bin/everynode", "the program for the rounds that kill a process")
@@ -117,8 +119,11 @@ func tell(out io.Writer, number, rounds int, r outcome) {
 	if r.bad() {
 		verdict = "VIOLATION"
 	}
-	fmt.Fprintf(out, "round %3d/%d  seed %-6d %-31s %4d faults  %3d writes  %5d changes  %5.1f s (settled after %.1f s)  %s\n",
-		number, rounds, r.seed, r.sort(), r.faults, r.writes, r.events, r.took.Seconds(), r.settling.Seconds(), verdict)
+	fmt.Fprintf(
+		out,
+		"round %3d/%d  seed %-6d %-31s %4d faults  %3d writes  %5d changes  %5.1f s (settled after %.1f s)  %s\n",
+		number, rounds, r.seed, r.sort(), r.faults, r.writes, r.events, r.took.Seconds(), r.settling.Seconds(), verdict,
+	)
 	if r.report != "" {
 		fmt.Fprintf(out, "\n%s\n", r.report)
 	}

@@ -101,7 +101,8 @@ func (p *parts) serve(dir string) error {
 		return err
 	}
 	api, err := apiserver.New(apiserver.Config{
-		PKI: bundle, Listener: listener, OpenStorage: p.db.Open, OpenHot: storages.Hot(p.db.OpenHot), OpenReserving: p.db.OpenReserving, ServiceCIDR: services,
+		PKI: bundle, Listener: listener, OpenStorage: p.db.Open, OpenHot: storages.Hot(p.db.OpenHot),
+		OpenReserving: p.db.OpenReserving, ServiceCIDR: services,
 		AdvertiseAddress: net.IPv4(127, 0, 0, 1), AdvertisePort: listener.Addr().(*net.TCPAddr).Port,
 	})
 	if err != nil {

@@ -59,7 +59,9 @@ func (c cluster) start(ctx context.Context, from, to int) (time.Duration, error)
 
 // allReady waits until all pods are ready, as far as the API knows.
 func (c cluster) allReady(ctx context.Context) error {
-	_, err := c.kubectl(ctx, "", "wait", "pods", "-l", "app=density", "--for=condition=Ready", "--timeout="+patience.String())
+	_, err := c.kubectl(
+		ctx, "", "wait", "pods", "-l", "app=density", "--for=condition=Ready", "--timeout="+patience.String(),
+	)
 	return err
 }
 

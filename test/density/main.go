@@ -1,6 +1,7 @@
-// Command density measures one node that runs many pods: how long they take to start, what the node's agent uses while nothing
-// happens and while it is scraped, and how long pods take to come back when the node is switched off and on while there is no control
-// plane. It starts a cluster of one real node with the program in bin/, and so needs root and containerd.
+// Command density measures one node that runs many pods: how long they take to start, what the node's agent uses while
+// nothing happens and while it is scraped, and how long pods take to come back when the node is switched off and on
+// while there is no control plane. It starts a cluster of one real node with the program in bin/, and so needs root and
+// containerd.
 //
 //	go run ./test/density [--pods 100] [--settle 3m] [--idle 3m] [--scrape 3m] [--switch 110] [--binary bin/everynode]
 package main
@@ -34,10 +35,17 @@ type options struct {
 func main() {
 	var o options
 	flag.IntVar(&o.pods, "pods", 100, "how many pods")
-	flag.DurationVar(&o.settle, "settle", 3*time.Minute, "how long to wait before that, for the agent gives memory back every two minutes")
+	flag.DurationVar(
+		&o.settle, "settle", 3*time.Minute, "how long to wait before that, for the agent gives memory back every two minutes",
+	)
 	flag.DurationVar(&o.idle, "idle", 3*time.Minute, "how long to watch the agent while nothing happens")
-	flag.DurationVar(&o.scrape, "scrape", 3*time.Minute, "how long to watch it while its metrics of containers are read every 15 seconds; 0 to leave that out")
-	flag.IntVar(&o.switched, "switch", 110, "how many pods there are when the node is switched off and on; 0 to leave that out")
+	flag.DurationVar(
+		&o.scrape, "scrape", 3*time.Minute,
+		"how long to watch it while its metrics of containers are read every 15 seconds; 0 to leave that out",
+	)
+	flag.IntVar(
+		&o.switched, "switch", 110, "how many pods there are when the node is switched off and on; 0 to leave that out",
+	)
 	flag.StringVar(&o.binary, "binary", "bin/everynode", "the program to measure")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -70,7 +78,10 @@ func measure(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	if out, err := exec.CommandContext(ctx, binary, "up", "--data-dir", c.dir, "--nodes", "1", "--api-port", strconv.Itoa(port), "--runtime", "containerd", "--detach").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(
+		ctx, binary, "up", "--data-dir", c.dir, "--nodes", "1", "--api-port", strconv.Itoa(port), "--runtime", "containerd",
+		"--detach",
+	).CombinedOutput(); err != nil {
 		return fmt.Errorf("start a cluster: %w\n%s", err, out)
 	}
 	took, err := c.start(ctx, 0, o.pods)
@@ -103,9 +114,14 @@ func (c cluster) use(ctx context.Context, o options) error {
 		return err
 	}
 	row := func(what string, most memory, spent, over time.Duration) {
-		fmt.Printf("| %s | %d | %d | %d | %.2f %% of a core |\n", what, most.resident>>20, most.anonymous>>20, most.share>>20, 100*spent.Seconds()/over.Seconds())
+		fmt.Printf(
+			"| %s | %d | %d | %d | %.2f %% of a core |\n",
+			what, most.resident>>20, most.anonymous>>20, most.share>>20, 100*spent.Seconds()/over.Seconds(),
+		)
 	}
-	fmt.Printf("\n| %d pods | agent's memory, MB | of that its own | its share | agent's CPU |\n|---|---:|---:|---:|---:|\n", o.pods)
+	fmt.Printf(
+		"\n| %d pods | agent's memory, MB | of that its own | its share | agent's CPU |\n|---|---:|---:|---:|---:|\n", o.pods,
+	)
 	most, spent, err := watch(ctx, pid, o.idle)
 	if err != nil {
 		return err

@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// switchOffAndOn stops the control plane, so that it takes connections and says nothing, ends all processes of the node at once, and
-// measures how long the node takes to have as many pods again as it had. In the end the control plane goes on, and all pods must be ready.
+// switchOffAndOn stops the control plane, so that it takes connections and says nothing, ends all processes of the node
+// at once, and measures how long the node takes to have as many pods again as it had. In the end the control plane goes
+// on, and all pods must be ready.
 func (c cluster) switchOffAndOn(ctx context.Context, pods int) error {
 	// What a node remembers is written within ten seconds.
 	const remembered = 15 * time.Second
@@ -33,8 +34,12 @@ func (c cluster) switchOffAndOn(ctx context.Context, pods int) error {
 	if err := errors.Join(err, goOn()); err != nil {
 		return err
 	}
-	fmt.Printf("\n%d pods, switched off and on without a control plane, after the power cut: containerd started at %.1f s, the agent at %.1f s, the first container at %.1f s, half of them at %.1f s, all at %.1f s.\n",
-		pods, times.containerd.Seconds(), times.agent.Seconds(), times.first.Seconds(), times.half.Seconds(), times.all.Seconds())
+	fmt.Printf(
+		"\n%d pods, switched off and on without a control plane, after the power cut: containerd started at %.1f s, the "+
+			"agent at %.1f s, the first container at %.1f s, half of them at %.1f s, all at %.1f s.\n",
+		pods, times.containerd.Seconds(), times.agent.Seconds(), times.first.Seconds(), times.half.Seconds(),
+		times.all.Seconds(),
+	)
 	began := time.Now()
 	if err := c.allReady(ctx); err != nil {
 		return fmt.Errorf("after the control plane went on: %w", err)
@@ -98,7 +103,8 @@ func daemons(cluster string) (count int, err error) {
 		// Processes end while one looks.
 		args, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
 		groups, _ := os.ReadFile(filepath.Join(dir, "cgroup"))
-		if bytes.HasSuffix(args, []byte("\x00http\x00")) && bytes.Contains(groups, []byte("/"+cluster+"/"+node+"/kubepods/")) {
+		if bytes.HasSuffix(args, []byte("\x00http\x00")) &&
+			bytes.Contains(groups, []byte("/"+cluster+"/"+node+"/kubepods/")) {
 			count++
 		}
 	}

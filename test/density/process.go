@@ -27,7 +27,11 @@ func watch(ctx context.Context, pid int, duration time.Duration) (largest memory
 		if err != nil {
 			return memory{}, 0, err
 		}
-		largest = memory{max(largest.resident, now.resident), max(largest.anonymous, now.anonymous), max(largest.share, now.share)}
+		largest = memory{
+			max(largest.resident, now.resident),
+			max(largest.anonymous, now.anonymous),
+			max(largest.share, now.share),
+		}
 	}
 	after, err := processorTime(pid)
 	return largest, after - before, err
@@ -49,8 +53,8 @@ func processorTime(pid int) (time.Duration, error) {
 	return time.Duration(user+system) * 10 * time.Millisecond, errors.Join(err, err2)
 }
 
-// memory is what a process has, in bytes: what is resident, as ps shows it; what of that is no part of a file; and its share,
-// in which what several processes have is divided among them.
+// memory is what a process has, in bytes: what is resident, as ps shows it; what of that is no part of a file; and its
+// share, in which what several processes have is divided among them.
 type memory struct{ resident, anonymous, share int64 }
 
 func memoryOf(pid int) (memory, error) {

@@ -18,10 +18,14 @@ type scrapes struct {
 }
 
 func (s scrapes) String() string {
-	return fmt.Sprintf("%d times read, every %v: %d lines, %d KB, %d ms at most with all that kubectl does.", s.count, scrapeEvery, s.lines, s.bytes>>10, s.longest.Milliseconds())
+	return fmt.Sprintf(
+		"%d times read, every %v: %d lines, %d KB, %d ms at most with all that kubectl does.",
+		s.count, scrapeEvery, s.lines, s.bytes>>10, s.longest.Milliseconds(),
+	)
 }
 
-// scrapeAgain reads the metrics of the node's containers again and again, through the API server, until what it returns is called.
+// scrapeAgain reads the metrics of the node's containers again and again, through the API server, until what it returns
+// is called.
 func (c cluster) scrapeAgain(ctx context.Context) (end func() scrapes) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan scrapes, 1)
@@ -40,7 +44,9 @@ func (c cluster) scrapeAgain(ctx context.Context) (end func() scrapes) {
 			if err != nil {
 				s.err = err
 			}
-			s.count, s.lines, s.bytes, s.longest = s.count+1, strings.Count(page, "\n"), len(page), max(s.longest, time.Since(began))
+			s.count, s.lines, s.bytes, s.longest = s.count+1, strings.Count(page, "\n"), len(page), max(
+				s.longest, time.Since(began),
+			)
 			select {
 			case <-ctx.Done():
 				done <- s

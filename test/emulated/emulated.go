@@ -1,5 +1,5 @@
-// Package emulated has machines for tests, under QEMU: with the kernel and the disks that the test gives them, and with a
-// network over which only the test reaches the program in them that does what they are told (package hand).
+// Package emulated has machines for tests, under QEMU: with the kernel and the disks that the test gives them, and with
+// a network over which only the test reaches the program in them that does what they are told (package hand).
 package emulated
 
 import (
@@ -75,13 +75,38 @@ func Boot(h Hardware) (*Machine, error) {
 	}
 	defer log.Close()
 	console := m.file(".console.log")
-	// With a thread for each processor, QEMU 7.2 spoils the stack where an interrupt comes during a CMPXCHG16B, and runs code
-	// that the kernel has changed meanwhile on another one.
-	args := []string{"-accel", "tcg,thread=single", "-cpu", "qemu64,-cx16", "-smp", fmt.Sprint(h.Processors), "-m", fmt.Sprint(h.Memory), "-display", "none",
-		"-kernel", h.Kernel, "-initrd", h.MemoryDisk, "-append", "console=ttyS0 panic=1 " + h.CommandLine,
-		"-chardev", "file,id=console,append=on,path=" + console, "-serial", "chardev:console",
-		"-qmp", "unix:" + m.file(".qmp") + ",server=on,wait=off", "-device", "virtio-rng-pci",
-		"-netdev", "user,id=control,restrict=on" + forwards, "-device", "virtio-net-pci,netdev=control"}
+	// With a thread for each processor, QEMU 7.2 spoils the stack where an interrupt comes during a CMPXCHG16B, and runs
+	// code that the kernel has changed meanwhile on another one.
+	args := []string{
+		"-accel",
+		"tcg,thread=single",
+		"-cpu",
+		"qemu64,-cx16",
+		"-smp",
+		fmt.Sprint(h.Processors),
+		"-m",
+		fmt.Sprint(h.Memory),
+		"-display",
+		"none",
+		"-kernel",
+		h.Kernel,
+		"-initrd",
+		h.MemoryDisk,
+		"-append",
+		"console=ttyS0 panic=1 " + h.CommandLine,
+		"-chardev",
+		"file,id=console,append=on,path=" + console,
+		"-serial",
+		"chardev:console",
+		"-qmp",
+		"unix:" + m.file(".qmp") + ",server=on,wait=off",
+		"-device",
+		"virtio-rng-pci",
+		"-netdev",
+		"user,id=control,restrict=on" + forwards,
+		"-device",
+		"virtio-net-pci,netdev=control",
+	}
 	m.process = exec.Command(program, append(args, h.More...)...)
 	m.process.Stdout, m.process.Stderr = log, log
 	m.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
@@ -132,7 +157,9 @@ func (m *Machine) Ask(ctx context.Context, method, path string, words []string) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, m.hardware.Patience)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, method, fmt.Sprintf("http://127.0.0.1:%d%s", m.ports[hand.Port], path), bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(
+		ctx, method, fmt.Sprintf("http://127.0.0.1:%d%s", m.ports[hand.Port], path), bytes.NewReader(body),
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -163,7 +163,9 @@ func (r *report) words(t *test) string {
 	if len(own) == 0 && r.failedInside(t) {
 		return ""
 	}
-	if t.name == "" && r.failedInside(t) && !slices.ContainsFunc(own, func(s string) bool { return strings.HasPrefix(s, "panic:") }) {
+	if t.name == "" && r.failedInside(t) && !slices.ContainsFunc(own, func(s string) bool {
+		return strings.HasPrefix(s, "panic:")
+	}) {
 		return ""
 	}
 	if len(own) == 0 {
@@ -174,7 +176,8 @@ func (r *report) words(t *test) string {
 
 func (r *report) failedInside(t *test) bool {
 	return slices.ContainsFunc(r.order, func(o *test) bool {
-		return o != t && o.failed && (o.pkg == t.pkg || strings.HasPrefix(o.pkg, t.pkg+" ")) && (t.name == "" || strings.HasPrefix(o.name, t.name+"/"))
+		return o != t && o.failed && (o.pkg == t.pkg || strings.HasPrefix(o.pkg, t.pkg+" ")) &&
+			(t.name == "" || strings.HasPrefix(o.name, t.name+"/"))
 	})
 }
 

@@ -23,14 +23,24 @@ import (
 // joining is how many agents get their certificates at a time.
 const joining = 16
 
-// runAgents measures a server with agents in place of simulated nodes: each has a certificate, a connection, watches, a lease and
-// statuses of its own, by the code of real agents, but no containers.
+// runAgents measures a server with agents in place of simulated nodes: each has a certificate, a connection, watches, a
+// lease and statuses of its own, by the code of real agents, but no containers.
 func runAgents(ctx context.Context, o options, counts []int) error {
 	fmt.Println(machine())
-	fmt.Printf("\nAgents with connections of their own and no containers, in one process that measures, too. DaemonSets: %d, of which one is updated and deleted, maxUnavailable %s; "+
-		"seconds by the clock / seconds of the server's CPU time.\nIdle and settled: nothing happens for %v, which begins %v after the update.\n\n", o.sets, o.unavailable, o.idle, aftermath)
-	fmt.Println("| agents | connections | watches | nodes ready | create | update | delete | peak memory | settled | CPU in all | of the agents | idle, of a core | idle, CPU s for each node and hour | idle, written a minute |")
-	fmt.Println("|-------:|------------:|--------:|------------:|-------:|-------:|-------:|------------:|--------:|-----------:|--------------:|----------------:|-----------------------------------:|-----------------------:|")
+	fmt.Printf(
+		"\nAgents with connections of their own and no containers, in one process that measures, too. DaemonSets: %d, of "+
+			"which one is updated and deleted, maxUnavailable %s; "+
+			"seconds by the clock / seconds of the server's CPU time.\nIdle and settled: nothing happens for %v, which begins "+
+			"%v after the update.\n\n",
+		o.sets, o.unavailable, o.idle, aftermath,
+	)
+	fmt.Println(
+		"| agents | connections | watches | nodes ready | create | update | delete | peak memory | settled | CPU in all | " +
+			"of the agents | idle, of a core | idle, CPU s for each node and hour | idle, written a minute |",
+	)
+	fmt.Println(
+		"|-------:|------------:|--------:|------------:|-------:|-------:|-------:|------------:|--------:|-----------:|--------------:|----------------:|-----------------------------------:|-----------------------:|",
+	)
 	o.agents = true
 	for _, o.nodes = range counts {
 		before, err := usageOf(os.Getpid())
@@ -46,14 +56,16 @@ func runAgents(ctx context.Context, o options, counts []int) error {
 			return err
 		}
 		fmt.Printf("| %d | %d | %d | %s | %s | %s | %s | %d MB | %d MB | %.0f s | %.0f s | %.1f %% | %.1f | %.1f MB |\n",
-			o.nodes, r.connections, r.watches, r.ready, r.create, r.update, r.remove, r.whole.peak>>20, r.settled>>20, r.whole.cpu.Seconds(),
-			(after.cpu - before.cpu).Seconds(), 100*r.rest.core(), 3600*r.rest.core()/float64(o.nodes), float64(r.rest.written)/r.rest.took.Minutes()/(1<<20))
+			o.nodes, r.connections, r.watches, r.ready, r.create, r.update, r.remove, r.whole.peak>>20, r.settled>>20,
+			r.whole.cpu.Seconds(),
+			(after.cpu - before.cpu).Seconds(), 100*r.rest.core(), 3600*r.rest.core()/float64(o.nodes),
+			float64(r.rest.written)/r.rest.took.Minutes()/(1<<20))
 	}
 	return nil
 }
 
-// startAgents has agents join until there are as many as nodes are wanted. What it returns ends them, and one that cannot go on
-// ends the run through fail.
+// startAgents has agents join until there are as many as nodes are wanted. What it returns ends them, and one that
+// cannot go on ends the run through fail.
 func (b *bench) startAgents(ctx context.Context, fail context.CancelCauseFunc) (stop func(), err error) {
 	made, err := exec.CommandContext(ctx, b.binary, "token", "create", "--data-dir", filepath.Join(b.dir, "data")).Output()
 	if err != nil {

@@ -30,7 +30,9 @@ type source struct {
 
 // follow tells see of each object that there is, and of each that changes or goes, until it
 // says that what is waited for has come, or patience ends.
-func (b *bench) follow(ctx context.Context, what string, s source, see func(object metav1.Object, gone bool) (done bool)) error {
+func (b *bench) follow(
+	ctx context.Context, what string, s source, see func(object metav1.Object, gone bool) (done bool),
+) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, b.patience, fmt.Errorf("not done after %v", b.patience))
 	defer cancel()
 	go func() {

@@ -85,7 +85,9 @@ func measureGreedy(ctx context.Context, o options, clients int) (r greedyResult,
 // greedyAccounts makes service accounts that may list pods, and create and delete ConfigMaps.
 func (b *bench) greedyAccounts(ctx context.Context, n int) ([]kubernetes.Interface, error) {
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
-	if _, err := b.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: meta(greedyNamespace)}, metav1.CreateOptions{}); err != nil {
+	if _, err := b.client.CoreV1().Namespaces().Create(
+		ctx, &corev1.Namespace{ObjectMeta: meta(greedyNamespace)}, metav1.CreateOptions{},
+	); err != nil {
 		return nil, err
 	}
 	role := &rbacv1.ClusterRole{ObjectMeta: meta(greedyNamespace), Rules: []rbacv1.PolicyRule{
@@ -96,8 +98,11 @@ func (b *bench) greedyAccounts(ctx context.Context, n int) ([]kubernetes.Interfa
 		return nil, err
 	}
 	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: meta(greedyNamespace), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: greedyNamespace},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:serviceaccounts:" + greedyNamespace}},
+		ObjectMeta: meta(greedyNamespace),
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: greedyNamespace},
+		Subjects: []rbacv1.Subject{
+			{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:serviceaccounts:" + greedyNamespace},
+		},
 	}
 	if _, err := b.client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
 		return nil, err
@@ -109,7 +114,11 @@ func (b *bench) greedyAccounts(ctx context.Context, n int) ([]kubernetes.Interfa
 		if _, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta(name)}, metav1.CreateOptions{}); err != nil {
 			return nil, err
 		}
-		token, err := accounts.CreateToken(ctx, name, &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(3600))}}, metav1.CreateOptions{})
+		token, err := accounts.CreateToken(
+			ctx, name,
+			&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(3600))}},
+			metav1.CreateOptions{},
+		)
 		if err != nil {
 			return nil, err
 		}

@@ -10,7 +10,8 @@ import (
 // machine describes where the figures come from.
 func machine() string {
 	return fmt.Sprintf("%s, %d cores, %s, Linux %s, %s", field("/proc/cpuinfo", "model name"), runtime.NumCPU(),
-		strings.ReplaceAll(field("/proc/meminfo", "MemTotal"), " kB", " KiB of memory"), firstLine("/proc/sys/kernel/osrelease"), runtime.Version())
+		strings.ReplaceAll(field("/proc/meminfo", "MemTotal"), " kB", " KiB of memory"),
+		firstLine("/proc/sys/kernel/osrelease"), runtime.Version())
 }
 
 func field(path, name string) string {

@@ -24,13 +24,28 @@ func main() {
 	flag.StringVar(&o.unavailable, "max-unavailable", "10%", "maxUnavailable of the rolling update")
 	flag.DurationVar(&o.idle, "idle", time.Minute, "for how long nothing happens after the update, to see what that costs")
 	flag.DurationVar(&o.patience, "patience", 15*time.Minute, "how long a phase may take")
-	flag.StringVar(&o.profiles, "profile", "", "a folder for profiles of the server, by phase: processor time in pieces of seconds, and the heap after it; memory and times are then other ones")
+	flag.StringVar(
+		&o.profiles, "profile", "",
+		"a folder for profiles of the server, by phase: processor time in pieces of seconds, and the heap after it; memory "+
+			"and times are then other ones",
+	)
 	var m modes
-	agents := flag.String("agents", "", "numbers of agents with connections of their own, in place of simulated nodes, separated by commas")
-	flag.IntVar(&m.greedy, "greedy", 0, "how many clients list all pods and create objects without a pause, while there is a rollout; it may take twice as long, and no node may turn not ready")
+	agents := flag.String(
+		"agents", "", "numbers of agents with connections of their own, in place of simulated nodes, separated by commas",
+	)
+	flag.IntVar(
+		&m.greedy, "greedy", 0,
+		"how many clients list all pods and create objects without a pause, while there is a rollout; it may take twice as "+
+			"long, and no node may turn not ready",
+	)
 	flag.BoolVar(&m.several, "several", false, "compare one server with three, on one number of nodes")
-	flag.BoolVar(&m.restore, "restore", false, "save the control plane, lose it, and restore it; it may be away for a minute")
-	flag.BoolVar(&m.policy, "policy", false, "compare rollouts with and without a policy that asks for no pauses; it may take 1.3 times as long")
+	flag.BoolVar(
+		&m.restore, "restore", false, "save the control plane, lose it, and restore it; it may be away for a minute",
+	)
+	flag.BoolVar(
+		&m.policy, "policy", false,
+		"compare rollouts with and without a policy that asks for no pauses; it may take 1.3 times as long",
+	)
 	flag.IntVar(&m.runs, "runs", 1, "how often they are compared")
 	flag.StringVar(&m.before, "before", "", "another program whose three servers are compared as well")
 	flag.Parse()
@@ -92,10 +107,23 @@ func numbers(sizes string) (nodes []int, err error) {
 
 func runQuiet(ctx context.Context, o options, nodes []int) error {
 	fmt.Println(machine())
-	fmt.Printf("\nDaemonSets: %d, of which one is updated and deleted; pods ready at once, maxUnavailable %s; seconds by the clock / seconds of the server's CPU time.\n", o.sets, o.unavailable)
-	fmt.Printf("Waits of nodes are seconds from when a pod is wanted until it is seen to be available: of half of the nodes / of 99 in 100, at most.\nIdle and settled: nothing happens for %v, which begins %v after the update.\n\n", o.idle, aftermath)
-	fmt.Println("| nodes | nodes ready | create | update | delete | waits, create | waits, update | peak memory | settled | CPU of the three | CPU in all | written | idle, of a core | idle, written a minute |")
-	fmt.Println("|------:|------------:|-------:|-------:|-------:|--------------:|--------------:|------------:|--------:|-----------------:|-----------:|--------:|----------------:|-----------------------:|")
+	fmt.Printf(
+		"\nDaemonSets: %d, of which one is updated and deleted; pods ready at once, maxUnavailable %s; seconds by the "+
+			"clock / seconds of the server's CPU time.\n",
+		o.sets, o.unavailable,
+	)
+	fmt.Printf(
+		"Waits of nodes are seconds from when a pod is wanted until it is seen to be available: of half of the nodes / of "+
+			"99 in 100, at most.\nIdle and settled: nothing happens for %v, which begins %v after the update.\n\n",
+		o.idle, aftermath,
+	)
+	fmt.Println(
+		"| nodes | nodes ready | create | update | delete | waits, create | waits, update | peak memory | settled | CPU of " +
+			"the three | CPU in all | written | idle, of a core | idle, written a minute |",
+	)
+	fmt.Println(
+		"|------:|------------:|-------:|-------:|-------:|--------------:|--------------:|------------:|--------:|-----------------:|-----------:|--------:|----------------:|-----------------------:|",
+	)
 	for _, o.nodes = range nodes {
 		r, err := measure(ctx, o)
 		if err != nil {
@@ -109,7 +137,8 @@ func runQuiet(ctx context.Context, o options, nodes []int) error {
 		}
 		fmt.Printf("| %d | %s | %s | %s | %s | %s | %s | %d MB | %d MB | %.1f s | %.0f s | %d MB | %s | %s |\n",
 			o.nodes, r.ready, r.create, r.update, r.remove, waits(r.create), waits(r.update), r.whole.peak>>20, r.settled>>20,
-			(r.create.cpu + r.update.cpu + r.remove.cpu).Seconds(), r.whole.cpu.Seconds(), r.whole.written>>20, idle, idleWritten)
+			(r.create.cpu + r.update.cpu + r.remove.cpu).Seconds(), r.whole.cpu.Seconds(), r.whole.written>>20, idle,
+			idleWritten)
 	}
 	return nil
 }
@@ -119,7 +148,11 @@ const mostSlowdown = 2
 
 func runGreedy(ctx context.Context, o options, nodes []int, clients int) error {
 	fmt.Println(machine())
-	fmt.Printf("\nA rollout with maxUnavailable %s, alone and while %d clients list all pods and create objects; seconds by the clock / seconds of the server's CPU time.\n\n", o.unavailable, clients)
+	fmt.Printf(
+		"\nA rollout with maxUnavailable %s, alone and while %d clients list all pods and create objects; seconds by the "+
+			"clock / seconds of the server's CPU time.\n\n",
+		o.unavailable, clients,
+	)
 	fmt.Println("| nodes | alone | among greedy clients | slower | their lists | their objects | peak memory |")
 	fmt.Println("|------:|------:|---------------------:|-------:|------------:|--------------:|------------:|")
 	for _, o.nodes = range nodes {
@@ -128,9 +161,15 @@ func runGreedy(ctx context.Context, o options, nodes []int, clients int) error {
 			return fmt.Errorf("measure %d nodes among %d greedy clients: %w", o.nodes, clients, err)
 		}
 		slower := r.crowded.took.Seconds() / r.alone.took.Seconds()
-		fmt.Printf("| %d | %s | %s | %.1f times | %d | %d | %d MB |\n", o.nodes, r.alone, r.crowded, slower, r.lists, r.creates, r.peak>>20)
+		fmt.Printf(
+			"| %d | %s | %s | %.1f times | %d | %d | %d MB |\n",
+			o.nodes, r.alone, r.crowded, slower, r.lists, r.creates, r.peak>>20,
+		)
 		if slower > mostSlowdown {
-			return fmt.Errorf("with %d nodes the rollout took %.1f times as long among greedy clients, more than %d", o.nodes, slower, mostSlowdown)
+			return fmt.Errorf(
+				"with %d nodes the rollout took %.1f times as long among greedy clients, more than %d",
+				o.nodes, slower, mostSlowdown,
+			)
 		}
 	}
 	return nil

@@ -133,7 +133,12 @@ func measure(ctx context.Context, o options) (r result, err error) {
 		name  string
 		phase *phase
 		run   func(context.Context) error
-	}{{"create", &r.create, b.create}, {"update", &r.update, b.update}, {"idle", &r.rest, b.rest}, {"delete", &r.remove, b.remove}} {
+	}{
+		{"create", &r.create, b.create},
+		{"update", &r.update, b.update},
+		{"idle", &r.rest, b.rest},
+		{"delete", &r.remove, b.remove},
+	} {
 		if step.phase == &r.rest && b.idle > 0 {
 			if err := pause(ctx, aftermath); err != nil {
 				return r, err
@@ -161,8 +166,8 @@ func measure(ctx context.Context, o options) (r result, err error) {
 	return r, err
 }
 
-// because returns why ctx has ended in place of the error that came of that: an agent that cannot go on is the reason, and not that
-// the rest was ended for it.
+// because returns why ctx has ended in place of the error that came of that: an agent that cannot go on is the reason,
+// and not that the rest was ended for it.
 func because(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -188,7 +193,8 @@ func (b *bench) simulated() int {
 	return b.nodes
 }
 
-// aftermath is how long an update is not over for the server: events are written one after another, behind everything else.
+// aftermath is how long an update is not over for the server: events are written one after another, behind everything
+// else.
 const aftermath = 30 * time.Second
 
 // rest does nothing.
@@ -247,7 +253,15 @@ func (b *bench) start(ctx context.Context) error {
 	if err := os.RemoveAll(filepath.Join(data, "kubeconfig")); err != nil {
 		return err
 	}
-	args := []string{"server", "--data-dir", data, "--listen", "127.0.0.1:" + strconv.Itoa(b.port), "--simulated-nodes", strconv.Itoa(b.simulated())}
+	args := []string{
+		"server",
+		"--data-dir",
+		data,
+		"--listen",
+		"127.0.0.1:" + strconv.Itoa(b.port),
+		"--simulated-nodes",
+		strconv.Itoa(b.simulated()),
+	}
 	if b.library {
 		file := filepath.Join(b.dir, "storage.yaml")
 		if err := os.WriteFile(file, []byte(plainStorage), 0o600); err != nil {

@@ -32,7 +32,12 @@ type pace struct {
 
 // watchPods begins to watch, and ends with ctx.
 func (b *bench) watchPods(ctx context.Context) *pace {
-	p := &pace{wanted: map[string]time.Time{}, served: map[string]bool{}, leaving: map[types.UID]bool{}, there: map[types.UID]bool{}}
+	p := &pace{
+		wanted:  map[string]time.Time{},
+		served:  map[string]bool{},
+		leaving: map[types.UID]bool{},
+		there:   map[types.UID]bool{},
+	}
 	pods := b.client.CoreV1().Pods("default")
 	began := make(chan struct{})
 	var once sync.Once

@@ -16,7 +16,9 @@ func (b *bench) nodesReady(ctx context.Context) error {
 	nodes := b.client.CoreV1().Nodes()
 	ready := map[string]bool{}
 	return b.follow(ctx, "the nodes", source{
-		list: func(ctx context.Context, o metav1.ListOptions) (listed, error) { return nodes.List(ctx, o) }, watch: nodes.Watch,
+		list: func(ctx context.Context, o metav1.ListOptions) (listed, error) {
+			return nodes.List(ctx, o)
+		}, watch: nodes.Watch,
 	}, func(object metav1.Object, gone bool) (done bool) {
 		if node, ok := object.(*corev1.Node); ok && !gone && len(node.Spec.Taints) == 0 {
 			ready[node.Name] = true
@@ -58,8 +60,11 @@ func (b *bench) apply(ctx context.Context, name string) error {
 	ds := &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: appsv1.DaemonSetSpec{
-			Selector:       &metav1.LabelSelector{MatchLabels: labels},
-			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType, RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &unavailable}},
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{
+				Type:          appsv1.RollingUpdateDaemonSetStrategyType,
+				RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &unavailable},
+			},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: labels},
 				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "everynode.io/demo:v1"}}},
@@ -75,7 +80,9 @@ func (b *bench) update(ctx context.Context) error { return b.rollOut(ctx, "every
 // rollOut gives the first DaemonSet another image, and waits until all nodes run it.
 func (b *bench) rollOut(ctx context.Context, image string) error {
 	patch := fmt.Sprintf(`{"spec":{"template":{"spec":{"containers":[{"name":"main","image":%q}]}}}}`, image)
-	if _, err := b.client.AppsV1().DaemonSets("default").Patch(ctx, updated, "application/strategic-merge-patch+json", []byte(patch), metav1.PatchOptions{}); err != nil {
+	if _, err := b.client.AppsV1().DaemonSets("default").Patch(
+		ctx, updated, "application/strategic-merge-patch+json", []byte(patch), metav1.PatchOptions{},
+	); err != nil {
 		return err
 	}
 	return b.available(ctx, updated)
@@ -86,14 +93,17 @@ func (b *bench) available(ctx context.Context, name string) error {
 	sets := b.client.AppsV1().DaemonSets("default")
 	return b.follow(ctx, "DaemonSet "+name, source{
 		field: "metadata.name=" + name,
-		list:  func(ctx context.Context, o metav1.ListOptions) (listed, error) { return sets.List(ctx, o) }, watch: sets.Watch,
+		list: func(ctx context.Context, o metav1.ListOptions) (listed, error) {
+			return sets.List(ctx, o)
+		}, watch: sets.Watch,
 	}, func(object metav1.Object, _ bool) (done bool) {
 		ds, ok := object.(*appsv1.DaemonSet)
 		if !ok {
 			return false
 		}
 		n, s := int32(b.nodes), ds.Status
-		return s.ObservedGeneration == ds.Generation && s.DesiredNumberScheduled == n && s.UpdatedNumberScheduled == n && s.NumberAvailable == n
+		return s.ObservedGeneration == ds.Generation && s.DesiredNumberScheduled == n && s.UpdatedNumberScheduled == n &&
+			s.NumberAvailable == n
 	})
 }
 
@@ -106,7 +116,10 @@ func (b *bench) remove(ctx context.Context) error {
 		if b.pace != nil {
 			return b.pace.pods() == 0, nil
 		}
-		list, err := b.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{Limit: 1, LabelSelector: "app=" + updated})
+		list, err := b.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{
+			Limit:         1,
+			LabelSelector: "app=" + updated,
+		})
 		return err == nil && len(list.Items) == 0, err
 	})
 }

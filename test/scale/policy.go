@@ -18,7 +18,11 @@ const mostByPolicy = 1.3
 // plane: what else the machine does then meets both.
 func runPolicy(ctx context.Context, o options, nodes []int, runs int) error {
 	fmt.Println(machine())
-	fmt.Printf("\nRollouts with maxUnavailable %s, in turn without a policy and under one without pauses; seconds by the clock / seconds of the server's CPU time.\n\n", o.unavailable)
+	fmt.Printf(
+		"\nRollouts with maxUnavailable %s, in turn without a policy and under one without pauses; seconds by the clock / "+
+			"seconds of the server's CPU time.\n\n",
+		o.unavailable,
+	)
 	fmt.Println("| nodes | without | under a policy | by the clock | CPU |")
 	fmt.Println("|------:|--------:|---------------:|-------------:|----:|")
 	for _, o.nodes = range nodes {
@@ -29,7 +33,9 @@ func runPolicy(ctx context.Context, o options, nodes []int, runs int) error {
 		clock, cpu := median(clocks), median(cpus)
 		fmt.Printf("| %d | | median of %d | %.2f times | %.2f times |\n", o.nodes, runs, clock, cpu)
 		if clock > mostByPolicy {
-			return fmt.Errorf("with %d nodes a rollout took %.2f times as long under a policy, more than %.1f", o.nodes, clock, mostByPolicy)
+			return fmt.Errorf(
+				"with %d nodes a rollout took %.2f times as long under a policy, more than %.1f", o.nodes, clock, mostByPolicy,
+			)
 		}
 	}
 	return nil
@@ -95,7 +101,9 @@ func (b *bench) follows(ctx context.Context, policy bool) error {
 		}
 		return policies.Delete(ctx, "bench", metav1.DeleteOptions{})
 	}
-	if _, err := policies.Create(ctx, &v1alpha1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "bench"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := policies.Create(
+		ctx, &v1alpha1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "bench"}}, metav1.CreateOptions{},
+	); err != nil {
 		return err
 	}
 	if err := b.until(ctx, "the policy to be followed", func(ctx context.Context) (bool, error) {

@@ -12,8 +12,8 @@ import (
 // piece is for how long one file of a CPU profile is.
 const piece = 2 * time.Second
 
-// profiled runs a phase, and keeps profiles of the server's processor time in it, in files of a few seconds each, and its heap after
-// it. `go tool pprof bin/everynode DIR/update-*.cpu` reads those of a phase as one.
+// profiled runs a phase, and keeps profiles of the server's processor time in it, in files of a few seconds each, and
+// its heap after it. `go tool pprof bin/everynode DIR/update-*.cpu` reads those of a phase as one.
 func (b *bench) profiled(ctx context.Context, phase string, run func(context.Context) error) error {
 	if b.profiles == "" {
 		return run(ctx)
@@ -23,7 +23,9 @@ func (b *bench) profiled(ctx context.Context, phase string, run func(context.Con
 	done := make(chan error, 1)
 	go func() {
 		for i := 0; within.Err() == nil; i++ {
-			if err := b.profile(ctx, fmt.Sprintf("%s-%03d.cpu", phase, i), "profile", "seconds", strconv.Itoa(int(piece.Seconds()))); err != nil {
+			if err := b.profile(
+				ctx, fmt.Sprintf("%s-%03d.cpu", phase, i), "profile", "seconds", strconv.Itoa(int(piece.Seconds())),
+			); err != nil {
 				done <- err
 				return
 			}

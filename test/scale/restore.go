@@ -27,19 +27,32 @@ type restoration struct {
 
 func runRestore(ctx context.Context, o options, nodes []int) error {
 	fmt.Println(machine())
-	fmt.Printf("\nA control plane with %d DaemonSets on all nodes is saved, lost and restored; seconds by the clock, after the start of the restored server for the last two.\n\n", o.sets)
-	fmt.Println("| nodes | pods | database | backup | saved in | restored in | API answers | every node heard of | lost for |")
-	fmt.Println("|------:|-----:|---------:|-------:|---------:|------------:|------------:|--------------------:|---------:|")
+	fmt.Printf(
+		"\nA control plane with %d DaemonSets on all nodes is saved, lost and restored; seconds by the clock, after the "+
+			"start of the restored server for the last two.\n\n",
+		o.sets,
+	)
+	fmt.Println(
+		"| nodes | pods | database | backup | saved in | restored in | API answers | every node heard of | lost for |",
+	)
+	fmt.Println(
+		"|------:|-----:|---------:|-------:|---------:|------------:|------------:|--------------------:|---------:|",
+	)
 	for _, o.nodes = range nodes {
 		r, err := measureRestore(ctx, o)
 		if err != nil {
 			return fmt.Errorf("restore %d nodes: %w", o.nodes, err)
 		}
 		lost := r.restore + r.heard
-		fmt.Printf("| %d | %d | %.1f MB | %.1f MB | %.1f | %.1f | %.1f | %.1f | %.1f |\n", o.nodes, o.nodes*o.sets, megabytes(r.database), megabytes(r.file),
-			r.save.Seconds(), r.restore.Seconds(), r.answers.Seconds(), r.heard.Seconds(), lost.Seconds())
+		fmt.Printf(
+			"| %d | %d | %.1f MB | %.1f MB | %.1f | %.1f | %.1f | %.1f | %.1f |\n",
+			o.nodes, o.nodes*o.sets, megabytes(r.database), megabytes(r.file),
+			r.save.Seconds(), r.restore.Seconds(), r.answers.Seconds(), r.heard.Seconds(), lost.Seconds(),
+		)
 		if lost > mostRestored {
-			return fmt.Errorf("with %d nodes it took %v to have the control plane back, more than %v", o.nodes, lost, mostRestored)
+			return fmt.Errorf(
+				"with %d nodes it took %v to have the control plane back, more than %v", o.nodes, lost, mostRestored,
+			)
 		}
 	}
 	return nil
@@ -92,7 +105,9 @@ func measureRestore(ctx context.Context, o options) (r restoration, err error) {
 		return r, err
 	}
 	r.answers = time.Since(begin)
-	if err := b.until(ctx, "all nodes to be heard of", func(ctx context.Context) (bool, error) { return b.heardSince(ctx, begin) }); err != nil {
+	if err := b.until(ctx, "all nodes to be heard of", func(ctx context.Context) (bool, error) {
+		return b.heardSince(ctx, begin)
+	}); err != nil {
 		return r, err
 	}
 	r.heard = time.Since(begin)

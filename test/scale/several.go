@@ -39,11 +39,23 @@ type contender struct {
 // after another, as often as is wanted: what else the machine does then meets all of them.
 func runSeveral(ctx context.Context, o options, runs int, before string) error {
 	fmt.Println(machine())
-	fmt.Printf("\nOne DaemonSet on %d simulated nodes, pods ready at once, maxUnavailable %s; servers in processes of their own on the loopback interface, all data on one disk.\n"+
-		"Seconds by the clock / seconds of CPU time of all servers.\n\n", o.nodes, o.unavailable)
-	fmt.Println("| servers | nodes ready | create | update | delete | the three | CPU in all, of each | peak memory of each |")
-	fmt.Println("|:--------|------------:|-------:|-------:|-------:|----------:|--------------------:|--------------------:|")
-	all := []contender{{name: "1, library's storage", servers: 1, library: true}, {name: "1", servers: 1}, {name: "3", servers: 3}}
+	fmt.Printf(
+		"\nOne DaemonSet on %d simulated nodes, pods ready at once, maxUnavailable %s; servers in processes of their own "+
+			"on the loopback interface, all data on one disk.\n"+
+			"Seconds by the clock / seconds of CPU time of all servers.\n\n",
+		o.nodes, o.unavailable,
+	)
+	fmt.Println(
+		"| servers | nodes ready | create | update | delete | the three | CPU in all, of each | peak memory of each |",
+	)
+	fmt.Println(
+		"|:--------|------------:|-------:|-------:|-------:|----------:|--------------------:|--------------------:|",
+	)
+	all := []contender{
+		{name: "1, library's storage", servers: 1, library: true},
+		{name: "1", servers: 1},
+		{name: "3", servers: 3},
+	}
 	if before != "" {
 		all = append(all, contender{name: "3, before", servers: 3, binary: before})
 	}
@@ -63,8 +75,10 @@ func runSeveral(ctx context.Context, o options, runs int, before string) error {
 				cpus, peaks = append(cpus, fmt.Sprintf("%.0f", each.cpu.Seconds())), append(peaks, fmt.Sprint(each.peak>>20))
 			}
 			three := phase{took: r.create.took + r.update.took + r.remove.took, cpu: r.create.cpu + r.update.cpu + r.remove.cpu}
-			fmt.Printf("| %s | %s | %s | %s | %s | %s | %.0f s (%s) | %s MB |\n", c.name, r.ready, r.create, r.update, r.remove, three,
-				r.whole.cpu.Seconds(), strings.Join(cpus, ", "), strings.Join(peaks, ", "))
+			fmt.Printf(
+				"| %s | %s | %s | %s | %s | %s | %.0f s (%s) | %s MB |\n", c.name, r.ready, r.create, r.update, r.remove, three,
+				r.whole.cpu.Seconds(), strings.Join(cpus, ", "), strings.Join(peaks, ", "),
+			)
 		}
 	}
 	return nil
@@ -88,7 +102,9 @@ func (b *bench) joinOthers(ctx context.Context) error {
 
 func (b *bench) joinOne(ctx context.Context, number int) error {
 	dir := filepath.Join(b.dir, "server-"+strconv.Itoa(number))
-	made, err := exec.CommandContext(ctx, b.binary, "token", "create", "--server", "--data-dir", filepath.Join(b.dir, "data")).Output()
+	made, err := exec.CommandContext(
+		ctx, b.binary, "token", "create", "--server", "--data-dir", filepath.Join(b.dir, "data"),
+	).Output()
 	if err != nil {
 		return fmt.Errorf("make a token: %w", err)
 	}
@@ -98,8 +114,10 @@ func (b *bench) joinOne(ctx context.Context, number int) error {
 	}
 	defer log.Close()
 	address := fmt.Sprintf("127.0.0.%d:%d", number, b.port)
-	cmd := exec.Command(b.binary, "server", "--data-dir", dir, "--listen", address, "--server-name", "server-"+strconv.Itoa(number),
-		"--simulated-nodes", strconv.Itoa(b.nodes), "--join", "https://127.0.0.1:"+strconv.Itoa(b.port))
+	cmd := exec.Command(
+		b.binary, "server", "--data-dir", dir, "--listen", address, "--server-name", "server-"+strconv.Itoa(number),
+		"--simulated-nodes", strconv.Itoa(b.nodes), "--join", "https://127.0.0.1:"+strconv.Itoa(b.port),
+	)
 	cmd.Env = append(os.Environ(), "EVERYNODE_TOKEN="+strings.TrimSpace(string(made)))
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -65,7 +65,14 @@ func play(from, to, runtime string, servers int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
-	f := &fleet{old: from, new: to, program: filepath.Join(work, "everynode"), dir: filepath.Join(work, "cluster"), real: runtime == "containerd", servers: servers}
+	f := &fleet{
+		old:     from,
+		new:     to,
+		program: filepath.Join(work, "everynode"),
+		dir:     filepath.Join(work, "cluster"),
+		real:    runtime == "containerd",
+		servers: servers,
+	}
 	port, err := freeport.Take()
 	if err == nil {
 		err = f.install(f.old)
@@ -78,7 +85,18 @@ func play(from, to, runtime string, servers int) (err error) {
 			err = errors.Join(err, fmt.Errorf("stop the cluster: %w: %s", stop, out))
 		}
 	}()
-	up := []string{"up", "--data-dir", f.dir, "--api-port", fmt.Sprint(port), "--runtime", runtime, "--nodes", "3", "--detach"}
+	up := []string{
+		"up",
+		"--data-dir",
+		f.dir,
+		"--api-port",
+		fmt.Sprint(port),
+		"--runtime",
+		runtime,
+		"--nodes",
+		"3",
+		"--detach",
+	}
 	if servers > 1 {
 		up = append(up, "--control-planes", fmt.Sprint(servers))
 	}
@@ -309,14 +327,20 @@ const containers = `{range .items[*]}{.metadata.uid} {.spec.nodeName} {.status.c
 func (f *fleet) settled(before string) (now string, err error) {
 	for _, kubectl := range []string{f.old, f.new} {
 		err := wait("every node is ready, and has its daemon", func() error {
-			status, err := f.kubectl(kubectl, "get", "ds", "agent", "-o", "jsonpath={.status.desiredNumberScheduled} {.status.updatedNumberScheduled} {.status.numberAvailable} {.metadata.generation} {.status.observedGeneration}")
+			status, err := f.kubectl(
+				kubectl, "get", "ds", "agent", "-o",
+				"jsonpath={.status.desiredNumberScheduled} {.status.updatedNumberScheduled} {.status.numberAvailable} "+
+					"{.metadata.generation} {.status.observedGeneration}",
+			)
 			if err == nil && status != "3 3 3 1 1" {
 				err = fmt.Errorf("the DaemonSet is at %q", status)
 			}
 			if err != nil {
 				return err
 			}
-			ready, err := f.kubectl(kubectl, "get", "nodes", "-o", `jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}`)
+			ready, err := f.kubectl(
+				kubectl, "get", "nodes", "-o", `jsonpath={.items[*].status.conditions[?(@.type=="Ready")].status}`,
+			)
 			if err == nil && ready != "True True True" {
 				err = fmt.Errorf("the nodes are ready: %q", ready)
 			}
@@ -325,7 +349,9 @@ func (f *fleet) settled(before string) (now string, err error) {
 		if err != nil {
 			return "", err
 		}
-		pods, err := f.kubectl(kubectl, "get", "pods", "-l", "app=agent", "--sort-by=.spec.nodeName", "-o", "jsonpath="+containers)
+		pods, err := f.kubectl(
+			kubectl, "get", "pods", "-l", "app=agent", "--sort-by=.spec.nodeName", "-o", "jsonpath="+containers,
+		)
 		if err != nil {
 			return "", err
 		}
@@ -354,7 +380,10 @@ func (f *fleet) changes() error {
 }
 
 func (f *fleet) kubectl(program string, args ...string) (string, error) {
-	cmd := exec.Command(program, append([]string{"kubectl", "--kubeconfig", filepath.Join(f.dir, "kubeconfig"), "--request-timeout=30s"}, args...)...)
+	cmd := exec.Command(
+		program,
+		append([]string{"kubectl", "--kubeconfig", filepath.Join(f.dir, "kubeconfig"), "--request-timeout=30s"}, args...)...,
+	)
 	var out, errOut strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	if err := cmd.Run(); err != nil {

@@ -80,7 +80,10 @@ func (f *fleet) answered(steps func() error) error {
 	if longest > silence {
 		return fmt.Errorf("for %.1f s no server read and wrote what it was asked for: %w", longest.Seconds(), reason)
 	}
-	fmt.Printf("%d servers: some read and wrote %d times meanwhile; the longest time without was %.1f s\n", f.servers, asked, longest.Seconds())
+	fmt.Printf(
+		"%d servers: some read and wrote %d times meanwhile; the longest time without was %.1f s\n",
+		f.servers, asked, longest.Seconds(),
+	)
 	return nil
 }
 
@@ -103,7 +106,9 @@ func ask(ctx context.Context, client kubernetes.Interface, number int) error {
 		return err
 	}
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{"example.com/asked":"%d"}}}`, number)
-	_, err := client.CoreV1().Namespaces().Patch(ctx, "default", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := client.CoreV1().Namespaces().Patch(
+		ctx, "default", types.MergePatchType, []byte(patch), metav1.PatchOptions{},
+	)
 	return err
 }
 
@@ -118,7 +123,8 @@ func (f *fleet) clients() (out []kubernetes.Interface, err error) {
 		if err != nil {
 			return nil, err
 		}
-		config.Host, config.Timeout, config.QPS = "https://"+net.JoinHostPort(server.IP, strconv.Itoa(p.Plan.APIPort)), probePatience, -1
+		config.Host, config.Timeout, config.QPS = "https://"+
+			net.JoinHostPort(server.IP, strconv.Itoa(p.Plan.APIPort)), probePatience, -1
 		client, err := kubernetes.NewForConfig(config)
 		if err != nil {
 			return nil, err

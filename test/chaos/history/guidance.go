@@ -173,7 +173,8 @@ func counting(list []*v1alpha1.RolloutPolicy, set *appsv1.DaemonSet) (oldest *v1
 		if s := p.Spec.Selector; s != nil && !labels.SelectorFromSet(s.MatchLabels).Matches(labels.Set(set.Labels)) {
 			continue
 		}
-		if oldest == nil || cmp.Or(p.CreationTimestamp.Compare(oldest.CreationTimestamp.Time), cmp.Compare(p.Name, oldest.Name)) < 0 {
+		if oldest == nil ||
+			cmp.Or(p.CreationTimestamp.Compare(oldest.CreationTimestamp.Time), cmp.Compare(p.Name, oldest.Name)) < 0 {
 			oldest = p
 		}
 	}
@@ -209,7 +210,8 @@ func (j *judge) afterwards(name string, revision int64) (out []*v1alpha1.DaemonS
 }
 
 func sameStatus(a, b *v1alpha1.DaemonSetRolloutStatus) bool {
-	return a.StableRevision == b.StableRevision && a.TargetRevision == b.TargetRevision && a.Step == b.Step && a.Phase == b.Phase && a.Message == b.Message
+	return a.StableRevision == b.StableRevision && a.TargetRevision == b.TargetRevision && a.Step == b.Step &&
+		a.Phase == b.Phase && a.Message == b.Message
 }
 
 // sortPolicies keeps the tracks of a policy or a rollout.

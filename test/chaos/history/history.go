@@ -147,7 +147,9 @@ func index(events []Event) map[types.UID]*track {
 
 // inOrder returns tracks by their beginning.
 func inOrder(tracks map[types.UID]*track) []*track {
-	return slices.SortedFunc(maps.Values(tracks), func(a, b *track) int { return cmp.Compare(a.versions[0].from, b.versions[0].from) })
+	return slices.SortedFunc(maps.Values(tracks), func(a, b *track) int {
+		return cmp.Compare(a.versions[0].from, b.versions[0].from)
+	})
 }
 
 // ownerOf is the DaemonSet that controls an object.
@@ -163,7 +165,8 @@ func targetOf(p *corev1.Pod) string {
 	if p.Spec.NodeName != "" {
 		return p.Spec.NodeName
 	}
-	if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+	if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil &&
+		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
 			for _, field := range term.MatchFields {
 				if field.Key == metav1.ObjectNameField && len(field.Values) == 1 {

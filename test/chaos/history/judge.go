@@ -67,9 +67,11 @@ type judge struct {
 
 func newJudge(r Record) *judge {
 	j := &judge{
-		Record: r, tracks: index(r.Events), pods: map[place][]*track{}, nodes: map[string][]*track{}, lives: map[string][]*track{}, calls: map[string][]Call{},
+		Record: r, tracks: index(r.Events), pods: map[place][]*track{}, nodes: map[string][]*track{},
+		lives: map[string][]*track{}, calls: map[string][]Call{},
 		sees: map[types.UID][]Sight{}, deleted: map[types.UID]bool{}, touched: map[types.UID]bool{}, taken: map[place]int64{},
-		doubled: map[place]pair{}, leaving: map[place]types.UID{}, begun: map[types.UID][]time.Time{}, ended: map[types.UID]bool{}, present: map[types.UID]bool{},
+		doubled: map[place]pair{}, leaving: map[place]types.UID{}, begun: map[types.UID][]time.Time{},
+		ended: map[types.UID]bool{}, present: map[types.UID]bool{},
 		rollouts: map[string][]*track{}, markOfHash: map[string]string{},
 	}
 	for _, c := range r.Calls {
@@ -114,7 +116,12 @@ func (j *judge) sort(t *track) {
 }
 
 func (j *judge) report(rule string, revision int64, objects []types.UID, format string, args ...any) {
-	j.found = append(j.found, Violation{Rule: rule, Revision: revision, Objects: objects, Message: fmt.Sprintf(format, args...)})
+	j.found = append(j.found, Violation{
+		Rule:     rule,
+		Revision: revision,
+		Objects:  objects,
+		Message:  fmt.Sprintf(format, args...),
+	})
 }
 
 func (j *judge) event(e *Event) {
@@ -163,7 +170,9 @@ func (j *judge) decide(e *Event, p *corev1.Pod) (d decision, ok bool) {
 	d = decision{at: place{ownerOf(p), targetOf(p)}, event: e.Revision, since: e.Revision - lag, early: e.Revision - lag}
 	remove := e.Deleted || p.DeletionTimestamp != nil
 	if j.Told {
-		i := slices.IndexFunc(j.calls[p.Name], func(c Call) bool { return c.Delete == remove && c.Since >= j.earliest(p, remove) })
+		i := slices.IndexFunc(j.calls[p.Name], func(c Call) bool {
+			return c.Delete == remove && c.Since >= j.earliest(p, remove)
+		})
 		if i < 0 {
 			return d, false
 		}
@@ -276,7 +285,8 @@ func (j *judge) outdatedFrom(d decision, p *corev1.Pod) (from int64, ok bool) {
 	set := j.tracks[d.at.set]
 	for i, v := range set.versions {
 		spec := v.object.(*appsv1.DaemonSet)
-		if v.from > d.event || markOfSet(spec) == markOf(p) || !slices.ContainsFunc(d.specs, func(s *appsv1.DaemonSet) bool { return s.Generation == spec.Generation }) {
+		if v.from > d.event || markOfSet(spec) == markOf(p) ||
+			!slices.ContainsFunc(d.specs, func(s *appsv1.DaemonSet) bool { return s.Generation == spec.Generation }) {
 			continue
 		}
 		from = v.from

@@ -30,7 +30,8 @@ const (
 
 // Loops are the control loops that a round on Parts runs and disturbs.
 var Loops = []string{
-	"daemonset", "scheduler", "simulator", "garbagecollector", "nodelifecycle", "tainteviction", "podgc", "nodeipam", "serviceaccount",
+	"daemonset", "scheduler", "simulator", "garbagecollector", "nodelifecycle", "tainteviction", "podgc", "nodeipam",
+	"serviceaccount",
 }
 
 // Op is what a step does.
@@ -150,14 +151,22 @@ var users = []chance{
 }
 
 var partFaults = []chance{
-	{SilenceNode, 4}, {WakeNode, 4}, {StopLoop, 6}, {KillLoop, 6}, {PauseLoop, 6}, {DropWatches, 5}, {Relist, 5}, {SlowWatches, 7}, {FlakyWrites, 9},
+	{SilenceNode, 4}, {WakeNode, 4}, {StopLoop, 6}, {KillLoop, 6}, {PauseLoop, 6}, {DropWatches, 5}, {Relist, 5},
+	{SlowWatches, 7}, {FlakyWrites, 9},
 	{RefuseNode, 5},
 }
 
 var processFaults = []chance{{KillServer, 5}, {StopServer, 2}, {PauseServer, 3}}
 
 // apartFaults are those of a controller apart, and of its line to the server.
-var apartFaults = []chance{{KillController, 8}, {DropWatches, 2}, {Relist, 3}, {SlowWatches, 4}, {FlakyWrites, 6}, {RefuseNode, 3}}
+var apartFaults = []chance{
+	{KillController, 8},
+	{DropWatches, 2},
+	{Relist, 3},
+	{SlowWatches, 4},
+	{FlakyWrites, 6},
+	{RefuseNode, 3},
+}
 
 // Make makes a plan. It lasts at most length; the faults end with it.
 func Make(dice Dice, kind Kind, policies bool, length time.Duration) Plan {
@@ -166,7 +175,13 @@ func Make(dice Dice, kind Kind, policies bool, length time.Duration) Plan {
 	}
 	p := Plan{Kind: kind, Nodes: 4 + dice.IntN(5)}
 	for i := range 1 + dice.IntN(Sets) {
-		p.Steps = append(p.Steps, Step{At: time.Duration(i) * time.Millisecond, Op: CreateSet, Pick: i, Other: dice.IntN(1 << 20), Third: dice.IntN(1 << 20)})
+		p.Steps = append(p.Steps, Step{
+			At:    time.Duration(i) * time.Millisecond,
+			Op:    CreateSet,
+			Pick:  i,
+			Other: dice.IntN(1 << 20),
+			Third: dice.IntN(1 << 20),
+		})
 	}
 	for range 14 + dice.IntN(14) {
 		p.Steps = append(p.Steps, step(dice, users, length))
@@ -199,7 +214,13 @@ func (p *Plan) addFaults(dice Dice, length time.Duration) {
 }
 
 func step(dice Dice, from []chance, length time.Duration) Step {
-	return Step{At: part(dice, 0, length), Op: choose(dice, from), Pick: dice.IntN(1 << 20), Other: dice.IntN(1 << 20), Third: dice.IntN(1 << 20)}
+	return Step{
+		At:    part(dice, 0, length),
+		Op:    choose(dice, from),
+		Pick:  dice.IntN(1 << 20),
+		Other: dice.IntN(1 << 20),
+		Third: dice.IntN(1 << 20),
+	}
 }
 
 // partFault disturbs the DaemonSet controller as often as all other loops together.

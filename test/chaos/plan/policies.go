@@ -30,10 +30,12 @@ const (
 var policedUsers = []chance{
 	{MakePolicy, 3}, {EditPolicy, 6}, {SpoilPolicy, 2}, {DeletePolicy, 3},
 	{Pause, 4}, {Resume, 6}, {Approve, 18}, {Retry, 4}, {Abort, 3}, {DeleteRollout, 2},
-	{EditTemplate, 14}, {BreakTemplate, 3}, {CrashTemplate, 4}, {StallTemplate, 2}, {Rollback, 4}, {EditPlacement, 2}, {EditStrategy, 4},
+	{EditTemplate, 14}, {BreakTemplate, 3}, {CrashTemplate, 4}, {StallTemplate, 2}, {Rollback, 4}, {EditPlacement, 2},
+	{EditStrategy, 4},
 	{CreateSet, 2}, {DeleteSet, 1}, {OrphanSet, 1}, {ReplaceSet, 2},
 	{DeletePod, 6}, {ForceDeletePod, 2}, {FailPod, 2}, {MoveLabel, 1}, {MoveLabelBack, 1},
-	{SickNode, 5}, {WellNode, 5}, {TaintNode, 2}, {UntaintNode, 3}, {CordonNode, 1}, {LabelNode, 2}, {RemoveNode, 3}, {AddNode, 5},
+	{SickNode, 5}, {WellNode, 5}, {TaintNode, 2}, {UntaintNode, 3}, {CordonNode, 1}, {LabelNode, 2}, {RemoveNode, 3},
+	{AddNode, 5},
 }
 
 // AllSets is how many numbers in a row stand for policies that select the same

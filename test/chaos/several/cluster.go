@@ -80,7 +80,10 @@ func (c *namespaces) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	up := exec.CommandContext(ctx, c.binary, "up", "--data-dir", c.dir, "--api-port", fmt.Sprint(port), "--runtime", "containerd", "--nodes", "1", "--control-planes", "3", "--detach")
+	up := exec.CommandContext(
+		ctx, c.binary, "up", "--data-dir", c.dir, "--api-port", fmt.Sprint(port), "--runtime", "containerd", "--nodes", "1",
+		"--control-planes", "3", "--detach",
+	)
 	if out, err := up.CombinedOutput(); err != nil {
 		return fmt.Errorf("start a cluster: %w: %s", err, out)
 	}
@@ -155,7 +158,10 @@ func (c *namespaces) cut(name, way string) error {
 	rules := "table inet " + cutTable + " {}\ndelete table inet " + cutTable + "\n"
 	if way != "" {
 		device := map[string]string{"input": "iifname", "output": "oifname"}[way]
-		rules += fmt.Sprintf("table inet %s { chain c { type filter hook %s priority 0; policy accept; %s eth0 drop; }; }\n", cutTable, way, device)
+		rules += fmt.Sprintf(
+			"table inet %s { chain c { type filter hook %s priority 0; policy accept; %s eth0 drop; }; }\n",
+			cutTable, way, device,
+		)
 	}
 	nft := exec.Command("nsenter", "--net=/run/netns/everynode-"+c.id+"-"+name, "nft", "-f", "-")
 	nft.Stdin = strings.NewReader(rules)
@@ -166,7 +172,10 @@ func (c *namespaces) cut(name, way string) error {
 func (c *namespaces) kinds(ctx context.Context, name string, j *journal) []fault {
 	return []fault{
 		{"kill", func() error { return c.signal(name, syscall.SIGKILL) }, func() error { return nil }},
-		{"stop", func() error { return c.signal(name, syscall.SIGSTOP) }, func() error { return c.signal(name, syscall.SIGCONT) }},
+		{
+			"stop", func() error { return c.signal(name, syscall.SIGSTOP) },
+			func() error { return c.signal(name, syscall.SIGCONT) },
+		},
 		{"cable out", func() error { return c.cable(name, "down") }, func() error { return c.cable(name, "up") }},
 		{"alone with who watches there", func() error { return c.alone(ctx, name, j) },
 			func() error { return c.cable(name, "up") }},
@@ -174,7 +183,10 @@ func (c *namespaces) kinds(ctx context.Context, name string, j *journal) []fault
 		{"mute", func() error { return c.cut(name, "output") }, func() error { return c.cut(name, "") }},
 		{"disk full", func() error { return c.fullDisk(ctx, name, j) }, c.disks[name].free},
 		{"removed, and joins again", func() error { return c.rejoin(ctx, name) }, func() error { return nil }},
-		{"disk full and killed", func() error { return errors.Join(c.disks[name].fill(), c.signal(name, syscall.SIGKILL)) }, c.disks[name].free},
+		{
+			"disk full and killed", func() error { return errors.Join(c.disks[name].fill(), c.signal(name, syscall.SIGKILL)) },
+			c.disks[name].free,
+		},
 	}
 }
 

@@ -104,7 +104,9 @@ func (d disk) room() string {
 	if err := syscall.Statfs(d.at, &room); err != nil {
 		return err.Error()
 	}
-	return fmt.Sprintf("%d of %d MB of its disk are free", int64(room.Bavail)*room.Bsize>>20, int64(room.Blocks)*room.Bsize>>20)
+	return fmt.Sprintf(
+		"%d of %d MB of its disk are free", int64(room.Bavail)*room.Bsize>>20, int64(room.Blocks)*room.Bsize>>20,
+	)
 }
 
 func (d disk) free() error {
@@ -162,7 +164,10 @@ func (j *journal) bitten(words, name string) {
 func flood(ctx context.Context, client kubernetes.Interface, who string) {
 	objects := client.CoreV1().ConfigMaps(floodSpace)
 	for n := 0; ctx.Err() == nil; n++ {
-		much := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: who}, Data: map[string]string{"much": strings.Repeat(fmt.Sprintf("%08d", n), 100<<10)}}
+		much := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: who},
+			Data:       map[string]string{"much": strings.Repeat(fmt.Sprintf("%08d", n), 100<<10)},
+		}
 		_, err := objects.Update(ctx, much, metav1.UpdateOptions{})
 		if apierrors.IsNotFound(err) {
 			space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: floodSpace}}

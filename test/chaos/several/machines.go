@@ -96,7 +96,8 @@ func (m *machine) boot(kernel, memoryDisk, dir string, group, number int) error 
 	}
 	var err error
 	m.Machine, err = emulated.Boot(emulated.Hardware{
-		Name: m.name, Dir: dir, Patience: 4 * slowness, Processors: 1, Memory: memory, Kernel: kernel, MemoryDisk: memoryDisk, Ports: []int{apiPort},
+		Name: m.name, Dir: dir, Patience: 4 * slowness, Processors: 1, Memory: memory, Kernel: kernel,
+		MemoryDisk: memoryDisk, Ports: []int{apiPort},
 		CommandLine: fmt.Sprintf("machine.name=%s machine.address=%s", m.name, m.address),
 		More: []string{"-no-reboot",
 			"-drive", "if=none,id=data,format=raw,file=" + disk, "-device", "virtio-blk-pci,drive=data",
@@ -110,9 +111,14 @@ const machineData = "/data/everynode"
 
 // serve has the machine's server run, as the first one or with the others.
 func (m *machine) serve(ctx context.Context, first *machine, alone bool) error {
-	args := []string{"/bin/everynode", "server", "--data-dir", machineData, "--server-name", m.name, "--listen", m.address + ":6443", "--listen", hand.Address + ":6443"}
+	args := []string{
+		"/bin/everynode", "server", "--data-dir", machineData, "--server-name", m.name, "--listen", m.address + ":6443",
+		"--listen", hand.Address + ":6443",
+	}
 	if !alone {
-		token, err := first.Ask(ctx, http.MethodPost, "/run", []string{"/bin/everynode", "token", "create", "--server", "--data-dir", machineData})
+		token, err := first.Ask(ctx, http.MethodPost, "/run", []string{
+			"/bin/everynode", "token", "create", "--server", "--data-dir", machineData,
+		})
 		if err != nil {
 			return err
 		}
@@ -152,7 +158,10 @@ func (m *machine) jump(by time.Duration) error {
 
 // throttle has the machine's disk read and write only so often in a second; 0 ends that.
 func (m *machine) throttle(times int) error {
-	return m.Tell(fmt.Sprintf(`{"execute": "block_set_io_throttle", "arguments": {"device": "data", "bps": 0, "bps_rd": 0, "bps_wr": 0, "iops": %d, "iops_rd": 0, "iops_wr": 0}}`, times))
+	return m.Tell(fmt.Sprintf(
+		`{"execute": "block_set_io_throttle", "arguments": {"device": "data", "bps": 0, "bps_rd": 0, "bps_wr": 0, "iops": %d, "iops_rd": 0, "iops_wr": 0}}`,
+		times,
+	))
 }
 
 func (p *machines) of(name string) *machine {

@@ -36,7 +36,9 @@ func main() {
 	binary := flag.String("binary", "bin/everynode", "the program")
 	length := flag.Duration("length", 15*time.Second, "for how long things happen in a round")
 	faults := flag.String("faults", "", "only faults with this in their names, such as \"disk\"")
-	machines := flag.Bool("machines", false, "servers in emulated machines of their own, whose clocks jump and whose disks are slow")
+	machines := flag.Bool(
+		"machines", false, "servers in emulated machines of their own, whose clocks jump and whose disks are slow",
+	)
 	kernel := flag.String("kernel", "", "with -machines: a folder that hack/emulated-kernel.sh has filled")
 	verbose := flag.Bool("v", false, "tell what happened in good rounds, too")
 	keep := flag.Bool("keep", false, "end with the first violation, and leave the cluster as it is")
@@ -48,7 +50,17 @@ func main() {
 		fmt.Println("chaos-servers: skipped: there is no QEMU here; install qemu-system-x86")
 		return
 	}
-	bad, err := series(ctx, plan{binary: *binary, first: *seed, rounds: *rounds, length: *length, faults: *faults, keep: *keep, machines: *machines, verbose: *verbose, kernel: *kernel})
+	bad, err := series(ctx, plan{
+		binary:   *binary,
+		first:    *seed,
+		rounds:   *rounds,
+		length:   *length,
+		faults:   *faults,
+		keep:     *keep,
+		machines: *machines,
+		verbose:  *verbose,
+		kernel:   *kernel,
+	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "chaos-servers:", err)
 	}
@@ -110,20 +122,27 @@ func series(ctx context.Context, p plan) (bad int, err error) {
 			bad++
 			verdict = "VIOLATION"
 		}
-		fmt.Printf("round %2d/%d  seed %-5d %2d faults (%d of full disks)  %4d writes acknowledged, %4d without an answer, %4d reads, %5d events  whole after %4.1f s  %s\n",
+		fmt.Printf(
+			"round %2d/%d  seed %-5d %2d faults (%d of full disks)  %4d writes acknowledged, %4d without an answer, %4d "+
+				"reads, %5d events  whole after %4.1f s  %s\n",
 			i+1, p.rounds, seed, out.faults, out.full, out.acknowledged, out.unknown, out.reads, out.events,
-			out.healing.Seconds(), verdict)
+			out.healing.Seconds(), verdict,
+		)
 		c.tell(out, p.verbose)
 		if len(out.violations) > 0 && p.keep {
 			return bad, nil
 		}
 		sum.reads += out.reads
 		sum.events += out.events
-		sum.faults, sum.full, sum.acknowledged, sum.unknown = sum.faults+out.faults, sum.full+out.full, sum.acknowledged+out.acknowledged, sum.unknown+out.unknown
+		sum.faults, sum.full, sum.acknowledged, sum.unknown = sum.faults+
+			out.faults, sum.full+out.full, sum.acknowledged+out.acknowledged, sum.unknown+out.unknown
 	}
-	fmt.Printf("\n%d rounds, %d with violations; %d faults (%d servers ended of full disks), %d writes acknowledged, %d without an answer, %d reads, %d events, in %.0f s\n",
+	fmt.Printf(
+		"\n%d rounds, %d with violations; %d faults (%d servers ended of full disks), %d writes acknowledged, %d without "+
+			"an answer, %d reads, %d events, in %.0f s\n",
 		p.rounds, bad, sum.faults, sum.full, sum.acknowledged, sum.unknown, sum.reads, sum.events,
-		time.Since(begin).Seconds())
+		time.Since(begin).Seconds(),
+	)
 	return bad, nil
 }
 

@@ -163,7 +163,10 @@ func (a *archive) content(name string, mode int, size int64, from io.Reader) {
 		mode |= 0o100000
 	}
 	a.next++
-	_, a.err = fmt.Fprintf(a.w, "070701%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X", a.next, mode, 0, 0, 1, 0, size, 0, 0, 0, 0, len(name)+1, 0)
+	_, a.err = fmt.Fprintf(
+		a.w, "070701%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X", a.next, mode, 0, 0, 1, 0, size, 0, 0, 0, 0,
+		len(name)+1, 0,
+	)
 	a.text(name+"\x00", 110+len(name)+1)
 	if a.err == nil {
 		var n int64

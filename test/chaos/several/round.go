@@ -60,7 +60,9 @@ func (c *cluster) play(ctx context.Context, chance *rand.Rand, seed uint64, leng
 	j := &journal{start: time.Now(), told: told{made: map[string]bool{}}}
 	space := fmt.Sprint("round-", seed, "-", j.start.Unix())
 	if err := until(ctx, func(ctx context.Context) error {
-		_, err := c.servers[0].client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: space}}, metav1.CreateOptions{})
+		_, err := c.servers[0].client.CoreV1().Namespaces().Create(
+			ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: space}}, metav1.CreateOptions{},
+		)
 		if apierrors.IsAlreadyExists(err) {
 			return nil
 		}
@@ -174,7 +176,10 @@ func (j *journal) count(ctx context.Context, client kubernetes.Interface, space 
 	for ; ctx.Err() == nil; sleep(ctx, 20*time.Millisecond) {
 		now, err := objects.Get(ctx, "counter", metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			_, _ = objects.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "counter"}, Data: map[string]string{"n": "0"}}, metav1.CreateOptions{})
+			_, _ = objects.Create(
+				ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "counter"}, Data: map[string]string{"n": "0"}},
+				metav1.CreateOptions{},
+			)
 			continue
 		}
 		if err != nil {
@@ -206,7 +211,9 @@ func (j *journal) read(ctx context.Context, by, through kubernetes.Interface, sp
 	for n := 0; ctx.Err() == nil; n++ {
 		name := fmt.Sprintf("read-%d-%d", who, n)
 		label := map[string]string{"read": name}
-		_, err := by.CoreV1().ConfigMaps(space).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: label}}, metav1.CreateOptions{})
+		_, err := by.CoreV1().ConfigMaps(space).Create(
+			ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: label}}, metav1.CreateOptions{},
+		)
 		if err != nil {
 			sleep(ctx, 100*time.Millisecond)
 			continue
@@ -218,7 +225,10 @@ func (j *journal) read(ctx context.Context, by, through kubernetes.Interface, sp
 		if err == nil {
 			j.reads++
 			if len(list.Items) != 1 {
-				j.violations = append(j.violations, fmt.Sprintf("%s was acknowledged by server %d, and a list that was asked for after that through the next one lacks it", name, who+1))
+				j.violations = append(j.violations, fmt.Sprintf(
+					"%s was acknowledged by server %d, and a list that was asked for after that through the next one lacks it",
+					name, who+1,
+				))
 			}
 		}
 		j.mu.Unlock()
@@ -235,7 +245,9 @@ func (j *journal) judge(ctx context.Context, c *cluster, space string) {
 		for _, s := range c.servers {
 			has, err := look(ctx, s, space)
 			if err != nil {
-				j.violations = append(j.violations, fmt.Sprintf("%s is not well %v after all faults ended: %v", s.name, patience, err))
+				j.violations = append(j.violations, fmt.Sprintf(
+					"%s is not well %v after all faults ended: %v", s.name, patience, err,
+				))
 				return
 			}
 			all[s.name] = has
@@ -293,7 +305,9 @@ func (t told) lost(all map[string]holding) (violations []string) {
 		}
 		var version, n int
 		if _, err := fmt.Sscan(has["counter"], &version, &n); t.counted > 0 && (err != nil || n < t.counted || n > t.tried) {
-			violations = append(violations, fmt.Sprintf("%s has counted to %d; %d additions were acknowledged, and %d tried", server, n, t.counted, t.tried))
+			violations = append(violations, fmt.Sprintf(
+				"%s has counted to %d; %d additions were acknowledged, and %d tried", server, n, t.counted, t.tried,
+			))
 		}
 	}
 	return violations

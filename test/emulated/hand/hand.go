@@ -1,5 +1,5 @@
-// Package hand is in an emulated machine what does as the machine's maker tells: it runs programs, keeps one running, reads
-// files, sets the clock.
+// Package hand is in an emulated machine what does as the machine's maker tells: it runs programs, keeps one running,
+// reads files, sets the clock.
 package hand
 
 import (
@@ -87,8 +87,12 @@ func Serve(listener net.Listener) error {
 		return args, err
 	}
 	mux.HandleFunc("GET /said", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, k.said()) })
-	mux.HandleFunc("GET /file", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, r.URL.Query().Get("path")) })
-	mux.HandleFunc("GET /clock", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, time.Now().Format(time.RFC3339Nano)) })
+	mux.HandleFunc("GET /file", func(w http.ResponseWriter, r *http.Request) {
+		http.ServeFile(w, r, r.URL.Query().Get("path"))
+	})
+	mux.HandleFunc("GET /clock", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, time.Now().Format(time.RFC3339Nano))
+	})
 	mux.HandleFunc("POST /keep", func(w http.ResponseWriter, r *http.Request) {
 		args, err := words(r)
 		if err == nil {

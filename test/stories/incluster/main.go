@@ -61,7 +61,9 @@ func run(ctx context.Context) error {
 
 func look(ctx context.Context, client kubernetes.Interface, namespace string) string {
 	pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
-	me, errMe := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	me, errMe := client.AuthenticationV1().SelfSubjectReviews().Create(
+		ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{},
+	)
 	if err := errors.Join(err, errMe); err != nil {
 		return err.Error()
 	}

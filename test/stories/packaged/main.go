@@ -50,7 +50,11 @@ func run(ctx context.Context) error {
 		}
 	}
 	changed := func(_, object any) { tell("changed")(object) }
-	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: tell("has"), UpdateFunc: changed, DeleteFunc: tell("lost")}); err != nil {
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    tell("has"),
+		UpdateFunc: changed,
+		DeleteFunc: tell("lost"),
+	}); err != nil {
 		return err
 	}
 	factory.Start(ctx.Done())

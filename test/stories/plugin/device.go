@@ -92,7 +92,9 @@ func (p *devicePlugin) GetDevicePluginOptions(context.Context, *pluginapi.Empty)
 }
 
 // ListAndWatch tells the devices, and again whenever one falls ill or is well again.
-func (p *devicePlugin) ListAndWatch(_ *pluginapi.Empty, stream grpc.ServerStreamingServer[pluginapi.ListAndWatchResponse]) error {
+func (p *devicePlugin) ListAndWatch(
+	_ *pluginapi.Empty, stream grpc.ServerStreamingServer[pluginapi.ListAndWatchResponse],
+) error {
 	last := ""
 	for first := true; first || pause(stream.Context()); first = false {
 		list := make([]*pluginapi.Device, p.count)
@@ -135,7 +137,11 @@ func (p *devicePlugin) Allocate(_ context.Context, r *pluginapi.AllocateRequest)
 			Annotations: map[string]string{"example.com/widgets": strings.Join(c.DevicesIds, ",")},
 		}
 		for _, id := range c.DevicesIds {
-			one.Devices = append(one.Devices, &pluginapi.DeviceSpec{ContainerPath: "/dev/" + id, HostPath: "/dev/null", Permissions: "rw"})
+			one.Devices = append(one.Devices, &pluginapi.DeviceSpec{
+				ContainerPath: "/dev/" + id,
+				HostPath:      "/dev/null",
+				Permissions:   "rw",
+			})
 		}
 		answer.ContainerResponses = append(answer.ContainerResponses, one)
 	}

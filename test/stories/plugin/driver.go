@@ -79,7 +79,8 @@ func (d *storageDriver) NodePublishVolume(_ context.Context, r *csiapi.NodePubli
 	}
 	for _, files := range []map[string]string{r.VolumeContext, r.Secrets} {
 		for name, content := range files {
-			if err := os.WriteFile(filepath.Join(r.TargetPath, strings.ReplaceAll(name, "/", "_")), []byte(content+"\n"), 0o444); err != nil {
+			if err := os.WriteFile(filepath.Join(r.TargetPath, strings.ReplaceAll(name, "/", "_")), []byte(content+
+				"\n"), 0o444); err != nil {
 				return nil, err
 			}
 		}
@@ -89,7 +90,8 @@ func (d *storageDriver) NodePublishVolume(_ context.Context, r *csiapi.NodePubli
 }
 
 func (d *storageDriver) NodeUnpublishVolume(_ context.Context, r *csiapi.NodeUnpublishVolumeRequest) (*csiapi.NodeUnpublishVolumeResponse, error) {
-	if err := syscall.Unmount(r.TargetPath, 0); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, fs.ErrNotExist) {
+	if err := syscall.Unmount(r.TargetPath, 0); err != nil && !errors.Is(err, syscall.EINVAL) &&
+		!errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	fmt.Println("unpublished", r.VolumeId)
@@ -123,7 +125,9 @@ func registrar(ctx context.Context, args []string) error {
 	}
 	r.name = info.Name
 	ctx, r.refused = context.WithCancelCause(ctx)
-	if err := serveAt(ctx, filepath.Join(*dir, r.name+"-reg.sock"), func(s *grpc.Server) { registerapi.RegisterRegistrationServer(s, r) }); err != nil {
+	if err := serveAt(ctx, filepath.Join(*dir, r.name+"-reg.sock"), func(s *grpc.Server) {
+		registerapi.RegisterRegistrationServer(s, r)
+	}); err != nil {
 		return err
 	}
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
@@ -133,7 +137,12 @@ func registrar(ctx context.Context, args []string) error {
 }
 
 func (r *driverRegistrar) GetInfo(context.Context, *registerapi.InfoRequest) (*registerapi.PluginInfo, error) {
-	return &registerapi.PluginInfo{Type: registerapi.CSIPlugin, Name: r.name, Endpoint: r.path, SupportedVersions: []string{"1.0.0"}}, nil
+	return &registerapi.PluginInfo{
+		Type:              registerapi.CSIPlugin,
+		Name:              r.name,
+		Endpoint:          r.path,
+		SupportedVersions: []string{"1.0.0"},
+	}, nil
 }
 
 func (r *driverRegistrar) NotifyRegistrationStatus(_ context.Context, s *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {

@@ -29,7 +29,13 @@ func main() {
 }
 
 func run() error {
-	for _, m := range []struct{ what, at string }{{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"tmpfs", "/tmp"}, {"tmpfs", "/run"}} {
+	for _, m := range []struct{ what, at string }{
+		{"proc", "/proc"},
+		{"sysfs", "/sys"},
+		{"devtmpfs", "/dev"},
+		{"tmpfs", "/tmp"},
+		{"tmpfs", "/run"},
+	} {
 		if err := errors.Join(os.MkdirAll(m.at, 0o755), unix.Mount(m.what, m.at, m.what, 0, "")); err != nil {
 			return fmt.Errorf("mount %s: %w", m.at, err)
 		}
