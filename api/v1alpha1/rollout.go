@@ -297,10 +297,10 @@ type ContentStatus struct {
 	// Restarts says why pods are replaced though the policy says Live; "" where they stay, or it does not.
 	// +optional
 	Restarts string `json:"restarts,omitempty"`
-	// Overtaken is how many times in a row the content has become another before the one before was everywhere,
-	// and OvertakenSince when that began.
+	// Overtaken is how many times in a row the content has become another before the one before was everywhere.
 	// +optional
 	Overtaken int32 `json:"overtaken,omitempty"`
+	// OvertakenSince is when that began.
 	// +optional
 	OvertakenSince *metav1.Time `json:"overtakenSince,omitempty"`
 }
@@ -321,9 +321,10 @@ type ImagesStatus struct {
 
 // PinnedTemplate is what the images of one template are resolved to.
 type PinnedTemplate struct {
-	// Template is its hash, and Node the node that asked for the digests.
+	// Template is its hash.
 	Template string `json:"template"`
-	Node     string `json:"node"`
+	// Node is the node that asked for the digests.
+	Node string `json:"node"`
 	// Images are those with a tag, in the order of their names.
 	// +listType=atomic
 	Images []PinnedImage `json:"images"`
@@ -413,9 +414,10 @@ type StepStatus struct {
 	// Unavailable is how many are without an available daemon.
 	// +optional
 	Unavailable int32 `json:"unavailable,omitempty"`
-	// Fetching is how many are waited for to have the target's images, Fetched how many have them and are to change.
+	// Fetching is how many are waited for to have the target's images.
 	// +optional
 	Fetching int32 `json:"fetching,omitempty"`
+	// Fetched is how many have them and are to change.
 	// +optional
 	Fetched int32 `json:"fetched,omitempty"`
 }

@@ -946,14 +946,15 @@ func schema_everynode_everynode_api_v1alpha1_ContentStatus(ref common.ReferenceC
 					},
 					"overtaken": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Overtaken is how many times in a row the content has become another before the one before was everywhere, and OvertakenSince when that began.",
+							Description: "Overtaken is how many times in a row the content has become another before the one before was everywhere.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
 					},
 					"overtakenSince": {
 						SchemaProps: spec.SchemaProps{
-							Ref: ref(metav1.Time{}.OpenAPIModelName()),
+							Description: "OvertakenSince is when that began.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
 				},
@@ -1946,7 +1947,7 @@ func schema_everynode_everynode_api_v1alpha1_PinnedTemplate(ref common.Reference
 				Properties: map[string]spec.Schema{
 					"template": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Template is its hash, and Node the node that asked for the digests.",
+							Description: "Template is its hash.",
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
@@ -1954,9 +1955,10 @@ func schema_everynode_everynode_api_v1alpha1_PinnedTemplate(ref common.Reference
 					},
 					"node": {
 						SchemaProps: spec.SchemaProps{
-							Default: "",
-							Type:    []string{"string"},
-							Format:  "",
+							Description: "Node is the node that asked for the digests.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
 						},
 					},
 					"images": {
@@ -2557,15 +2559,16 @@ func schema_everynode_everynode_api_v1alpha1_StepStatus(ref common.ReferenceCall
 					},
 					"fetching": {
 						SchemaProps: spec.SchemaProps{
-							Description: "Fetching is how many are waited for to have the target's images, Fetched how many have them and are to change.",
+							Description: "Fetching is how many are waited for to have the target's images.",
 							Type:        []string{"integer"},
 							Format:      "int32",
 						},
 					},
 					"fetched": {
 						SchemaProps: spec.SchemaProps{
-							Type:   []string{"integer"},
-							Format: "int32",
+							Description: "Fetched is how many have them and are to change.",
+							Type:        []string{"integer"},
+							Format:      "int32",
 						},
 					},
 				},
