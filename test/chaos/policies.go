@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -19,6 +17,7 @@ import (
 	"github.com/everynode/everynode/internal/simulator/illness"
 	"github.com/everynode/everynode/test/chaos/history"
 	"github.com/everynode/everynode/test/chaos/plan"
+	"github.com/everynode/everynode/test/chaos/remedy"
 )
 
 // The labels by which policies tell nodes apart.
@@ -185,7 +184,7 @@ func (u *user) steer(ctx context.Context, s plan.Step) (string, error) {
 		if status.Phase != v1alpha1.PhaseHalted && status.Phase != v1alpha1.PhaseRolledBack {
 			return "", nil
 		}
-		again(r)
+		remedy.Retry(r)
 	case plan.Abort:
 		if status.StableRevision == status.TargetRevision {
 			return "", nil
@@ -193,21 +192,6 @@ func (u *user) steer(ctx context.Context, s plan.Step) (string, error) {
 		r.Spec.Abort = &v1alpha1.Abort{Revision: status.TargetRevision, Digest: status.TargetDigest}
 	}
 	return r.Name + " " + history.Wish(r), u.writeRollout(ctx, r)
-}
-
-// again asks for one more try of the target.
-func again(r *v1alpha1.DaemonSetRollout) {
-	count := int32(1)
-	if was := r.Spec.Retry; was != nil && was.Revision == r.Status.TargetRevision {
-		count += was.Count
-	}
-	for _, f := range r.Status.FailedRevisions {
-		if f.Revision == r.Status.TargetRevision {
-			count = max(count, f.Retries+1)
-		}
-	}
-	r.Spec.Retry = &v1alpha1.Retry{Revision: r.Status.TargetRevision, Digest: r.Status.TargetDigest, Count: count}
-	r.Spec.Abort = nil
 }
 
 func (u *user) writeRollout(ctx context.Context, r *v1alpha1.DaemonSetRollout) error {
@@ -379,22 +363,16 @@ func (u *user) letGoOn(ctx context.Context) error {
 	}
 	for _, g := range all {
 		r := g.rollout.DeepCopy()
-		what := ""
-		switch phase := r.Status.Phase; {
-		case g.current() != nil || g.set.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType:
-		case r.Spec.Paused:
-			what, r.Spec.Paused = "resume", false
-		case slices.Contains([]v1alpha1.Phase{v1alpha1.PhaseHalted, v1alpha1.PhaseRolledBack}, phase), wayBackIsLost(r):
-			what = "retry"
-			again(r)
-		case strings.Contains(r.Status.Message, "or retry it and approve step "+v1alpha1.WithoutPolicy):
-			what = "retry and approve"
-			again(r)
-			r.Spec.Approved = approval(r, v1alpha1.WithoutPolicy)
-		case phase == v1alpha1.PhaseWaitingForApproval, phase == v1alpha1.PhasePaused && !approved(r, missing(r)):
-			what = "approve"
-			r.Spec.Approved = approval(r, missing(r))
+		if remedy.NeedsRoom(r) {
+			err := u.giveRoom(ctx, g.set)
+			if err != nil {
+				return err
+			}
 		}
+		if g.current() != nil || g.set.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
+			continue
+		}
+		what := remedy.Apply(r)
 		if what == "" {
 			continue
 		}
@@ -406,24 +384,27 @@ func (u *user) letGoOn(ctx context.Context) error {
 	return nil
 }
 
-// wayBackIsLost reports whether the nodes are to return to a revision that somebody deleted.
-func wayBackIsLost(r *v1alpha1.DaemonSetRollout) bool {
-	return r.Status.Phase == v1alpha1.PhasePaused && strings.HasPrefix(r.Status.Message, "nothing goes back to revision ")
-}
-
-// missing is the step whose approval lets a rollout go on.
-func missing(r *v1alpha1.DaemonSetRollout) string {
-	if strings.Contains(r.Status.Message, v1alpha1.WithoutPolicy) {
-		return v1alpha1.WithoutPolicy
+// giveRoom has half of the nodes be changed at a time.
+func (u *user) giveRoom(ctx context.Context, set *appsv1.DaemonSet) error {
+	half := intstr.FromString("50%")
+	d := set.DeepCopy()
+	rolling := d.Spec.UpdateStrategy.RollingUpdate
+	if rolling == nil || rolling.MaxUnavailable == nil || rolling.MaxSurge == nil {
+		return nil
 	}
-	return v1alpha1.AllSteps
-}
-
-func approval(r *v1alpha1.DaemonSetRollout, step string) *v1alpha1.StepApproval {
-	return &v1alpha1.StepApproval{Revision: r.Status.TargetRevision, Digest: r.Status.TargetDigest, Step: step}
-}
-
-func approved(r *v1alpha1.DaemonSetRollout, step string) bool {
-	a := r.Spec.Approved
-	return a != nil && a.Revision == r.Status.TargetRevision && a.Step == step
+	limit := rolling.MaxUnavailable
+	if rolling.MaxSurge.String() != "0" {
+		limit = rolling.MaxSurge
+	}
+	if limit.String() == half.String() {
+		return nil
+	}
+	*limit = half
+	updated, err := u.cluster.api().AppsV1().DaemonSets(namespace).Update(ctx, d, metav1.UpdateOptions{})
+	u.wrote("DaemonSet", d, updated, err)
+	if err != nil && !refused(err) {
+		return err
+	}
+	u.journal.note("user: give %s more room", d.Name)
+	return nil
 }
