@@ -19,6 +19,9 @@ const (
 	TaintKey = "everynode.io/starting"
 	// WithoutAnnotation names, on a Node, the daemons that a timeout went on without, separated by commas.
 	WithoutAnnotation = "everynode.io/started-without"
+	// GroupAnnotation says, on the pods of a listed DaemonSet, in which group it starts, from 1. A machine that goes down
+	// ends the last group first.
+	GroupAnnotation = "everynode.io/startup-group"
 	// Account is the control loop that alone takes the taint away and changes it.
 	Account = "node-startup-controller"
 )
@@ -77,6 +80,17 @@ func Gate(p Place, gate v1alpha1.StartupGate, at time.Time) *corev1.Taint {
 // Toleration is what the pods of a listed DaemonSet have for that taint.
 func Toleration() corev1.Toleration {
 	return corev1.Toleration{Key: TaintKey, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}
+}
+
+// GroupOf is the group in which the pod's daemon starts, by its annotation. It is 0 for a pod that is none of a
+// DaemonSet, and for one that names no group.
+func GroupOf(pod *corev1.Pod) int {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	n, err := strconv.Atoi(pod.Annotations[GroupAnnotation])
+	if err != nil || n < 1 || n > MaxGroups || owner == nil || owner.Kind != "DaemonSet" {
+		return 0
+	}
+	return n
 }
 
 // Set are NodeStartups with their selectors read, in the order of their names.

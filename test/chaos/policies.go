@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -309,6 +310,12 @@ func (u *user) healNodes(ctx context.Context) error {
 		}
 		for i := range nodes.Items {
 			n := nodes.Items[i].DeepCopy()
+			if slices.Contains(u.left, n.Name) { // a registration that was on its way came after it had left
+				err := u.cluster.api().CoreV1().Nodes().Delete(ctx, n.Name, metav1.DeleteOptions{})
+				u.deleted("Node", n, err)
+				u.journal.note("user: delete node %s, which left", n.Name)
+				continue
+			}
 			guarded := n.Labels[rackLabel] != ""
 			if n.Annotations[illness.Annotation] == "" && !(guarded && n.Spec.Unschedulable) && n.Labels[poorLabel] == "" {
 				continue

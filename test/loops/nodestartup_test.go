@@ -354,6 +354,8 @@ func (j *joining) others(node string) {
 		})
 		if listed := p.Labels["app"] != "work" && p.Labels["app"] != "other"; listed != tolerates {
 			j.t.Errorf("pod %s tolerates the gate: %v", p.Name, tolerates)
+		} else if group := p.Annotations[nodestartup.GroupAnnotation]; listed != (group != "") {
+			j.t.Errorf("pod %s says that it is of group %q", p.Name, group)
 		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/podworker"
 	"github.com/everynode/everynode/internal/agent/remember"
 	"github.com/everynode/everynode/internal/agent/staticpods"
+	"github.com/everynode/everynode/internal/nodestartup"
 )
 
 // What pods that end with their node are told, in the kubelet's words.
@@ -99,10 +100,32 @@ func (s *Shutdown) Run(ctx context.Context) {
 		u := eviction.Usage{Pod: pod, Static: staticpods.IsUID(pod.UID)}
 		return u.Critical()
 	}
-	began := s.Clock.Now()
-	s.end(ctx, began.Add(s.Grace-s.Critical), func(pod *corev1.Pod) bool { return !isCritical(pod) })
-	s.end(ctx, began.Add(s.Grace), isCritical)
+	last := s.Clock.Now().Add(s.Grace)
+	s.end(ctx, last.Add(-s.Critical), func(pod *corev1.Pod) bool {
+		return nodestartup.GroupOf(pod) == 0 && !isCritical(pod)
+	})
+	groups := groupsOf(s.Pods.ActivePods())
+	for i, group := range groups {
+		now := s.Clock.Now()
+		share := max(last.Sub(now), 0) / time.Duration(len(groups)-i)
+		s.end(ctx, now.Add(share), func(pod *corev1.Pod) bool {
+			return nodestartup.GroupOf(pod) == group && (group > 0 || isCritical(pod))
+		})
+	}
 	s.await(ctx, s.Clock.Now().Add(reportPatience), s.Reported)
+}
+
+// groupsOf are the groups of daemons among the pods in the order in which they end: those of none, then the last that
+// was to start. Each has its share of what time there is, so that one which hangs takes none of the others'.
+func groupsOf(pods []*corev1.Pod) []int {
+	groups := []int{0}
+	for _, pod := range pods {
+		groups = append(groups, nodestartup.GroupOf(pod))
+	}
+	slices.Sort(groups)
+	groups = slices.Compact(groups)
+	slices.Reverse(groups[1:])
+	return groups
 }
 
 // end ends the pods that are meant and waits for them until the deadline.

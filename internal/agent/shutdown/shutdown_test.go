@@ -4,16 +4,19 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/agent/pods"
 	"github.com/everynode/everynode/internal/agent/pods/podstest"
 	"github.com/everynode/everynode/internal/agent/shutdown"
+	"github.com/everynode/everynode/internal/nodestartup"
 )
 
 func TestShutdownEndsCriticalPodsLast(t *testing.T) {
@@ -62,6 +65,47 @@ func TestShutdownEndsCriticalPodsLast(t *testing.T) {
 	a.Create(late)
 	if got := a.Await(t, late.UID, "to be refused", podstest.HasPhase(corev1.PodFailed)); got.Status.Reason != "NodeShutdown" {
 		t.Errorf("a pod that comes late: %q, %q", got.Status.Reason, got.Status.Message)
+	}
+}
+
+// What started first ends last: other pods, then the daemons of the last group of the node's start, those of the first
+// at the end.
+func TestShutdownReversesTheOrderOfTheStart(t *testing.T) {
+	r, a := podstest.NewRuntime(), podstest.NewAPI()
+	p := podstest.Start(t, r, a)
+	ordinary, critical, cni, logs := podstest.Pod("ordinary"), podstest.Pod("critical"), podstest.Pod("cni"),
+		podstest.Pod("logs")
+	critical.Spec.Priority = new(int32(2000001000))
+	for pod, group := range map[*corev1.Pod]string{cni: "1", logs: "2", ordinary: "1"} {
+		pod.Annotations = map[string]string{nodestartup.GroupAnnotation: group}
+		if pod != ordinary { // who only says that it is a daemon of a group is none
+			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: pod.Name,
+				UID: pod.UID, Controller: new(true)}}
+		}
+	}
+	all := []*corev1.Pod{cni, logs, critical, ordinary}
+	for _, pod := range all {
+		a.Create(pod)
+	}
+	a.Watch(p)
+	p.RuntimeListed(nil)
+	for _, pod := range all {
+		a.Await(t, pod.UID, "to be ready", podstest.IsReady)
+	}
+	for len(r.Done) > 0 {
+		<-r.Done
+	}
+	s := &shutdown.Shutdown{Grace: 4 * time.Minute, Critical: 2 * time.Minute, Pods: p, Clock: clock.RealClock{},
+		Announce: func() {}, Reported: func() bool { return true }}
+	s.Run(t.Context())
+	var killed []string
+	for len(r.Done) > 0 {
+		if call, is := strings.CutPrefix(<-r.Done, "kill uid-"); is {
+			killed = append(killed, strings.TrimSuffix(call, "-main-0"))
+		}
+	}
+	if got := strings.Join(killed, " "); got != "ordinary critical logs cni" {
+		t.Errorf("pods ended in the order %s", got)
 	}
 }
 

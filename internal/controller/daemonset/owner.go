@@ -325,7 +325,7 @@ func (o *owner) forget(ds *appsv1.DaemonSet) {
 // moldOf returns what pods of a revision are made from, once for each generation or
 // older revision.
 func (o *owner) moldOf(ds *appsv1.DaemonSet, hash string) (*podMold, error) {
-	images, starts := o.imagesOf(ds.UID, hash), o.startups.Lists(ds.Namespace, ds.Name)
+	images, starts := o.imagesOf(ds.UID, hash), o.startups.Group(ds.Namespace, ds.Name)
 	revision, current := o.book.Revision(ds.UID, content.TemplateOf(hash))
 	if _, follows := o.matrix.Rollout(ds.UID); !follows || current {
 		m := o.molds[ds.UID]
@@ -333,7 +333,7 @@ func (o *owner) moldOf(ds *appsv1.DaemonSet, hash string) (*podMold, error) {
 			m.starts != starts {
 			m = newPodMold(ds)
 			m.fillImages(images)
-			m.tolerate(starts)
+			m.startIn(starts)
 			if err := o.fill(ds, m, hash); err != nil {
 				return nil, err
 			}
@@ -354,7 +354,7 @@ func (o *owner) moldOf(ds *appsv1.DaemonSet, hash string) (*podMold, error) {
 	// Of the older ones a rollout needs one at a time.
 	m := moldFrom(ds, template)
 	m.fillImages(images)
-	m.tolerate(starts)
+	m.startIn(starts)
 	if err := o.fill(ds, m, hash); err != nil {
 		return nil, err
 	}

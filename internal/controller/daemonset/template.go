@@ -29,7 +29,7 @@ type podMold struct {
 	generation int64
 	content    string // its ID; "" where it is no part of the revision
 	images     moldImages
-	starts     bool // whether a NodeStartup lists the DaemonSet
+	starts     int // in which group of a NodeStartup; 0: none lists the DaemonSet
 	meta       metav1.ObjectMeta
 	spec       corev1.PodSpec
 }
@@ -52,12 +52,16 @@ func (m *podMold) fillImages(images moldImages) {
 	}
 }
 
-// tolerate has the mold, which is nobody else's, tolerate the taint of nodes that start, if it is one of their daemons.
-func (m *podMold) tolerate(starts bool) {
-	m.starts = starts
+// startIn has the mold, which is nobody else's, tolerate the taint of nodes that start, and say in which group it
+// starts; 0 is for none.
+func (m *podMold) startIn(group int) {
+	m.starts = group
+	if group == 0 {
+		return
+	}
+	metav1.SetMetaDataAnnotation(&m.meta, nodestartup.GroupAnnotation, strconv.Itoa(group))
 	t := nodestartup.Toleration()
-	has := slices.ContainsFunc(m.spec.Tolerations, func(o corev1.Toleration) bool { return o.MatchToleration(&t) })
-	if starts && !has {
+	if !slices.ContainsFunc(m.spec.Tolerations, func(o corev1.Toleration) bool { return o.MatchToleration(&t) }) {
 		m.spec.Tolerations = append(m.spec.Tolerations, t)
 	}
 }

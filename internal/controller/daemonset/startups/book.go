@@ -55,9 +55,12 @@ func (b *Book) Tell(s *v1alpha1.NodeStartup, gone bool) {
 	}
 }
 
-// Lists reports whether a NodeStartup lists the DaemonSet.
-func (b *Book) Lists(namespace, name string) bool {
-	return len(b.listed[types.NamespacedName{Namespace: namespace, Name: name}]) > 0
+// Group is the group in which a DaemonSet is listed, from 1, by the first NodeStartup that lists it; 0 if none does.
+func (b *Book) Group(namespace, name string) int {
+	if places := b.listed[types.NamespacedName{Namespace: namespace, Name: name}]; len(places) > 0 {
+		return places[0].Group
+	}
+	return 0
 }
 
 // Step takes an event for the matrix in, and passes it on.

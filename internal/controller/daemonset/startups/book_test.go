@@ -133,7 +133,7 @@ func TestNothingIsToldOfOthers(t *testing.T) {
 	if first.UID != "cni" || first.Placement.Same(cni.Placement) || !last.Placement.Same(cni.Placement) {
 		t.Errorf("it is told %+v, then %+v", first, last)
 	}
-	if b.Lists("ns", "cni") || b.Lists("ns", "other") {
+	if b.Group("ns", "cni") != 0 || b.Group("ns", "other") != 0 {
 		t.Error("a DaemonSet is listed by nobody")
 	}
 }
