@@ -149,7 +149,7 @@ func plugins(client kubernetes.Interface, factory informers.SharedInformerFactor
 		{"NodeRestriction", nodeauth.NewRestriction(s.stored, s.authorizer, networks...)},
 		{"TaintNodesByCondition", taintnodesbycondition.New()},
 		{"NodeStartup", admitstartup.New(bootstrap.ControllerAccount(nodestartup.Account).GetName(), s.startups,
-			clock.RealClock{})},
+			s.authorizer, clock.RealClock{})},
 		{"PodTopologyLabels", podtopologylabels.New(func(ctx context.Context, name string) (*corev1.Node, error) {
 			return stored.Cached[*corev1.Node](ctx, s.stored.Nodes, "", name)
 		})},

@@ -393,12 +393,14 @@ func TestNodesThatWait(t *testing.T) {
 	}
 
 	// Nobody but the controller touches the gate.
-	for _, change := range []string{`{"spec":{"taints":[]}}`,
-		`{"spec":{"taints":[{"key":"everynode.io/starting","value":"all_2","effect":"NoSchedule"}]}}`} {
-		_, err := j.Client.CoreV1().Nodes().Patch(t.Context(), "bad", types.MergePatchType, []byte(change), metav1.PatchOptions{})
-		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "NodeStartup") {
-			t.Errorf("an administrator who writes %s gets: %v", change, err)
-		}
+	write := func(node, taints string) error {
+		change := []byte(`{"spec":{"taints":[` + taints + `]}}`)
+		_, err := j.Client.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, change, metav1.PatchOptions{})
+		return err
+	}
+	err = write("bad", `{"key":"everynode.io/starting","value":"all_2","effect":"NoSchedule"}`)
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "NodeStartup") {
+		t.Errorf("an administrator who changes the gate gets: %v", err)
 	}
 
 	// A listed DaemonSet that is deleted is waited for: its absence is no reason to open.
@@ -429,6 +431,16 @@ func TestNodesThatWait(t *testing.T) {
 	j.sick["cni/stuck"] = true
 	j.mu.Unlock()
 	j.join("stuck")
+	j.gate("stuck", "all_1")
+	j.mu.Lock()
+	j.sick["cni/opened"] = true
+	j.mu.Unlock()
+	j.join("opened")
+	err = write("opened", "")
+	if err != nil {
+		t.Errorf("an administrator opens a node by hand: %v", err)
+	}
+	j.gate("opened", "")
 	j.gate("stuck", "all_1")
 	if err := j.own.NodeStartups().Delete(t.Context(), "all", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,6 @@
 // Package nodestartup closes a node in the write that creates it: a Node that a NodeStartup chooses gets the taint of
 // nodes that start, so that no scheduler ever sees it without. Nobody but admission puts that taint on a node, and
-// nobody but the controller changes it or takes it away, people with all rights included.
+// nobody but the controller changes it. People take it away who have the verb open on the NodeStartup.
 package nodestartup
 
 import (
@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/utils/clock"
 
@@ -24,9 +25,10 @@ type Stored struct{ Startups rest.Lister }
 
 type plugin struct {
 	*admission.Handler
-	account string
-	stored  *Stored
-	clock   clock.PassiveClock
+	account    string
+	stored     *Stored
+	authorizer authorizer.UnconditionalAuthorizer
+	clock      clock.PassiveClock
 }
 
 var (
@@ -34,10 +36,13 @@ var (
 	_ admission.ValidationInterface = &plugin{}
 )
 
-// New makes the plugin; account is the name of the user that changes the taint and takes it away.
-func New(account string, have *Stored, c clock.PassiveClock) admission.Interface {
+// New makes the plugin; account is the name of the user that changes the taint and takes it away, and decider answers
+// for the verb open.
+func New(account string, have *Stored, decider authorizer.UnconditionalAuthorizer,
+	c clock.PassiveClock) admission.Interface {
 	return &plugin{
-		Handler: admission.NewHandler(admission.Create, admission.Update), account: account, stored: have, clock: c,
+		Handler: admission.NewHandler(admission.Create, admission.Update), account: account, stored: have,
+		authorizer: decider, clock: c,
 	}
 }
 
@@ -82,10 +87,29 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	}
 	is, was := nodestartup.TaintOf(node.Spec.Taints), nodestartup.TaintOf(old.Spec.Taints)
 	changed := !same(is, was) || gates(node.Spec.Taints) != gates(old.Spec.Taints) || !sameTime(is, was)
-	if changed && a.GetUserInfo().GetName() != p.account {
+	if !changed || a.GetUserInfo().GetName() == p.account {
+		return nil
+	}
+	if gates(node.Spec.Taints) > 0 {
 		return refused(a)
 	}
-	return nil
+	return p.mayOpen(ctx, a, was)
+}
+
+// mayOpen asks whether the user may open nodes that follow the NodeStartup which the gate names.
+func (p *plugin) mayOpen(ctx context.Context, a admission.Attributes, gate *corev1.Taint) error {
+	place, _ := nodestartup.PlaceOf(gate.Value)
+	decision, _, err := p.authorizer.Authorize(ctx, authorizer.AttributesRecord{
+		User: a.GetUserInfo(), Verb: "open", Name: place.Startup, ResourceRequest: true,
+		APIGroup: v1alpha1.GroupVersion.Group, APIVersion: "*", Resource: "nodestartups",
+	})
+	switch {
+	case decision == authorizer.DecisionAllow:
+		return nil
+	case err != nil:
+		return admission.NewForbidden(a, fmt.Errorf("ask for the right to open NodeStartup %s: %w", place.Startup, err))
+	}
+	return refused(a)
 }
 
 // want returns the node of a request, and the taint that it is to be created with; nil for none. The NodeStartups are
@@ -135,8 +159,9 @@ func describe(t *corev1.Taint) string {
 
 func refused(a admission.Attributes) error {
 	return admission.NewForbidden(a, errors.New("the taint "+nodestartup.TaintKey+
-		" is put on a node when it is created, and the node startup controller alone changes it and takes it away. "+
-		"To open nodes, change or delete the NodeStartup that the taint names"))
+		" is put on a node when it is created, and the node startup controller alone changes it. "+
+		"To open a node, take it away with the right to open nodestartups; "+
+		"to open all, change or delete the NodeStartup that the taint names"))
 }
 
 func unexpected(obj any) error {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -73,7 +74,7 @@ func request(who string, op admission.Operation, n, old *corev1.Node, subresourc
 // write is what becomes of a write; between is what webhooks do after our own admission.
 func write(t *testing.T, from lister, a admission.Attributes, between func(*corev1.Node)) error {
 	t.Helper()
-	p := New(controller, &Stored{Startups: from}, clocktesting.NewFakePassiveClock(now))
+	p := New(controller, &Stored{Startups: from}, authorizer.AuthorizerFunc(mayOpen), clocktesting.NewFakePassiveClock(now))
 	err := p.(admission.MutationInterface).Admit(t.Context(), a, nil)
 	if err != nil {
 		return err
@@ -82,6 +83,16 @@ func write(t *testing.T, from lister, a admission.Attributes, between func(*core
 		between(a.GetObject().(*corev1.Node))
 	}
 	return p.(admission.ValidationInterface).Validate(t.Context(), a, nil)
+}
+
+// mayOpen lets the operator open nodes of NodeStartup a.
+func mayOpen(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	open := a.GetVerb() == "open" && a.GetResource() == "nodestartups" && a.GetAPIGroup() == "everynode.io" &&
+		a.IsResourceRequest() && a.GetName() == "a"
+	if open && a.GetUser().GetName() == "operator" {
+		return authorizer.DecisionAllow, "", nil
+	}
+	return authorizer.DecisionNoOpinion, "", nil
 }
 
 // A node is closed in the write that creates it, whoever writes, by the first NodeStartup that chooses it.
@@ -164,6 +175,8 @@ func TestWhoChangesAGate(t *testing.T) {
 		changes bool
 	}{
 		"taken away":     {nodeWith("x", gate("a_1")), nodeWith("x"), true},
+		"of another":     {nodeWith("x", gate("b_1")), nodeWith("x"), true},
+		"of nobody":      {nodeWith("x", gate("nonsense")), nodeWith("x"), true},
 		"further":        {nodeWith("x", gate("a_1")), nodeWith("x", gate("a_2")), true},
 		"another time":   {nodeWith("x", gate("a_1")), nodeWith("x", later), true},
 		"a second one":   {nodeWith("x", gate("a_1")), nodeWith("x", gate("a_1"), second), true},
@@ -171,9 +184,11 @@ func TestWhoChangesAGate(t *testing.T) {
 		"as it was":      {nodeWith("x", gate("a_1")), relabelled, false},
 		"without a gate": {nodeWith("x"), nodeWith("y"), false},
 	} {
-		for _, who := range []string{"system:node:n", "admin", "system:serviceaccount:kube-system:node-controller", controller} {
+		for _, who := range []string{"system:node:n", "admin", "system:serviceaccount:kube-system:node-controller",
+			"operator", controller} {
 			err := write(t, lister{}, request(who, admission.Update, c.n, c.old, ""), nil)
-			if want := !c.changes || who == controller; want != (err == nil) || err != nil && !apierrors.IsForbidden(err) {
+			opens := who == "operator" && name == "taken away"
+			if want := !c.changes || who == controller || opens; want != (err == nil) || err != nil && !apierrors.IsForbidden(err) {
 				t.Errorf("%s, by %s: %v", name, who, err)
 			}
 		}
