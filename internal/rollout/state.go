@@ -6,7 +6,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// State is where a rollout is, for people and, as JSON, for programs. docs/safe-change.md
+// State is where a rollout is, for people and, as JSON, for programs. docs/rollout-reference.md
 // describes it.
 type State struct {
 	Namespace string `json:"namespace"`
