@@ -215,7 +215,7 @@ func (p *pod) startContainer(object *corev1.Pod, action podworker.Action, now ti
 		Name: action.Container, SandboxID: action.SandboxID, Attempt: action.Attempt, State: podworker.Running,
 		SpecHash: podworker.ContainerHash(spec), Image: spec.Image, ImageID: "simulated/" + spec.Image, CreatedAt: now, StartedAt: whole(now),
 	}
-	if action.Init && !sidecar(spec) && !ill.Ends {
+	if action.Init && !podfacts.IsSidecar(spec) && !ill.Ends {
 		container.State, container.FinishedAt = podworker.Exited, whole(now)
 	}
 	p.runtime.Containers = append(p.runtime.Containers, container)
@@ -333,8 +333,4 @@ func (p *pod) imageOf(object *corev1.Pod, container string) string {
 		return spec.Image
 	}
 	return ""
-}
-
-func sidecar(spec *corev1.Container) bool {
-	return spec.RestartPolicy != nil && *spec.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }

@@ -141,7 +141,7 @@ func lost(prev *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 func (b *statusBuilder) running(s *corev1.ContainerStatus, spec *corev1.Container, last *Container,
 	prev *corev1.ContainerStatus, init bool) {
 	s.State.Running = &corev1.ContainerStateRunning{StartedAt: seconds(last.StartedAt)}
-	if init && !isSidecar(spec) {
+	if init && !podfacts.IsSidecar(spec) {
 		yes := true
 		s.Started = &yes
 		return
@@ -168,7 +168,7 @@ func (b *statusBuilder) health(s *corev1.ContainerStatus, spec *corev1.Container
 }
 
 func (b *statusBuilder) exited(s *corev1.ContainerStatus, spec *corev1.Container, last *Container, init bool) {
-	s.Ready = init && !isSidecar(spec) && last.ExitCode == 0
+	s.Ready = init && !podfacts.IsSidecar(spec) && last.ExitCode == 0
 	if waiting := b.restartWaits(spec, last, init); waiting != nil {
 		s.State.Waiting = waiting
 		s.LastTerminationState.Terminated = terminated(last)
@@ -179,7 +179,8 @@ func (b *statusBuilder) exited(s *corev1.ContainerStatus, spec *corev1.Container
 
 // restartWaits is what an exited container waits for before it runs again; nil if it will not, or waits for nothing.
 func (b *statusBuilder) restartWaits(spec *corev1.Container, last *Container, init bool) *corev1.ContainerStateWaiting {
-	if b.in.terminating() || (init && !isSidecar(spec) && last.ExitCode == 0) || !shouldRestart(b.in.Pod, spec, last) {
+	done := init && !podfacts.IsSidecar(spec) && last.ExitCode == 0
+	if b.in.terminating() || done || !shouldRestart(b.in.Pod, spec, last) {
 		return nil
 	}
 	if _, done := verdict(b.in); done {

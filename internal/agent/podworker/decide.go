@@ -152,7 +152,7 @@ func (d *decider) stray(c *Container, sandbox *Sandbox, usable bool) (reason, me
 		return KillSandboxGone, "Stopping container " + c.Name
 	case d.in.Runtime.newest(c.Name) != c:
 		return KillDuplicate, "Stopping container " + c.Name
-	case specChanged(spec, c) && (!init || isSidecar(spec)):
+	case specChanged(spec, c) && (!init || podfacts.IsSidecar(spec)):
 		return KillSpecChanged, fmt.Sprintf("Container %s definition changed, will be restarted", c.Name)
 	}
 	if p := d.in.probe(c.Name, c.ID); p != nil && p.LivenessFailed {

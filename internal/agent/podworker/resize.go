@@ -146,7 +146,7 @@ func wantedSizes(pod *corev1.Pod) map[string]corev1.ResourceRequirements {
 		out[pod.Spec.Containers[i].Name] = pod.Spec.Containers[i].Resources
 	}
 	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; isSidecar(c) {
+		if c := &pod.Spec.InitContainers[i]; podfacts.IsSidecar(c) {
 			out[c.Name] = c.Resources
 		}
 	}

@@ -19,7 +19,7 @@ func (d *decider) initContainers(sandbox *Sandbox) bool {
 	passed := initialized(d.in.Pod, d.in.Runtime, sandbox)
 	for i := range d.in.Pod.Spec.InitContainers {
 		spec := &d.in.Pod.Spec.InitContainers[i]
-		if passed && !isSidecar(spec) {
+		if passed && !podfacts.IsSidecar(spec) {
 			continue
 		}
 		last := d.in.Runtime.newest(spec.Name)
@@ -47,7 +47,7 @@ func initDone(spec *corev1.Container, last *Container, sandbox *Sandbox, in *Inp
 	if last == nil || last.SandboxID != sandbox.ID {
 		return false
 	}
-	if isSidecar(spec) {
+	if podfacts.IsSidecar(spec) {
 		return last.State == Running && started(spec, in.probe(spec.Name, last.ID))
 	}
 	return last.State == Exited && last.ExitCode == 0
@@ -204,18 +204,13 @@ func findContainer(pod *corev1.Pod, name string) (c *corev1.Container, init bool
 	return nil, false
 }
 
-// isSidecar says whether an init container keeps running beside the app containers.
-func isSidecar(c *corev1.Container) bool {
-	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
-}
-
 // sidecarIndex is the place of a sidecar among the init containers, -1 for every other container.
 func sidecarIndex(pod *corev1.Pod, name string) int {
 	if pod == nil {
 		return -1
 	}
 	for i := range pod.Spec.InitContainers {
-		if c := &pod.Spec.InitContainers[i]; c.Name == name && isSidecar(c) {
+		if c := &pod.Spec.InitContainers[i]; c.Name == name && podfacts.IsSidecar(c) {
 			return i
 		}
 	}

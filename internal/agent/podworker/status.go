@@ -205,7 +205,7 @@ func (b *statusBuilder) containersReady(s *corev1.PodStatus, specs []corev1.Cont
 	var unready []string
 	for i := range b.in.Pod.Spec.InitContainers {
 		spec := &b.in.Pod.Spec.InitContainers[i]
-		if isSidecar(spec) && !s.InitContainerStatuses[i].Ready {
+		if podfacts.IsSidecar(spec) && !s.InitContainerStatuses[i].Ready {
 			unready = append(unready, spec.Name)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 // ending is how a pod ended.
@@ -149,7 +151,7 @@ func unfinishedInit(pod *corev1.Pod, status *corev1.PodStatus) []string {
 		}
 		s := &status.InitContainerStatuses[i]
 		done := s.State.Terminated != nil && s.State.Terminated.ExitCode == 0
-		if isSidecar(spec) {
+		if podfacts.IsSidecar(spec) {
 			done = s.Started != nil && *s.Started
 		}
 		if !done {

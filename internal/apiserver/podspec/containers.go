@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/everynode/everynode/internal/apiserver/podspec/check"
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 // containerChecks is what the check of a container needs to know of its pod.
@@ -50,18 +51,13 @@ func (p containerChecks) init(path *field.Path) field.ErrorList {
 			errs = append(errs, unique(names, c.Name, at)...)
 		}
 		errs = append(errs, hostPortConflicts(p.spec.InitContainers[i:i+1], path)...)
-		if IsSidecar(c) {
+		if podfacts.IsSidecar(c) {
 			errs = append(errs, p.probes(c, at)...)
 		} else {
 			errs = append(errs, noProbes(c, at)...)
 		}
 	}
 	return errs
-}
-
-// IsSidecar says whether an init container runs as long as the pod does.
-func IsSidecar(c *corev1.Container) bool {
-	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
 func unique(names sets.Set[string], name string, path *field.Path) field.ErrorList {

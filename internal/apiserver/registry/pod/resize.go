@@ -129,7 +129,7 @@ func onlyComputeChanges(now, was []corev1.Container, path *field.Path) field.Err
 	var errs field.ErrorList
 	for i := range now {
 		at, inits := path.Index(i).Child("resources"), path.String() == "spec.initContainers"
-		if inits && !podspec.IsSidecar(&was[i]) {
+		if inits && !podfacts.IsSidecar(&was[i]) {
 			if !apiequality.Semantic.DeepEqual(now[i].Resources, was[i].Resources) {
 				errs = append(errs, field.Forbidden(at, "resources for non-sidecar init containers are immutable"))
 				now[i].Resources = was[i].Resources

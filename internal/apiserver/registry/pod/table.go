@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/table"
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 var printer = table.Of(row,
@@ -88,7 +88,7 @@ func summarize(p *corev1.Pod) summary {
 	}
 	sidecars := map[string]bool{}
 	for i := range p.Spec.InitContainers {
-		if c := &p.Spec.InitContainers[i]; podspec.IsSidecar(c) {
+		if c := &p.Spec.InitContainers[i]; podfacts.IsSidecar(c) {
 			sidecars[c.Name] = true
 			s.total++
 		}

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+
+	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
 // Labels and annotations of Endpoints.
@@ -175,7 +177,7 @@ func portsOf(svc *corev1.Service, p *corev1.Pod) (ports []corev1.EndpointPort, k
 func namedPort(p *corev1.Pod, name string, protocol corev1.Protocol) int32 {
 	containers := p.Spec.Containers
 	for _, c := range p.Spec.InitContainers {
-		if ptr.Deref(c.RestartPolicy, "") == corev1.ContainerRestartPolicyAlways {
+		if podfacts.IsSidecar(&c) {
 			containers = append(containers[:len(containers):len(containers)], c)
 		}
 	}

@@ -176,7 +176,7 @@ func requests(pods []corev1.Pod, name corev1.ResourceName, container string) (ma
 func containers(p *corev1.Pod) []corev1.Container {
 	out := slices.Clone(p.Spec.Containers)
 	for _, c := range p.Spec.InitContainers {
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+		if pod.IsSidecar(&c) {
 			out = append(out, c)
 		}
 	}

@@ -95,7 +95,7 @@ func containersEnded(p *corev1.Pod) (last time.Time) {
 	sidecars := map[string]bool{}
 	for i := range p.Spec.InitContainers {
 		c := &p.Spec.InitContainers[i]
-		sidecars[c.Name] = ptr.Deref(c.RestartPolicy, "") == corev1.ContainerRestartPolicyAlways
+		sidecars[c.Name] = pod.IsSidecar(c)
 	}
 	all := slices.Clone(p.Status.ContainerStatuses)
 	for _, c := range p.Status.InitContainerStatuses {

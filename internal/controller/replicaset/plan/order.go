@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/pod"
 )
@@ -114,7 +113,7 @@ func restarts(p *corev1.Pod) (most [2]int32) {
 	}
 	sidecars := map[string]bool{}
 	for _, c := range p.Spec.InitContainers {
-		sidecars[c.Name] = ptr.Deref(c.RestartPolicy, "") == corev1.ContainerRestartPolicyAlways
+		sidecars[c.Name] = pod.IsSidecar(&c)
 	}
 	for _, c := range p.Status.InitContainerStatuses {
 		if sidecars[c.Name] {
