@@ -123,7 +123,10 @@ func (l Lock) open(r io.Reader) (io.Reader, bool, error) {
 	}
 	if h.seal == sealedNot {
 		if !l.Plain {
-			return nil, false, errors.New("the backup is not encrypted, so anybody may have changed it; give --unencrypted, and nothing to open it with, if you know where it comes from")
+			return nil, false, errors.New(
+				"the backup is not encrypted, so anybody may have changed it; give --unencrypted, and nothing to open it with, " +
+					"if you know where it comes from",
+			)
 		}
 		return buffered, false, nil
 	}

@@ -137,7 +137,10 @@ func newerError(format int, by string) error {
 	if by != "" {
 		who = "everynode " + strings.Map(printable, by)
 	}
-	return fmt.Errorf("the backup has format %d, of %s, and this program reads up to format %d; use that version, or a newer one", format, who, Format)
+	return fmt.Errorf(
+		"the backup has format %d, of %s, and this program reads up to format %d; use that version, or a newer one",
+		format, who, Format,
+	)
 }
 
 // printable drops what could play tricks on a terminal.

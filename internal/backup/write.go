@@ -56,5 +56,12 @@ func writeParts(archive *tar.Writer, m Manifest, open func(name string) (io.Read
 }
 
 func tarHeader(m Manifest, name string, size int64) *tar.Header {
-	return &tar.Header{Typeflag: tar.TypeReg, Name: name, Size: size, Mode: 0o600, ModTime: m.Created, Format: tar.FormatPAX}
+	return &tar.Header{
+		Typeflag: tar.TypeReg,
+		Name:     name,
+		Size:     size,
+		Mode:     0o600,
+		ModTime:  m.Created,
+		Format:   tar.FormatPAX,
+	}
 }

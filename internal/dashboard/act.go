@@ -47,7 +47,8 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request) {
 
 func (d *Dashboard) steer(r *http.Request, namespace, name string, o order) (string, error) {
 	verbs := map[string]rollout.Verb{
-		"pause": rollout.Pause, "resume": rollout.Resume, "retry": rollout.Retry(o.Revision), "abort": rollout.Abort(o.Revision),
+		"pause": rollout.Pause, "resume": rollout.Resume, "retry": rollout.Retry(o.Revision),
+		"abort":   rollout.Abort(o.Revision),
 		"approve": rollout.Approve(o.Step, o.Revision),
 	}
 	verb := verbs[o.Verb]
@@ -77,9 +78,13 @@ func (d *Dashboard) rights(w http.ResponseWriter, r *http.Request) {
 		"undo":  {Group: "apps", Resource: "daemonsets", Verb: "patch"},
 	} {
 		of.Namespace, of.Name = namespace, name
-		review, err := d.core.AuthorizationV1().SelfSubjectAccessReviews().Create(r.Context(), &authorizationv1.SelfSubjectAccessReview{
-			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &of},
-		}, metav1.CreateOptions{})
+		review, err := d.core.AuthorizationV1().SelfSubjectAccessReviews().Create(
+			r.Context(),
+			&authorizationv1.SelfSubjectAccessReview{
+				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &of},
+			},
+			metav1.CreateOptions{},
+		)
 		if err != nil {
 			answer(w, nil, fmt.Errorf("ask what you may do: %w", err))
 			return

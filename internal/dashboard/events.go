@@ -86,7 +86,10 @@ func (d *Dashboard) events(w http.ResponseWriter, r *http.Request) {
 	out := json.NewEncoder(w)
 	if more {
 		items = append(items, corev1.Event{Type: corev1.EventTypeWarning, Reason: "Incomplete", LastTimestamp: metav1.Now(),
-			Message: fmt.Sprintf("there are more than %d events, and these are the newest of so many; look at the events of one DaemonSet or node", mostRead)})
+			Message: fmt.Sprintf(
+				"there are more than %d events, and these are the newest of so many; look at the events of one DaemonSet or node",
+				mostRead,
+			)})
 	}
 	for i := range items {
 		if out.Encode(eventLineOf(&items[i])) != nil {

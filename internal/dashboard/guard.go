@@ -19,7 +19,8 @@ func newKey() string {
 }
 
 // policy lets the page load what this server has, talk to it, and nothing else.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 // guard answers only what comes from the page of this run.
 type guard struct {
@@ -63,10 +64,12 @@ func (g *guard) refuses(r *http.Request) (why string, code int) {
 		// A name of somebody else's may lead here (DNS rebinding).
 		return "this page answers at 127.0.0.1 and localhost only", http.StatusMisdirectedRequest
 	}
-	if origin := r.Header.Get("Origin"); origin != "" && (!strings.HasPrefix(origin, "http://") || !g.ownHost(strings.TrimPrefix(origin, "http://"))) {
+	if origin := r.Header.Get("Origin"); origin != "" &&
+		(!strings.HasPrefix(origin, "http://") || !g.ownHost(strings.TrimPrefix(origin, "http://"))) {
 		return "another page asks", http.StatusForbidden
 	}
-	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && !slices.Contains([]string{"same-origin", "none"}, site) && !opens(r) {
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && !slices.Contains([]string{"same-origin", "none"}, site) &&
+		!opens(r) {
 		return "another page asks", http.StatusForbidden
 	}
 	if strings.HasPrefix(r.URL.Path, "/api/") {

@@ -49,7 +49,9 @@ func (d *Dashboard) timeline(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	var more bool
-	in.Events, _, more, err = newest(ctx, d.core.CoreV1().Events(namespace), eventsOf(url.Values{"kind": {"DaemonSet"}, "name": {name}}))
+	in.Events, _, more, err = newest(
+		ctx, d.core.CoreV1().Events(namespace), eventsOf(url.Values{"kind": {"DaemonSet"}, "name": {name}}),
+	)
 	if err != nil {
 		out.Missing = append(out.Missing, "events cannot be read: "+firstLine(err.Error()))
 	}

@@ -68,8 +68,15 @@ func Listen(c Config, port int) (*Dashboard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the page's port: %w; choose another --port", err)
 	}
-	return &Dashboard{config: c, core: core, cluster: newCluster(core, own), listener: listener, key: newKey(), ready: make(chan struct{}),
-		waits: waits{header: 10 * time.Second, body: 30 * time.Second, refused: time.Second}}, nil
+	return &Dashboard{
+		config:   c,
+		core:     core,
+		cluster:  newCluster(core, own),
+		listener: listener,
+		key:      newKey(),
+		ready:    make(chan struct{}),
+		waits:    waits{header: 10 * time.Second, body: 30 * time.Second, refused: time.Second},
+	}, nil
 }
 
 // URL is the page's address. What follows # never leaves the browser.

@@ -240,8 +240,9 @@ func overviewOf(s *survey.Survey, name, hidden string) *overview {
 
 func setOf(s *survey.Survey, ds *appsv1.DaemonSet) *set {
 	out := &set{
-		Namespace: ds.Namespace, Name: ds.Name, Status: ds.Status, Strategy: string(ds.Spec.UpdateStrategy.Type), Numbers: map[string]int64{},
-		UID: ds.UID, Generation: ds.Generation, Unseen: s.Unseen(ds),
+		Namespace: ds.Namespace, Name: ds.Name, Status: ds.Status, Strategy: string(ds.Spec.UpdateStrategy.Type),
+		Numbers: map[string]int64{},
+		UID:     ds.UID, Generation: ds.Generation, Unseen: s.Unseen(ds),
 	}
 	newest := int64(0)
 	for _, r := range revisionsOf(s, ds) {

@@ -83,5 +83,8 @@ func (t *troubles) text() string {
 			oldest = t.of[name]
 		}
 	}
-	return fmt.Sprintf("Nothing new is known of %s since %s UTC: %s", strings.Join(names, ", "), oldest.since.UTC().Format(time.TimeOnly), oldest.why)
+	return fmt.Sprintf(
+		"Nothing new is known of %s since %s UTC: %s",
+		strings.Join(names, ", "), oldest.since.UTC().Format(time.TimeOnly), oldest.why,
+	)
 }

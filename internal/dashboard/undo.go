@@ -28,9 +28,15 @@ func (d *Dashboard) undo(ctx context.Context, namespace, name string, o order) (
 		case err != nil:
 			return err
 		case ds.UID != o.UID:
-			return fmt.Errorf("nothing is undone: daemonset %s/%s was deleted meanwhile, and is another one now; look again", namespace, name)
+			return fmt.Errorf(
+				"nothing is undone: daemonset %s/%s was deleted meanwhile, and is another one now; look again", namespace, name,
+			)
 		case ds.Generation != o.Generation:
-			return fmt.Errorf("nothing is undone: somebody has changed daemonset %s/%s meanwhile (generation %d was shown, it is %d by now); look again", namespace, name, o.Generation, ds.Generation)
+			return fmt.Errorf(
+				"nothing is undone: somebody has changed daemonset %s/%s meanwhile (generation %d was shown, it is %d by now); "+
+					"look again",
+				namespace, name, o.Generation, ds.Generation,
+			)
 		}
 		done, err = d.goBack(ctx, ds, o.Revision)
 		return err
@@ -61,7 +67,9 @@ func (d *Dashboard) goBack(ctx context.Context, ds *appsv1.DaemonSet, hash strin
 	if err != nil {
 		return "", fmt.Errorf("undo: %w", err)
 	}
-	if _, err := d.core.AppsV1().DaemonSets(ds.Namespace).Patch(ctx, ds.Name, types.StrategicMergePatchType, raw, metav1.PatchOptions{}); err != nil {
+	if _, err := d.core.AppsV1().DaemonSets(ds.Namespace).Patch(
+		ctx, ds.Name, types.StrategicMergePatchType, raw, metav1.PatchOptions{},
+	); err != nil {
 		return "", fmt.Errorf("undo: %w", err)
 	}
 	return fmt.Sprintf("%s is rolled back to revision %d", which, revision.Revision), nil
@@ -73,7 +81,9 @@ func (d *Dashboard) revisionOf(ctx context.Context, ds *appsv1.DaemonSet, hash s
 	if err != nil {
 		return nil, fmt.Errorf("read the selector of daemonset %s/%s: %w", ds.Namespace, ds.Name, err)
 	}
-	list, err := d.core.AppsV1().ControllerRevisions(ds.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
+	list, err := d.core.AppsV1().ControllerRevisions(ds.Namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: selector.String(),
+	})
 	if err != nil {
 		return nil, fmt.Errorf("look for revision %s: %w", hash, err)
 	}
@@ -82,5 +92,7 @@ func (d *Dashboard) revisionOf(ctx context.Context, ds *appsv1.DaemonSet, hash s
 			return r, nil
 		}
 	}
-	return nil, fmt.Errorf("nothing is undone: revision %s of daemonset %s/%s is not kept any more", hash, ds.Namespace, ds.Name)
+	return nil, fmt.Errorf(
+		"nothing is undone: revision %s of daemonset %s/%s is not kept any more", hash, ds.Namespace, ds.Name,
+	)
 }

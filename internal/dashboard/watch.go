@@ -63,7 +63,8 @@ func (c *cluster) setOwnKinds(k kinds) {
 	c.touch()
 }
 
-// lookAgain is how often it is tried to read kinds that the cluster does not have: their definitions may be added while the page is open.
+// lookAgain is how often it is tried to read kinds that the cluster does not have: their definitions may be added while
+// the page is open.
 const lookAgain = 15 * time.Second
 
 // staleAfter is when a survey is made again though nothing has changed: verdicts depend on
@@ -85,7 +86,10 @@ type lister struct {
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-func listed[L runtime.Object](list func(context.Context, metav1.ListOptions) (L, error), watch func(context.Context, metav1.ListOptions) (watch.Interface, error)) lister {
+func listed[L runtime.Object](
+	list func(context.Context, metav1.ListOptions) (L, error),
+	watch func(context.Context, metav1.ListOptions) (watch.Interface, error),
+) lister {
 	return lister{watch: watch, list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		out, err := list(ctx, o)
 		if err != nil {
@@ -120,7 +124,10 @@ func (c *cluster) run(ctx context.Context, ready func()) error {
 	if err != nil {
 		return err
 	}
-	c.revisions, err = add("ControllerRevisions", listed(apps.ControllerRevisions("").List, apps.ControllerRevisions("").Watch), &appsv1.ControllerRevision{})
+	c.revisions, err = add(
+		"ControllerRevisions",
+		listed(apps.ControllerRevisions("").List, apps.ControllerRevisions("").Watch), &appsv1.ControllerRevision{},
+	)
 	if err != nil {
 		return err
 	}
@@ -157,7 +164,9 @@ func (c *cluster) informer(ctx context.Context, what string, l lister, example r
 		return nil, rollout.Unread(what, err)
 	}
 	l = c.troubles.watched(what, l)
-	informer := cache.NewSharedIndexInformer(&cache.ListWatch{ListWithContextFunc: l.list, WatchFuncWithContext: l.watch}, example, 0, cache.Indexers{})
+	informer := cache.NewSharedIndexInformer(
+		&cache.ListWatch{ListWithContextFunc: l.list, WatchFuncWithContext: l.watch}, example, 0, cache.Indexers{},
+	)
 	if err := informer.SetTransform(lean); err != nil {
 		return nil, fmt.Errorf("watch %s: %w", what, err)
 	}
@@ -169,20 +178,28 @@ func (c *cluster) informer(ctx context.Context, what string, l lister, example r
 	return informer, nil
 }
 
-// readOwnKinds finds out whether policies and rollouts can be read. That the cluster does not have or show them is no error.
+// readOwnKinds finds out whether policies and rollouts can be read. That the cluster does not have or show them is no
+// error.
 func (c *cluster) readOwnKinds(ctx context.Context) (k kinds, err error) {
-	k.policies, err = c.informer(ctx, "RolloutPolicies", listed(c.own.RolloutPolicies("").List, c.own.RolloutPolicies("").Watch), &v1alpha1.RolloutPolicy{})
+	k.policies, err = c.informer(
+		ctx, "RolloutPolicies", listed(c.own.RolloutPolicies("").List, c.own.RolloutPolicies("").Watch),
+		&v1alpha1.RolloutPolicy{},
+	)
 	if err != nil {
 		if hidden := rollout.Hidden(err); hidden != "" {
 			return kinds{hidden: hidden}, nil
 		}
 		return kinds{}, err
 	}
-	k.rollouts, err = c.informer(ctx, "DaemonSetRollouts", listed(c.own.DaemonSetRollouts("").List, c.own.DaemonSetRollouts("").Watch), &v1alpha1.DaemonSetRollout{})
+	k.rollouts, err = c.informer(
+		ctx, "DaemonSetRollouts", listed(c.own.DaemonSetRollouts("").List, c.own.DaemonSetRollouts("").Watch),
+		&v1alpha1.DaemonSetRollout{},
+	)
 	return k, err
 }
 
-// awaitOwnKinds tries again and again to read policies and rollouts, until they are there, and watches them from then on.
+// awaitOwnKinds tries again and again to read policies and rollouts, until they are there, and watches them from then
+// on.
 func (c *cluster) awaitOwnKinds(ctx context.Context, running *sync.WaitGroup) {
 	for {
 		select {

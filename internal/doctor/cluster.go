@@ -73,7 +73,8 @@ func Cluster(ctx context.Context, config *rest.Config) (c diagnosis.Cluster, err
 		{"nodes", l.nodes}, {"leases", l.leases}, {"daemonsets", l.daemonSets}, {"daemonsetrollouts", l.rollouts},
 		{"rolloutpolicies", l.policies}, {"nodestartups", l.startups},
 		{"servicecidrs", l.serviceCIDRs}, {"ipaddresses", l.addresses},
-		{"validatingwebhookconfigurations", l.validating}, {"mutatingwebhookconfigurations", l.mutating}, {"apiservices", l.extensions},
+		{"validatingwebhookconfigurations", l.validating}, {"mutatingwebhookconfigurations", l.mutating},
+		{"apiservices", l.extensions},
 		{"metrics of the API server", l.unanswered},
 	} {
 		switch err := look.at(ctx); {
@@ -235,8 +236,18 @@ func (l *looker) mutating(ctx context.Context) error {
 }
 
 // webhook looks where a webhook is, and who could answer there.
-func (l *looker) webhook(ctx context.Context, kind, configuration, name string, policy *admissionv1.FailurePolicyType, to admissionv1.WebhookClientConfig) error {
-	w := diagnosis.Webhook{Resource: kind, Configuration: configuration, Name: name, Demanding: policy == nil || *policy == admissionv1.Fail}
+func (l *looker) webhook(
+	ctx context.Context,
+	kind, configuration, name string,
+	policy *admissionv1.FailurePolicyType,
+	to admissionv1.WebhookClientConfig,
+) error {
+	w := diagnosis.Webhook{
+		Resource:      kind,
+		Configuration: configuration,
+		Name:          name,
+		Demanding:     policy == nil || *policy == admissionv1.Fail,
+	}
 	if len(to.CABundle) > 0 {
 		w.AuthorityEnds, w.AuthorityProblem = authority(to.CABundle)
 	}
@@ -249,7 +260,9 @@ func (l *looker) webhook(ctx context.Context, kind, configuration, name string, 
 		case err != nil:
 			return err
 		default:
-			slices, err := l.client.DiscoveryV1().EndpointSlices(s.Namespace).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + s.Name})
+			slices, err := l.client.DiscoveryV1().EndpointSlices(s.Namespace).List(ctx, metav1.ListOptions{
+				LabelSelector: discoveryv1.LabelServiceName + "=" + s.Name,
+			})
 			if err != nil {
 				return err
 			}
@@ -276,12 +289,14 @@ func (l *looker) unanswered(ctx context.Context) error {
 	return nil
 }
 
-// webhookFailures reads from metrics how often webhooks could not be called: those that were left out then, and those that refused then.
+// webhookFailures reads from metrics how often webhooks could not be called: those that were left out then, and those
+// that refused then.
 func webhookFailures(metrics string) map[string]int {
 	out := map[string]int{}
 	for line := range strings.Lines(metrics) {
 		left := strings.HasPrefix(line, "apiserver_admission_webhook_fail_open_count{")
-		refused := strings.HasPrefix(line, "apiserver_admission_webhook_rejection_count{") && strings.Contains(line, `error_type="calling_webhook_error"`)
+		refused := strings.HasPrefix(line, "apiserver_admission_webhook_rejection_count{") &&
+			strings.Contains(line, `error_type="calling_webhook_error"`)
 		if !left && !refused {
 			continue
 		}
@@ -339,7 +354,10 @@ func (l *looker) extensions(ctx context.Context) error {
 		conditions, _, _ := unstructured.NestedSlice(item.Object, "status", "conditions")
 		for _, c := range conditions {
 			if m, ok := c.(map[string]any); ok && m["type"] == "Available" && m["status"] == "False" {
-				l.seen.Extensions = append(l.seen.Extensions, diagnosis.Extension{Name: item.GetName(), Problem: fmt.Sprint(m["message"])})
+				l.seen.Extensions = append(l.seen.Extensions, diagnosis.Extension{
+					Name:    item.GetName(),
+					Problem: fmt.Sprint(m["message"]),
+				})
 			}
 		}
 	}

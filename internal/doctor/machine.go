@@ -42,7 +42,9 @@ func Machine(dataDir string, now time.Time) diagnosis.Machine {
 	for _, place := range []struct{ path, what string }{
 		{dataDir, "the control plane's data"}, {"/var/lib/containerd", "images and containers"}, {"/var/log", "logs"},
 	} {
-		if disk, ok := disk(place.path, place.what); ok && !slices.ContainsFunc(m.Disks, func(d diagnosis.Disk) bool { return same(d, disk) }) {
+		if disk, ok := disk(place.path, place.what); ok && !slices.ContainsFunc(m.Disks, func(d diagnosis.Disk) bool {
+			return same(d, disk)
+		}) {
 			m.Disks = append(m.Disks, disk)
 		}
 	}
@@ -59,8 +61,12 @@ func lookAtCertificates(m *diagnosis.Machine) {
 	}
 	for _, i := range items {
 		if !i.Until.IsZero() && i.Hash != "" {
-			m.Certificates = append(m.Certificates, diagnosis.Certificate{File: i.File, Until: i.Until, Authority: slices.Contains(
-				[]string{pki.ClusterAuthority + ".crt", pki.NodeAuthority + ".crt"}, i.File)})
+			m.Certificates = append(m.Certificates, diagnosis.Certificate{
+				File:  i.File,
+				Until: i.Until,
+				Authority: slices.Contains(
+					[]string{pki.ClusterAuthority + ".crt", pki.NodeAuthority + ".crt"}, i.File),
+			})
 		}
 	}
 }
@@ -162,7 +168,11 @@ func tools() []diagnosis.Tool {
 	for i := range all {
 		all[i].There = found(all[i].Name)
 	}
-	plugins := diagnosis.Tool{Name: "CNI plugins", Package: "containernetworking-plugins", For: "pods' networks are made with them"}
+	plugins := diagnosis.Tool{
+		Name:    "CNI plugins",
+		Package: "containernetworking-plugins",
+		For:     "pods' networks are made with them",
+	}
 	for _, folder := range []string{"/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"} {
 		if _, err := os.Stat(filepath.Join(folder, "bridge")); err == nil {
 			plugins.There = true

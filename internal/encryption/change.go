@@ -157,10 +157,16 @@ func (c *Change) next(ctx context.Context) (Keys, plan.Step, error) {
 		return nil, plan.Step{}, err
 	}
 	if status.Own {
-		return nil, plan.Step{}, fmt.Errorf("the keys are in %s, which is named with --encryption-provider-config and yours to change: put the new key in as docs/encryption.md says, then run everynode secrets rewrite", status.File)
+		return nil, plan.Step{}, fmt.Errorf(
+			"the keys are in %s, which is named with --encryption-provider-config and yours to change: put the new key in as "+
+				"docs/encryption.md says, then run everynode secrets rewrite",
+			status.File,
+		)
 	}
 	if !sameFile(status.File, file) {
-		return nil, plan.Step{}, fmt.Errorf("the server has its keys in %s, and not in %s; name its --data-dir", status.File, file)
+		return nil, plan.Step{}, fmt.Errorf(
+			"the server has its keys in %s, and not in %s; name its --data-dir", status.File, file,
+		)
 	}
 	if err := cmp.Or(unread, unknown); err != nil {
 		return nil, plan.Step{}, err
@@ -171,7 +177,9 @@ func (c *Change) next(ctx context.Context) (Keys, plan.Step, error) {
 			return nil, plan.Step{}, fmt.Errorf("%s %w", file, err)
 		}
 	} else if status.Hash != "" {
-		return nil, plan.Step{}, fmt.Errorf("%s is gone, and the server still has its keys; restore it from a backup before the server ends", file)
+		return nil, plan.Step{}, fmt.Errorf(
+			"%s is gone, and the server still has its keys; restore it from a backup before the server ends", file,
+		)
 	}
 	if status.Problem != "" && status.Hash != hash {
 		return nil, plan.Step{}, fmt.Errorf("the server does not use %s as it is now: %s", file, status.Problem)

@@ -68,7 +68,11 @@ func Read(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if to, linked := os.Readlink(path); linked == nil {
-			return nil, fmt.Errorf("%s is a link to %s, where there is nothing; mount what holds it, or remove the link if these keys are not needed any more", path, to)
+			return nil, fmt.Errorf(
+				"%s is a link to %s, where there is nothing; mount what holds it, or remove the link if these keys are not "+
+					"needed any more",
+				path, to,
+			)
 		}
 		return nil, nil
 	}
@@ -76,8 +80,11 @@ func Read(path string) ([]byte, error) {
 		return nil, fmt.Errorf("look for the keys of stored Secrets: %w", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("%s: other users of this machine can read or change these keys (the mode is %04o); run chmod 600 %s, and everynode secrets rotate-key if somebody may have read them",
-			path, info.Mode().Perm(), path)
+		return nil, fmt.Errorf(
+			"%s: other users of this machine can read or change these keys (the mode is %04o); run chmod 600 %s, and "+
+				"everynode secrets rotate-key if somebody may have read them",
+			path, info.Mode().Perm(), path,
+		)
 	}
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -143,7 +150,10 @@ func checkOwner(path string) error {
 		return fmt.Errorf("look for the keys of stored Secrets: %w", err)
 	}
 	if owner, ok := info.Sys().(*syscall.Stat_t); ok && int(owner.Uid) != os.Geteuid() {
-		return fmt.Errorf("%s is the user's with the number %d, who could not read keys that another user writes; run this as that user", path, owner.Uid)
+		return fmt.Errorf(
+			"%s is the user's with the number %d, who could not read keys that another user writes; run this as that user",
+			path, owner.Uid,
+		)
 	}
 	return nil
 }
@@ -192,7 +202,9 @@ func Encode(keys Keys) ([]byte, error) {
 		p := apiserverv1.ProviderConfiguration{Identity: &apiserverv1.IdentityConfiguration{}}
 		if k.Name != Plain {
 			secret := base64.StdEncoding.EncodeToString(k.Secret)
-			p = apiserverv1.ProviderConfiguration{Secretbox: &apiserverv1.SecretboxConfiguration{Keys: []apiserverv1.Key{{Name: k.Name, Secret: secret}}}}
+			p = apiserverv1.ProviderConfiguration{
+				Secretbox: &apiserverv1.SecretboxConfiguration{Keys: []apiserverv1.Key{{Name: k.Name, Secret: secret}}},
+			}
 		}
 		providers = append(providers, p)
 	}
@@ -213,9 +225,12 @@ var ErrByHand = errors.New("is not as Everynode makes it, with keys of secretbox
 func Decode(content []byte) (Keys, error) {
 	var config apiserverv1.EncryptionConfiguration
 	if err := yaml.UnmarshalStrict(content, &config); err != nil {
-		return nil, fmt.Errorf("cannot be understood: %s; restore it from a backup", strings.ReplaceAll(err.Error(), "\n", " "))
+		return nil, fmt.Errorf(
+			"cannot be understood: %s; restore it from a backup", strings.ReplaceAll(err.Error(), "\n", " "),
+		)
 	}
-	if len(config.Resources) != 1 || len(config.Resources[0].Resources) != 1 || config.Resources[0].Resources[0] != "secrets" {
+	if len(config.Resources) != 1 || len(config.Resources[0].Resources) != 1 ||
+		config.Resources[0].Resources[0] != "secrets" {
 		return nil, ErrByHand
 	}
 	var keys Keys
@@ -242,7 +257,9 @@ func decodeProvider(p apiserverv1.ProviderConfiguration) (Key, error) {
 	case p.Secretbox != nil && len(p.Secretbox.Keys) == 1:
 		secret, err := base64.StdEncoding.DecodeString(p.Secretbox.Keys[0].Secret)
 		if err != nil || len(secret) != secretSize {
-			return Key{}, fmt.Errorf("key %q is not %d bytes in base64; restore the file from a backup", p.Secretbox.Keys[0].Name, secretSize)
+			return Key{}, fmt.Errorf(
+				"key %q is not %d bytes in base64; restore the file from a backup", p.Secretbox.Keys[0].Name, secretSize,
+			)
 		}
 		return Key{Name: p.Secretbox.Keys[0].Name, Secret: secret}, nil
 	case p.Identity != nil:

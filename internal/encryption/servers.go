@@ -28,7 +28,8 @@ type apiServers struct {
 // asBusy marks the errors of a server that has too much to do right now, or whose database has a
 // bad moment. All that is asked here may be asked again.
 func asBusy(err error) error {
-	if apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err) {
+	if apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsServiceUnavailable(err) ||
+		apierrors.IsTooManyRequests(err) {
 		return fmt.Errorf("%w: %w", errBusy, err)
 	}
 	return err
@@ -38,7 +39,9 @@ func asBusy(err error) error {
 func (s *apiServers) Status(ctx context.Context) (out Status, err error) {
 	body, err := s.client.CoreV1().RESTClient().Get().AbsPath(Path).DoRaw(ctx)
 	if apierrors.IsNotFound(err) {
-		return out, errors.New("ask how Secrets are encrypted: this server cannot tell; run the same version of everynode as the server")
+		return out, errors.New(
+			"ask how Secrets are encrypted: this server cannot tell; run the same version of everynode as the server",
+		)
 	}
 	if err == nil {
 		err = json.Unmarshal(body, &out)
@@ -66,16 +69,23 @@ func (s *apiServers) Rewrite(ctx context.Context) (out Rewritten, err error) {
 
 // Following implements Servers.
 func (s *apiServers) Following(ctx context.Context, hash string) (out []plan.Server, err error) {
-	leases, err := s.client.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: LeaseLabel})
+	leases, err := s.client.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{
+		LabelSelector: LeaseLabel,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("ask which servers there are: %w", asBusy(err))
 	}
 	for _, l := range leases.Items {
-		one := plan.Server{Name: l.Name, Follows: l.Annotations[HashAnnotation] == hash, Settled: l.Annotations[SettledAnnotation] == "true"}
+		one := plan.Server{
+			Name:    l.Name,
+			Follows: l.Annotations[HashAnnotation] == hash,
+			Settled: l.Annotations[SettledAnnotation] == "true",
+		}
 		if holder := l.Spec.HolderIdentity; holder != nil {
 			one.Name += " on " + *holder
 		}
-		if at, lasts := l.Spec.RenewTime, l.Spec.LeaseDurationSeconds; at == nil || lasts == nil || s.now().After(at.Add(time.Duration(*lasts)*time.Second)) {
+		if at, lasts := l.Spec.RenewTime, l.Spec.LeaseDurationSeconds; at == nil || lasts == nil ||
+			s.now().After(at.Add(time.Duration(*lasts)*time.Second)) {
 			one.Silent = true
 		}
 		out = append(out, one)

@@ -42,7 +42,10 @@ const (
 )
 
 // ErrStranger says that those who answer at the members' addresses have another authority.
-var ErrStranger = errors.New("the databases of the other servers are of another authority than this one's: it was replaced while this server was removed or away, or they are another cluster's")
+var ErrStranger = errors.New(
+	"the databases of the other servers are of another authority than this one's: it was replaced while this server was " +
+		"removed or away, or they are another cluster's",
+)
 
 // before is a member that has a database, and has not opened it yet: what it had agreed to may
 // count no more. Until another one has told, nothing is written.
@@ -113,8 +116,11 @@ func (b *before) tell(ctx context.Context, all []heard) {
 		names = append(names, cmp.Or(h.Name, h.URL))
 	}
 	if b.cutOff() {
-		klog.FromContext(ctx).Info("The database of this server has changes that its log does not have; waiting for another server that has them. Start those that are silent",
-			"log", b.has.Last, "database", b.has.Applied, "without", names)
+		klog.FromContext(ctx).Info(
+			"The database of this server has changes that its log does not have; waiting for another server that has them. "+
+				"Start those that are silent",
+			"log", b.has.Last, "database", b.has.Applied, "without", names,
+		)
 		return
 	}
 	tellWaiting(ctx, len(all)+1, names)
@@ -203,8 +209,12 @@ func (b *before) judge(all []heard) error {
 		case h.removed:
 			return ErrRemoved
 		case h.mark > come:
-			return fmt.Errorf("the database in %s is older than what this server had before (it ends at change %d, and had %d): an old disk or copy was put back; "+
-				"run \"everynode members remove %s\" on another server, move %s away, and join again", b.dir, come, h.mark, b.peers.Name, b.dir)
+			return fmt.Errorf(
+				"the database in %s is older than what this server had before (it ends at change %d, and had %d): an old disk or "+
+					"copy was put back; "+
+					"run \"everynode members remove %s\" on another server, move %s away, and join again",
+				b.dir, come, h.mark, b.peers.Name, b.dir,
+			)
 		case h.alive:
 			alive++
 		case h.stranger:
@@ -252,6 +262,9 @@ func tellStanding(of func(id string) string) http.HandlerFunc {
 
 // tellWaiting says for whom a member waits.
 func tellWaiting(ctx context.Context, servers int, silent []string) {
-	klog.FromContext(ctx).Info("Waiting for a majority of the servers; start those that are silent. If they are lost for good, stop this one and run \"everynode members reset\" here",
-		"servers", servers, "silent", silent)
+	klog.FromContext(ctx).Info(
+		"Waiting for a majority of the servers; start those that are silent. If they are lost for good, stop this one and "+
+			"run \"everynode members reset\" here",
+		"servers", servers, "silent", silent,
+	)
 }

@@ -225,7 +225,9 @@ func (s *Server) waitReady(ctx context.Context, o Options) error {
 // fresh, and reads and watches would wait for it in vain.
 func (s *Server) announceFeatures(ctx context.Context) error {
 	feature.DefaultFeatureSupportChecker.CheckClient(ctx, embedded{s.newClient().Client}, storage.RequestWatchProgress)
-	for deadline := time.Now().Add(time.Minute); !feature.DefaultFeatureSupportChecker.Supports(storage.RequestWatchProgress); {
+	for deadline := time.Now().Add(time.Minute); !feature.DefaultFeatureSupportChecker.Supports(
+		storage.RequestWatchProgress,
+	); {
 		if time.Now().After(deadline) {
 			return errors.New("ask the database for its features: no answer")
 		}

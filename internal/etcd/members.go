@@ -29,15 +29,21 @@ var ErrRemoved = errors.New("this server was removed from the cluster, and what 
 
 // errStopped says that a database has ended by itself. etcd takes an answer that is meant for a
 // member of before at the same address for the news that it is removed itself.
-var errStopped = errors.New("the database ended since another server took it for one that was removed, and none says that it was; start this one again")
+var errStopped = errors.New(
+	"the database ended since another server took it for one that was removed, and none says that it was; start this " +
+		"one again",
+)
 
 // ErrNotNow says that the members cannot be changed at the moment, but soon may be.
 var ErrNotNow = errors.New("the servers are not ready for a change of who belongs to them")
 
 // ErrMajority says that a member cannot be taken away because those that are left and
 // answer would not be a majority.
-var ErrMajority = errors.New("without it the servers that answer would not be a majority: start one of the others first, or, if these are lost for good, " +
-	"stop the one that is to stay and run \"everynode members reset\" there")
+var ErrMajority = errors.New(
+	"without it the servers that answer would not be a majority: start one of the others first, or, if these are lost " +
+		"for good, " +
+		"stop the one that is to stay and run \"everynode members reset\" there",
+)
 
 // Members lists the members as this one knows them.
 func (s *Server) Members() (out []roster.Member) {
@@ -108,7 +114,10 @@ func (s *Server) AddLearner(ctx context.Context, address string) (roster.Member,
 		if known[at].Name == "" {
 			return known[at], nil
 		}
-		return roster.Member{}, fmt.Errorf("a server of the name %s is at %s already; if its disk is lost, run \"everynode members remove %s\" first", known[at].Name, address, known[at].Name)
+		return roster.Member{}, fmt.Errorf(
+			"a server of the name %s is at %s already; if its disk is lost, run \"everynode members remove %s\" first",
+			known[at].Name, address, known[at].Name,
+		)
 	}
 	now := time.Now()
 	added := membership.NewMemberAsLearner("", urls, "", &now)
@@ -117,8 +126,10 @@ func (s *Server) AddLearner(ctx context.Context, address string) (roster.Member,
 	if _, err := s.etcd.Server.AddMember(ctx, *added); err != nil {
 		at := slices.IndexFunc(known, func(m roster.Member) bool { return m.Learner })
 		if at >= 0 && errors.Is(err, membership.ErrTooManyLearners) {
-			return roster.Member{}, fmt.Errorf("%w: another server is joining, at %s; if that one has given up, run \"everynode members remove %s\" on a server",
-				ErrNotNow, known[at].URL, cmp.Or(known[at].Name, known[at].ID))
+			return roster.Member{}, fmt.Errorf(
+				"%w: another server is joining, at %s; if that one has given up, run \"everynode members remove %s\" on a server",
+				ErrNotNow, known[at].URL, cmp.Or(known[at].Name, known[at].ID),
+			)
 		}
 		return roster.Member{}, fmt.Errorf("let a server join at %s: %w", address, reconfigured(err))
 	}

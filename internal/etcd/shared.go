@@ -78,7 +78,11 @@ func (s *Server) tellShared(which Shared) http.HandlerFunc {
 			return
 		}
 		if !s.isMember(r.Context(), r.TLS) {
-			http.Error(w, "the keys are given to those only who answer at the address of a server, with the certificate that they show", http.StatusForbidden)
+			http.Error(
+				w,
+				"the keys are given to those only who answer at the address of a server, with the certificate that they show",
+				http.StatusForbidden,
+			)
 			return
 		}
 		content, err := s.peers.Shared(which)

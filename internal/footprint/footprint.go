@@ -30,10 +30,12 @@ const lookEvery = 10 * time.Second
 
 // Habit is how a process of one kind uses memory.
 type Habit struct {
-	// collectAt is by how many percent a small heap grows between two collections, and atMost a large one, unless GOGC says otherwise.
+	// collectAt is by how many percent a small heap grows between two collections, and atMost a large one, unless GOGC
+	// says otherwise.
 	collectAt, atMost int
-	// whenIdle means that memory is given back only after a time with little to do. To find what is not used costs a look at all
-	// that is, which is much for a process that holds much, and what is given back in the middle of work is wanted again.
+	// whenIdle means that memory is given back only after a time with little to do. To find what is not used costs a look
+	// at all that is, which is much for a process that holds much, and what is given back in the middle of work is wanted
+	// again.
 	whenIdle bool
 }
 
@@ -51,8 +53,8 @@ const (
 	room      = 1536 << 20
 )
 
-// percent is by how much a heap with so much in use grows until it is collected. With it grows what a collection costs: with ten
-// thousands of nodes collections were half of all that a server did.
+// percent is by how much a heap with so much in use grows until it is collected. With it grows what a collection costs:
+// with ten thousands of nodes collections were half of all that a server did.
 func (h Habit) percent(live uint64) int {
 	over, fits := live-min(live, small), int(room*100/max(live, 1))
 	return max(min(h.collectAt+10*int(over/relaxEach), h.atMost, fits), h.collectAt)
@@ -92,8 +94,8 @@ func (w *watch) givesBack(now heap, due bool) bool {
 	return true
 }
 
-// Keep gives back the process's unused memory until ctx ends. It also sets how often the whole process's heap is collected, so
-// it is for a process that is of that kind and nothing else.
+// Keep gives back the process's unused memory until ctx ends. It also sets how often the whole process's heap is
+// collected, so it is for a process that is of that kind and nothing else.
 func Keep(ctx context.Context, habit Habit, clk clock.WithTicker) {
 	percent, ours := habit.collectAt, os.Getenv("GOGC") == ""
 	if ours {
@@ -149,10 +151,16 @@ type heap struct {
 
 func look() heap {
 	samples := []metrics.Sample{
-		{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"}, {Name: "/gc/heap/allocs:bytes"},
+		{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/objects:bytes"},
+		{Name: "/memory/classes/heap/free:bytes"}, {Name: "/gc/heap/allocs:bytes"},
 	}
 	metrics.Read(samples)
-	return heap{live: samples[0].Value.Uint64(), objects: samples[1].Value.Uint64(), free: samples[2].Value.Uint64(), allocated: samples[3].Value.Uint64()}
+	return heap{
+		live:      samples[0].Value.Uint64(),
+		objects:   samples[1].Value.Uint64(),
+		free:      samples[2].Value.Uint64(),
+		allocated: samples[3].Value.Uint64(),
+	}
 }
 
 // idle says whether little was made since the last look: in two minutes not much more than there is.
@@ -181,8 +189,8 @@ func eachOfProgram(do func(mapping) error) error {
 }
 
 // divide makes many small mappings of a large one. Around a page that is used the kernel maps as much as its page cache
-// happens to hold in one piece, up to megabytes, but never beyond the mapping. Neighbours stay apart as long as something
-// differs, and a setting for huge pages does no harm: none fits into a stripe.
+// happens to hold in one piece, up to megabytes, but never beyond the mapping. Neighbours stay apart as long as
+// something differs, and a setting for huge pages does no harm: none fits into a stripe.
 func divide(m mapping) error {
 	// Every second stripe by its address, so that dividing again changes nothing.
 	for at := m.start &^ (2*stripe - 1); at < m.end; at += 2 * stripe {

@@ -71,8 +71,8 @@ func parseRange(line []byte, before []mapping) (mapping, error) {
 	return m, nil
 }
 
-// ofProgram are the mappings of the file that the code at the address comes from which can be dropped: they can be read again,
-// because nobody may write to them and nobody did.
+// ofProgram are the mappings of the file that the code at the address comes from which can be dropped: they can be read
+// again, because nobody may write to them and nobody did.
 func ofProgram(all []mapping, code uintptr) []mapping {
 	var file string
 	for _, m := range all {

@@ -25,7 +25,8 @@ const supervisorPatience = 90 * time.Second
 // Nothing else is removed by a purge: a user may have named a folder that holds
 // more than the cluster.
 var dataEntries = []string{
-	"kubeconfig", "pki", "etcd", "encryption.yaml", "logs", "nodes", "examples", "registries", "server.lock", "members.json", "peers", "encryption-config.yaml", "servers",
+	"kubeconfig", "pki", "etcd", "encryption.yaml", "logs", "nodes", "examples", "registries", "server.lock",
+	"members.json", "peers", "encryption-config.yaml", "servers",
 	datadir.WrittenFile, "restore-unfinished", "backup", "up.log", "nodes.wanted", "local.json", "local.lock",
 }
 
@@ -59,7 +60,10 @@ func Down(ctx context.Context, dataDir string, purge bool, report progress.Repor
 	if purge {
 		return report.Step("purge", func() (string, error) { return dataDir + " is removed", removeData(dataDir) })
 	}
-	report(progress.Event{Kind: progress.Note, Text: "The cluster is stopped. Its data stays in " + dataDir + "; everynode up starts it again."})
+	report(progress.Event{
+		Kind: progress.Note,
+		Text: "The cluster is stopped. Its data stays in " + dataDir + "; everynode up starts it again.",
+	})
 	return nil
 }
 

@@ -158,7 +158,11 @@ func prepare(ctx context.Context, o layout.Options, last *layout.State, report p
 		return nil, err
 	}
 	if last != nil && last.Plan.Runtime != choice.Runtime {
-		return nil, fmt.Errorf("the nodes of this cluster are made with --runtime %s, not %s; use another --data-dir, or remove the cluster first (everynode down --purge)", last.Plan.Runtime, choice.Runtime)
+		return nil, fmt.Errorf(
+			"the nodes of this cluster are made with --runtime %s, not %s; use another --data-dir, or remove the cluster "+
+				"first (everynode down --purge)",
+			last.Plan.Runtime, choice.Runtime,
+		)
 	}
 	if err := o.ValidateFor(choice.Runtime); err != nil {
 		return nil, err
@@ -202,7 +206,11 @@ func chooseSubnet(o layout.Options, last *layout.State) (netip.Prefix, error) {
 		return layout.PickSubnet(layout.ClusterID(o.DataDir), taken)
 	}
 	if !layout.Free(last.Plan.Subnet, taken) {
-		return netip.Prefix{}, fmt.Errorf("the cluster's network %s overlaps with a route that this machine has got meanwhile (see: ip route); remove that, or start afresh with everynode down --purge", last.Plan.Subnet)
+		return netip.Prefix{}, fmt.Errorf(
+			"the cluster's network %s overlaps with a route that this machine has got meanwhile (see: ip route); remove that, "+
+				"or start afresh with everynode down --purge",
+			last.Plan.Subnet,
+		)
 	}
 	return last.Plan.Subnet, nil
 }

@@ -40,7 +40,9 @@ type Joining struct {
 // Validate says what is wrong with the request itself.
 func (j Joining) Validate() error {
 	if problems := validation.IsDNS1123Label(j.Name); len(problems) > 0 || j.Name == "self" {
-		return fmt.Errorf("%q cannot be the name of a server, which is like that of a machine; give another with --server-name", j.Name)
+		return fmt.Errorf(
+			"%q cannot be the name of a server, which is like that of a machine; give another with --server-name", j.Name,
+		)
 	}
 	return nil
 }
@@ -121,7 +123,9 @@ func CheckVersion(joining, ours string) error {
 	case theirs.Major() < here.Major() || theirs.Major() == here.Major() && theirs.Minor() < here.Minor():
 		return fmt.Errorf("its version %s is too old for this cluster, which has %s; install that one there", joining, ours)
 	case theirs.Major() > here.Major() || theirs.Minor() > here.Minor()+1:
-		return fmt.Errorf("its version %s is too new for this cluster, which has %s; upgrade the servers that are there first", joining, ours)
+		return fmt.Errorf(
+			"its version %s is too new for this cluster, which has %s; upgrade the servers that are there first", joining, ours,
+		)
 	}
 	return nil
 }
@@ -131,9 +135,17 @@ func CheckVersion(joining, ours string) error {
 func CheckData(joining, ours int) error {
 	switch joining, ours := max(joining, firstData), max(ours, firstData); {
 	case joining < ours:
-		return fmt.Errorf("its program is too old: it knows data up to version %d, and this cluster's has version %d; install the version there that the others have", joining, ours)
+		return fmt.Errorf(
+			"its program is too old: it knows data up to version %d, and this cluster's has version %d; install the version "+
+				"there that the others have",
+			joining, ours,
+		)
 	case joining > ours:
-		return fmt.Errorf("its program is too new: it writes data of version %d, and this cluster's has version %d; upgrade the servers that are there first", joining, ours)
+		return fmt.Errorf(
+			"its program is too new: it writes data of version %d, and this cluster's has version %d; upgrade the servers "+
+				"that are there first",
+			joining, ours,
+		)
 	}
 	return nil
 }

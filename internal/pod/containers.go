@@ -43,7 +43,9 @@ func Containers(p *corev1.Pod) []*corev1.Container {
 
 // ContainerStatus is the status of the container of that name, of whatever sort; nil if there is none.
 func ContainerStatus(s *corev1.PodStatus, name string) *corev1.ContainerStatus {
-	for _, list := range [][]corev1.ContainerStatus{s.ContainerStatuses, s.InitContainerStatuses, s.EphemeralContainerStatuses} {
+	for _, list := range [][]corev1.ContainerStatus{
+		s.ContainerStatuses, s.InitContainerStatuses, s.EphemeralContainerStatuses,
+	} {
 		for i := range list {
 			if list[i].Name == name {
 				return &list[i]

@@ -8,14 +8,14 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// Requests is what the pod takes of a node: what it asks for as a whole, else the sum of its containers and sidecars, or more if
-// an init container needs more; and its overhead.
+// Requests is what the pod takes of a node: what it asks for as a whole, else the sum of its containers and sidecars,
+// or more if an init container needs more; and its overhead.
 func Requests(p *corev1.Pod) corev1.ResourceList {
 	return resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{})
 }
 
-// Reserved is what the pod takes of its node while that changes: the greatest of what it asks for, what the node gave it, and what
-// its containers have.
+// Reserved is what the pod takes of its node while that changes: the greatest of what it asks for, what the node gave
+// it, and what its containers have.
 func Reserved(p *corev1.Pod) corev1.ResourceList {
 	return resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{UseStatusResources: true})
 }
@@ -27,7 +27,8 @@ func Resizing(p *corev1.Pod) bool {
 		if s == nil || s.AllocatedResources == nil {
 			continue
 		}
-		if !sameCompute(s.AllocatedResources, c.Resources.Requests) || s.Resources != nil && !SameCompute(s.Resources, &c.Resources) {
+		if !sameCompute(s.AllocatedResources, c.Resources.Requests) ||
+			s.Resources != nil && !SameCompute(s.Resources, &c.Resources) {
 			return true
 		}
 	}
@@ -59,8 +60,8 @@ func WithCompute(list, of corev1.ResourceList) corev1.ResourceList {
 	return out
 }
 
-// Limit is how much of the resource all containers together may use. Without a limit of the pod as a whole it is bounded only if
-// every container is.
+// Limit is how much of the resource all containers together may use. Without a limit of the pod as a whole it is
+// bounded only if every container is.
 func Limit(p *corev1.Pod, name corev1.ResourceName) (limit resource.Quantity, bounded bool) {
 	whole := wholeLimit(p, name)
 	bounded = !whole.IsZero()
@@ -79,8 +80,8 @@ func Limit(p *corev1.Pod, name corev1.ResourceName) (limit resource.Quantity, bo
 	return resourcehelper.PodLimits(p, resourcehelper.PodResourcesOptions{})[name], true
 }
 
-// ContainerLimit is how much of the resource the container may use: its own limit, else the one of the pod as a whole; zero if there
-// is none.
+// ContainerLimit is how much of the resource the container may use: its own limit, else the one of the pod as a whole;
+// zero if there is none.
 func ContainerLimit(p *corev1.Pod, c *corev1.Container, name corev1.ResourceName) resource.Quantity {
 	if own := c.Resources.Limits[name]; !own.IsZero() {
 		return own

@@ -12,7 +12,8 @@ func BoundSince(p *corev1.Pod) time.Time {
 	if !IsBound(p) {
 		return time.Time{}
 	}
-	if c := Condition(p, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionTrue && !c.LastTransitionTime.IsZero() {
+	if c := Condition(p, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionTrue &&
+		!c.LastTransitionTime.IsZero() {
 		return c.LastTransitionTime.Time
 	}
 	return p.CreationTimestamp.Time
@@ -65,9 +66,11 @@ func containerTrouble(c *corev1.ContainerStatus) (why string, cause Cause) {
 	}
 	if w := c.State.Waiting; w != nil {
 		switch w.Reason {
-		case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed":
+		case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError",
+			"RegistryUnavailable", "SignatureValidationFailed":
 			return fmt.Sprintf("container %s: image %s cannot be pulled", c.Name, c.Image), ImagePull
-		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PreCreateHookError", "PreStartHookError", "PostStartHookError":
+		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PreCreateHookError",
+			"PreStartHookError", "PostStartHookError":
 			return colon("container "+c.Name+" cannot be started", w.Message), ContainerStart
 		}
 	}

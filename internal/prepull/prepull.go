@@ -24,8 +24,8 @@ import (
 	"github.com/everynode/everynode/internal/node/imagepull"
 )
 
-// silence is how long a node may say nothing before it is given up; maxLine bounds a line that it says, maxAnswer all that it says
-// where it does not tell of a pull, in bytes.
+// silence is how long a node may say nothing before it is given up; maxLine bounds a line that it says, maxAnswer all
+// that it says where it does not tell of a pull, in bytes.
 const (
 	silence   = 6 * imagepull.Beat
 	maxLine   = 64 << 10
@@ -72,14 +72,15 @@ func New(config *rest.Config) (*Client, error) {
 	return &Client{api: client.RESTClient(), silence: silence}, nil
 }
 
-// wary bounds answers: what a node says is read as a whole, also when it says that something went wrong, and a node may be in
-// wrong hands.
+// wary bounds answers: what a node says is read as a whole, also when it says that something went wrong, and a node may
+// be in wrong hands.
 type wary struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (w wary) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := w.next.RoundTrip(request)
-	if err == nil && (response.StatusCode >= http.StatusMultipleChoices || !strings.HasSuffix(request.URL.Path, imagepull.PullPath)) {
+	if err == nil &&
+		(response.StatusCode >= http.StatusMultipleChoices || !strings.HasSuffix(request.URL.Path, imagepull.PullPath)) {
 		response.Body = bounded.Body(response.Body, maxAnswer)
 	}
 	return response, err //nolint:wrapcheck // It is the transport's.
@@ -89,8 +90,8 @@ func (c *Client) to(request *rest.Request, node, path string) *rest.Request {
 	return request.Resource("nodes").Name(node).SubResource("proxy").Suffix(path)
 }
 
-// Pull has the nodes pull. It tells of each when it begins, and of its result, one at a time; it ends when all have one, which takes
-// no time for those that did not begin when ctx ends.
+// Pull has the nodes pull. It tells of each when it begins, and of its result, one at a time; it ends when all have
+// one, which takes no time for those that did not begin when ctx ends.
 func (c *Client) Pull(ctx context.Context, nodes []string, o Order, begins func(node string), ends func(Result)) {
 	each(nodes, o.Parallel, func(node string, alone func(func())) {
 		if ctx.Err() != nil {

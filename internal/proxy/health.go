@@ -52,7 +52,9 @@ func (h *healthChecks) update(ctx context.Context, services []changes.Service) {
 		if check == nil {
 			check = &healthCheck{progress: h.progress, port: svc.HealthCheckPort, name: svc.Name}
 			if err := check.listen(); err != nil {
-				klog.FromContext(ctx).Error(err, "Could not open the health check of a service", "service", svc.Name, "port", svc.HealthCheckPort)
+				klog.FromContext(ctx).Error(
+					err, "Could not open the health check of a service", "service", svc.Name, "port", svc.HealthCheckPort,
+				)
 				continue
 			}
 			h.servers[svc.Name] = check

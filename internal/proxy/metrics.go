@@ -26,7 +26,15 @@ func newMetrics() *metrics {
 	m := &metrics{registry: prometheus.NewRegistry()}
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	seconds := func(name, help string) prometheus.Observer {
-		h := prometheus.NewHistogramVec(prometheus.HistogramOpts{Subsystem: subsystem, Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(0.001, 2, 15)}, family)
+		h := prometheus.NewHistogramVec(
+			prometheus.HistogramOpts{
+				Subsystem: subsystem,
+				Name:      name,
+				Help:      help,
+				Buckets:   prometheus.ExponentialBuckets(0.001, 2, 15),
+			},
+			family,
+		)
 		m.registry.MustRegister(h)
 		return h.WithLabelValues("IPv4")
 	}
@@ -46,7 +54,9 @@ func newMetrics() *metrics {
 	m.lastSync = gauge("sync_proxy_rules_last_timestamp_seconds", "When the rules were last brought up to date.")
 	m.lastQueued = gauge("sync_proxy_rules_last_queued_timestamp_seconds", "When news last came that rules may depend on.")
 	m.services = counter("sync_proxy_rules_service_changes_total", "News about Services.", family).WithLabelValues("IPv4")
-	m.slices = counter("sync_proxy_rules_endpoint_changes_total", "News about EndpointSlices.", family).WithLabelValues("IPv4")
+	m.slices = counter("sync_proxy_rules_endpoint_changes_total", "News about EndpointSlices.", family).WithLabelValues(
+		"IPv4",
+	)
 	m.failed = counter("sync_proxy_rules_nftables_sync_failures_total", "Times that rules could not be written.", family).WithLabelValues("IPv4")
 	m.healthz = counter("proxy_healthz_total", "Answers of /healthz, by their code.", []string{"code"})
 	m.livez = counter("proxy_livez_total", "Answers of /livez, by their code.", []string{"code"})

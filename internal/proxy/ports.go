@@ -48,7 +48,9 @@ func servePages(ctx context.Context, clk clock.Clock, address string, pages http
 			return
 		}
 		if !said {
-			klog.FromContext(ctx).Error(err, "Could not serve the service proxy's health or metrics; trying again", "every", listenAgain)
+			klog.FromContext(ctx).Error(
+				err, "Could not serve the service proxy's health or metrics; trying again", "every", listenAgain,
+			)
 		}
 		select {
 		case <-ctx.Done():

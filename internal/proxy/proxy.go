@@ -40,8 +40,8 @@ type Config struct {
 	// Services, EndpointSlices and Nodes are caches that somebody else runs; that of the
 	// nodes needs only this one. Required.
 	Services, EndpointSlices, Nodes cache.SharedIndexInformer
-	// ServiceNetwork is the network that addresses of Services are from. Packets to addresses in it that no Service has are
-	// dropped, if it is the cluster's; the default is to let them go.
+	// ServiceNetwork is the network that addresses of Services are from. Packets to addresses in it that no Service has
+	// are dropped, if it is the cluster's; the default is to let them go.
 	ServiceNetwork netip.Prefix
 	// Known is what the node knew in an earlier run; nil for nothing.
 	Known *Known
@@ -114,7 +114,8 @@ func newProxy(config Config, filter packetFilter, node ruleset.Node) (*Proxy, er
 	known, progress := config.Known, &progress{clock: config.Clock}
 	config.Known = nil // it may be large
 	p := &Proxy{
-		config: config, filter: filter, checks: newHealthChecks(progress), progress: progress, metrics: newMetrics(), tracker: changes.New(config.NodeName), node: node,
+		config: config, filter: filter, checks: newHealthChecks(progress), progress: progress, metrics: newMetrics(),
+		tracker: changes.New(config.NodeName), node: node,
 		wake: make(chan struct{}, 1), state: ruleset.New(node), whole: true,
 	}
 	if known != nil {
@@ -222,7 +223,10 @@ func (p *Proxy) sync(ctx context.Context) error {
 	}
 	p.flows = nil
 	if len(services) > 0 {
-		klog.FromContext(ctx).V(2).Info("Services lead elsewhere", "services", len(services), "chains", len(d.Chains), "elements", len(d.Add)+len(d.Delete), "forgotten", n)
+		klog.FromContext(ctx).V(2).Info(
+			"Services lead elsewhere",
+			"services", len(services), "chains", len(d.Chains), "elements", len(d.Add)+len(d.Delete), "forgotten", n,
+		)
 	}
 	return nil
 }
@@ -230,8 +234,8 @@ func (p *Proxy) sync(ctx context.Context) error {
 // kubernetes is the Service of the API server, which every cluster has.
 var kubernetes = types.NamespacedName{Namespace: "default", Name: "kubernetes"}
 
-// serviceNetwork is the configured network if the API server's Service is in it, and else none: the network would be another's,
-// and packets to it somebody's.
+// serviceNetwork is the configured network if the API server's Service is in it, and else none: the network would be
+// another's, and packets to it somebody's.
 func (p *Proxy) serviceNetwork(t *changes.Tracker) netip.Prefix {
 	if ip := t.ClusterIP(kubernetes); ip.IsValid() && p.config.ServiceNetwork.Contains(ip) {
 		return p.config.ServiceNetwork.Masked()

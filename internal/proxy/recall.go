@@ -74,7 +74,9 @@ func (p *Proxy) await(ctx context.Context, told []cache.InformerSynced) bool {
 	defer check.Stop()
 	for {
 		if err := p.recall(ctx); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Services lead nowhere before the API server answers; trying again", "in", checkEvery)
+			klog.FromContext(ctx).Error(
+				err, "Services lead nowhere before the API server answers; trying again", "in", checkEvery,
+			)
 		}
 		select {
 		case ok := <-synced:
@@ -97,7 +99,9 @@ func (p *Proxy) recall(ctx context.Context) error {
 	if err := p.filter.Replace(ctx, p.recalled.node, p.recalled.state.Whole()); err != nil {
 		return err
 	}
-	klog.FromContext(ctx).Info("Until the API server answers, services lead where they did before", "services", len(p.recalled.services))
+	klog.FromContext(ctx).Info(
+		"Until the API server answers, services lead where they did before", "services", len(p.recalled.services),
+	)
 	return nil
 }
 

@@ -15,7 +15,9 @@ import (
 )
 
 // claimNames are what claims use, whatever their class.
-var claimNames = []corev1.ResourceName{"count/persistentvolumeclaims", corev1.ResourcePersistentVolumeClaims, corev1.ResourceRequestsStorage}
+var claimNames = []corev1.ResourceName{
+	"count/persistentvolumeclaims", corev1.ResourcePersistentVolumeClaims, corev1.ResourceRequestsStorage,
+}
 
 // ofClass is between the name of a class and what its claims use.
 const ofClass = ".storageclass.storage.k8s.io/"
@@ -45,7 +47,8 @@ func (c *claims) Matches(q *corev1.ResourceQuota, item runtime.Object) (bool, er
 func (c *claims) MatchingResources(input []corev1.ResourceName) []corev1.ResourceName {
 	out := quota.Intersection(input, claimNames)
 	for _, name := range input {
-		if _, what, is := strings.Cut(string(name), ofClass); is && (what == string(corev1.ResourceRequestsStorage) || what == string(corev1.ResourcePersistentVolumeClaims)) {
+		if _, what, is := strings.Cut(string(name), ofClass); is &&
+			(what == string(corev1.ResourceRequestsStorage) || what == string(corev1.ResourcePersistentVolumeClaims)) {
 			out = append(out, name)
 		}
 	}

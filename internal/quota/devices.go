@@ -44,7 +44,8 @@ func (d *devices) MatchingResources(input []corev1.ResourceName) (out []corev1.R
 	return out
 }
 
-// Usage implements quota.Evaluator. What a claim may get counts, not what it got: of alternatives, the most of each class.
+// Usage implements quota.Evaluator. What a claim may get counts, not what it got: of alternatives, the most of each
+// class.
 func (d *devices) Usage(item runtime.Object) (corev1.ResourceList, error) {
 	claim, err := deviceClaimOf(item)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package quota measures what objects use of what ResourceQuotas limit. Admission measures single objects by it, and the controller
-// whole namespaces.
+// Package quota measures what objects use of what ResourceQuotas limit. Admission measures single objects by it, and
+// the controller whole namespaces.
 package quota
 
 import (
@@ -21,14 +21,18 @@ var legacy = map[string]corev1.ResourceName{
 	"replicationcontrollers": corev1.ResourceReplicationControllers,
 }
 
-// Evaluators measure pods, Services, and claims to volumes and devices, and count those of the other resources that have a short name. Without a list they measure
-// single objects only.
+// Evaluators measure pods, Services, and claims to volumes and devices, and count those of the other resources that
+// have a short name. Without a list they measure single objects only.
 func Evaluators(list List, now func() time.Time) []quota.Evaluator {
 	if list == nil {
 		list = func(schema.GroupResource) generic.ListFuncByNamespace { return nil }
 	}
-	out := []quota.Evaluator{&pods{list: list(corev1.Resource("pods")), now: now}, &services{unscoped{list(corev1.Resource("services"))}},
-		&claims{unscoped{list(corev1.Resource("persistentvolumeclaims"))}}, &devices{unscoped{list(resourcev1.Resource("resourceclaims"))}}}
+	out := []quota.Evaluator{
+		&pods{list: list(corev1.Resource("pods")), now: now},
+		&services{unscoped{list(corev1.Resource("services"))}},
+		&claims{unscoped{list(corev1.Resource("persistentvolumeclaims"))}},
+		&devices{unscoped{list(resourcev1.Resource("resourceclaims"))}},
+	}
 	for resource, name := range legacy {
 		out = append(out, generic.NewObjectCountEvaluator(corev1.Resource(resource), list(corev1.Resource(resource)), name))
 	}

@@ -33,8 +33,10 @@ var podNames = []corev1.ResourceName{
 }
 
 // demanded are what each container must say of itself where a quota limits it.
-var demanded = sets.New(corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory,
-	corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory)
+var demanded = sets.New(
+	corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory,
+	corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory,
+)
 
 // pods measures pods.
 type pods struct {
@@ -49,7 +51,8 @@ func (p *pods) GroupResource() schema.GroupResource { return corev1.Resource("po
 
 // Handles implements quota.Evaluator: what a pod uses grows after its creation only where it is resized.
 func (p *pods) Handles(a admission.Attributes) bool {
-	return a.GetSubresource() == "" && a.GetOperation() == admission.Create || a.GetSubresource() == "resize" && a.GetOperation() == admission.Update
+	return a.GetSubresource() == "" && a.GetOperation() == admission.Create ||
+		a.GetSubresource() == "resize" && a.GetOperation() == admission.Update
 }
 
 // Constraints implements quota.Evaluator.
@@ -124,7 +127,9 @@ func (p *pods) MatchingScopes(item runtime.Object, scopes []corev1.ScopedResourc
 func (p *pods) UncoveredQuotaScopes(limited, matched []corev1.ScopedResourceSelectorRequirement) ([]corev1.ScopedResourceSelectorRequirement, error) {
 	out := []corev1.ScopedResourceSelectorRequirement{}
 	for _, l := range limited {
-		if !slices.ContainsFunc(matched, func(m corev1.ScopedResourceSelectorRequirement) bool { return m.ScopeName == l.ScopeName }) {
+		if !slices.ContainsFunc(matched, func(m corev1.ScopedResourceSelectorRequirement) bool {
+			return m.ScopeName == l.ScopeName
+		}) {
 			out = append(out, l)
 		}
 	}
@@ -151,8 +156,8 @@ func (p *pods) UsageStats(options quota.UsageStatsOptions) (quota.UsageStats, er
 	return generic.CalculateUsageStats(options, p.list, podInScope, p.Usage)
 }
 
-// uses says whether a pod still uses anything: one that has ended does not, nor one that should be gone by now, because nobody on its
-// node answers.
+// uses says whether a pod still uses anything: one that has ended does not, nor one that should be gone by now, because
+// nobody on its node answers.
 func uses(pod *corev1.Pod, now time.Time) bool {
 	if podfacts.IsTerminal(pod) {
 		return false
@@ -176,7 +181,8 @@ func computed(requests, limits corev1.ResourceList) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for name, amount := range requests {
 		switch {
-		case name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage || isHugePages(string(name)):
+		case name == corev1.ResourceCPU || name == corev1.ResourceMemory || name == corev1.ResourceEphemeralStorage ||
+			isHugePages(string(name)):
 			out[name], out[corev1.DefaultResourceRequestsPrefix+name] = amount, amount
 		case strings.Contains(string(name), "/") && !strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix):
 			out[corev1.DefaultResourceRequestsPrefix+name] = amount
@@ -249,10 +255,18 @@ func crossesNamespaces(a *corev1.Affinity) bool {
 		}
 	}
 	if a != nil && a.PodAffinity != nil {
-		add(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+		add(
+			a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+			a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution,
+		)
 	}
 	if a != nil && a.PodAntiAffinity != nil {
-		add(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+		add(
+			a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution,
+			a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution,
+		)
 	}
-	return slices.ContainsFunc(terms, func(t corev1.PodAffinityTerm) bool { return len(t.Namespaces) > 0 || t.NamespaceSelector != nil })
+	return slices.ContainsFunc(terms, func(t corev1.PodAffinityTerm) bool {
+		return len(t.Namespaces) > 0 || t.NamespaceSelector != nil
+	})
 }

@@ -12,7 +12,9 @@ import (
 )
 
 // serviceNames are what Services use.
-var serviceNames = []corev1.ResourceName{"count/services", corev1.ResourceServices, corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers}
+var serviceNames = []corev1.ResourceName{
+	"count/services", corev1.ResourceServices, corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers,
+}
 
 // services measures Services: some have ports of all nodes, some a balancer outside.
 type services struct{ unscoped }

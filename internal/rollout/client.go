@@ -45,7 +45,9 @@ func (c *Client) Get(ctx context.Context) (*v1alpha1.DaemonSetRollout, error) {
 	case err == nil:
 		return r, nil
 	case isUnknownKind(err):
-		return nil, errors.New("this cluster does not know rollouts; teach it with: everynode controller --print-crds | kubectl apply -f -")
+		return nil, errors.New(
+			"this cluster does not know rollouts; teach it with: everynode controller --print-crds | kubectl apply -f -",
+		)
 	case apierrors.IsNotFound(err):
 		return nil, c.whyNone(ctx)
 	}
@@ -75,9 +77,16 @@ func (c *Client) whyNone(ctx context.Context) error {
 		all = append(all, &policies.Items[i])
 	}
 	if p := rolloutpolicy.Choose(all, c.namespace, d.Labels); p != nil {
-		return fmt.Errorf("the policy %s selects %s, and no controller has begun its rollout yet; is one running that knows policies?", p.Name, c)
+		return fmt.Errorf(
+			"the policy %s selects %s, and no controller has begun its rollout yet; is one running that knows policies?",
+			p.Name, c,
+		)
 	}
-	return fmt.Errorf("no RolloutPolicy of the namespace selects %s, so it changes as in Kubernetes; see kubectl rollout status, or write a policy", c)
+	return fmt.Errorf(
+		"no RolloutPolicy of the namespace selects %s, so it changes as in Kubernetes; see kubectl rollout status, or "+
+			"write a policy",
+		c,
+	)
 }
 
 // denied says which right is missing, if one is.
@@ -89,7 +98,10 @@ func (c *Client) denied(what, verb string, err error) error {
 	if verb != "get" {
 		role = "admin"
 	}
-	return fmt.Errorf("you may not %s of %s: it takes the right to %s daemonsetrollouts in namespace %s, which the role %s has", what, c, verb, c.namespace, role)
+	return fmt.Errorf(
+		"you may not %s of %s: it takes the right to %s daemonsetrollouts in namespace %s, which the role %s has",
+		what, c, verb, c.namespace, role,
+	)
 }
 
 // Do changes the rollout's spec by a verb, and returns what that does.

@@ -87,7 +87,9 @@ func (c *Client) generation(ctx context.Context) (int64, error) {
 
 // follow calls seen with each state until that says that it is the last, and returns
 // what it was called with at last.
-func (c *Client) follow(ctx context.Context, seen func(*v1alpha1.DaemonSetRollout) (bool, error), last *v1alpha1.DaemonSetRollout) (*v1alpha1.DaemonSetRollout, error) {
+func (c *Client) follow(
+	ctx context.Context, seen func(*v1alpha1.DaemonSetRollout) (bool, error), last *v1alpha1.DaemonSetRollout,
+) (*v1alpha1.DaemonSetRollout, error) {
 	one := fields.OneTermEqualSelector(metav1.ObjectNameField, c.name).String()
 	rollouts := c.own.DaemonSetRollouts(c.namespace)
 	source := &cache.ListWatch{

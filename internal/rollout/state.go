@@ -50,8 +50,9 @@ func StateOf(r *v1alpha1.DaemonSetRollout, daemonSet int64) State {
 	s := &r.Status
 	out := State{
 		Namespace: r.Namespace, DaemonSet: r.Name, Phase: s.Phase, Message: s.Message,
-		StableRevision: s.StableRevision, TargetRevision: s.TargetRevision, TargetDigest: s.TargetDigest, Step: s.Step, StepStarted: s.StepStarted,
-		Steps: append([]v1alpha1.StepStatus{}, s.Steps...), Verdicts: map[string]int32{},
+		StableRevision: s.StableRevision, TargetRevision: s.TargetRevision, TargetDigest: s.TargetDigest, Step: s.Step,
+		StepStarted: s.StepStarted,
+		Steps:       append([]v1alpha1.StepStatus{}, s.Steps...), Verdicts: map[string]int32{},
 		FailedRevisions: append([]v1alpha1.FailedRevision{}, s.FailedRevisions...), Spec: r.Spec,
 		Content: s.Content, Images: s.Images, Fetch: s.Fetch,
 	}

@@ -50,10 +50,14 @@ func Approve(step, revision string) Verb {
 			return "", fmt.Errorf("its policy is not gone: it is %s (%s)", s.Phase, s.Message)
 		case step == v1alpha1.WithoutPolicy:
 		case step == "" && s.Phase != v1alpha1.PhaseWaitingForApproval:
-			return "", fmt.Errorf("there is nothing to approve: it is %s (%s); --step NAME and --all approve in advance", s.Phase, s.Message)
+			return "", fmt.Errorf(
+				"there is nothing to approve: it is %s (%s); --step NAME and --all approve in advance", s.Phase, s.Message,
+			)
 		case step == "":
 			step = s.Step
-		case step != v1alpha1.AllSteps && !slices.ContainsFunc(s.Steps, func(o v1alpha1.StepStatus) bool { return o.Name == step }):
+		case step != v1alpha1.AllSteps && !slices.ContainsFunc(s.Steps, func(o v1alpha1.StepStatus) bool {
+			return o.Name == step
+		}):
 			return "", fmt.Errorf("there is no step %q; the steps are %s", step, stepNames(s.Steps))
 		}
 		digest, err := digestOf(r)
@@ -164,7 +168,9 @@ func goBack(r *v1alpha1.DaemonSetRollout) (string, error) {
 	case s.TargetRevision == "" || s.TargetRevision == s.StableRevision:
 		return "", errors.New("there is nothing to abort: no change is under way")
 	case s.StableRevision == "":
-		return "", errors.New("there is nothing to go back to: no revision was ever complete; pause it, or change the template")
+		return "", errors.New(
+			"there is nothing to go back to: no revision was ever complete; pause it, or change the template",
+		)
 	case s.Phase == v1alpha1.PhaseRolledBack:
 		return "goes back to revision " + s.StableRevision + " already", nil
 	}
@@ -173,5 +179,7 @@ func goBack(r *v1alpha1.DaemonSetRollout) (string, error) {
 		return "", err
 	}
 	r.Spec.Abort = &v1alpha1.Abort{Revision: s.TargetRevision, Digest: digest}
-	return fmt.Sprintf("is aborted: all nodes go back to revision %s; a change of the template begins again", s.StableRevision), nil
+	return fmt.Sprintf(
+		"is aborted: all nodes go back to revision %s; a change of the template begins again", s.StableRevision,
+	), nil
 }

@@ -32,7 +32,10 @@ func (v View) Show(out io.Writer, s State) error {
 		}
 		b.WriteString(line + "\n")
 	}
-	fmt.Fprintf(&b, "daemonset %s/%s   stable %s   target %s\n", s.Namespace, s.DaemonSet, orNone(s.StableRevision), orNone(s.TargetRevision))
+	fmt.Fprintf(
+		&b, "daemonset %s/%s   stable %s   target %s\n", s.Namespace, s.DaemonSet, orNone(s.StableRevision),
+		orNone(s.TargetRevision),
+	)
 	for _, text := range slices.Concat(s.Content.Lines(), s.Images.Lines(), s.Fetch.Lines()) {
 		for _, line := range v.wrap(text) {
 			b.WriteString(line + "\n")

@@ -108,7 +108,13 @@ type member struct {
 
 // NewFleet returns a fleet without nodes.
 func NewFleet(p *Policy) *Fleet {
-	f := &Fleet{policy: p, members: map[string]*member{}, steps: map[Step]int{}, before: map[*member]Step{}, parts: make([]int, len(p.Waves))}
+	f := &Fleet{
+		policy:  p,
+		members: map[string]*member{},
+		steps:   map[Step]int{},
+		before:  map[*member]Step{},
+		parts:   make([]int, len(p.Waves)),
+	}
 	for i := range p.Waves {
 		f.addLevels(i, &p.Waves[i])
 	}
@@ -159,8 +165,11 @@ func (f *Fleet) TooFine() string {
 		}
 	}
 	w := &f.policy.Waves[most]
-	return fmt.Sprintf("the policy makes %d steps of this fleet, and a rollout has %d at most: give wave %s, which makes %d, a label with fewer values than %s",
-		len(f.steps), MaxSteps, w.Name, f.parts[most], w.Each)
+	return fmt.Sprintf(
+		"the policy makes %d steps of this fleet, and a rollout has %d at most: give wave %s, which makes %d, a label with "+
+			"fewer values than %s",
+		len(f.steps), MaxSteps, w.Name, f.parts[most], w.Each,
+	)
 }
 
 // Size is how many nodes the step has.

@@ -143,7 +143,9 @@ func Compile(spec *v1alpha1.RolloutPolicySpec, locate Locate) (*Policy, error) {
 	for i := range spec.Windows {
 		w, err := compileWindow(&spec.Windows[i], locate)
 		if err != nil {
-			errs = append(errs, field.Invalid(at.Child("windows").Index(i).Child("timeZone"), spec.Windows[i].TimeZone, err.Error()))
+			errs = append(errs, field.Invalid(
+				at.Child("windows").Index(i).Child("timeZone"), spec.Windows[i].TimeZone, err.Error(),
+			))
 			continue
 		}
 		p.Windows = append(p.Windows, w)

@@ -77,7 +77,9 @@ func validateWaves(waves []v1alpha1.Wave, at *field.Path) (errs field.ErrorList)
 		case names.Has(w.Name):
 			errs = append(errs, field.Duplicate(at.Child("name"), w.Name))
 		case w.Name == RestName:
-			errs = append(errs, field.Invalid(at.Child("name"), w.Name, "is the name of the last wave, which takes all other nodes"))
+			errs = append(errs, field.Invalid(
+				at.Child("name"), w.Name, "is the name of the last wave, which takes all other nodes",
+			))
 		}
 		names.Insert(w.Name)
 		errs = append(errs, validateWave(w, at)...)
@@ -93,7 +95,8 @@ func validateWaves(waves []v1alpha1.Wave, at *field.Path) (errs field.ErrorList)
 func neverReached(before []v1alpha1.Wave, w *v1alpha1.Wave) string {
 	for i := range before {
 		b := &before[i]
-		if b.Each != "" || b.Percent != nil && *b.Percent == 100 || b.Nodes != nil && len(b.Nodes.MatchLabels)+len(b.Nodes.MatchExpressions) == 0 {
+		if b.Each != "" || b.Percent != nil && *b.Percent == 100 ||
+			b.Nodes != nil && len(b.Nodes.MatchLabels)+len(b.Nodes.MatchExpressions) == 0 {
 			return fmt.Sprintf("gets no node: the wave %s before it takes all", b.Name)
 		}
 		if b.Nodes != nil && apiequality.Semantic.DeepEqual(b.Nodes, w.Nodes) {
@@ -134,7 +137,9 @@ func validateWave(w *v1alpha1.Wave, at *field.Path) (errs field.ErrorList) {
 	switch w.Approval {
 	case "", v1alpha1.ApprovalAutomatic, v1alpha1.ApprovalManual:
 	default:
-		errs = append(errs, field.NotSupported(at.Child("approval"), w.Approval, []v1alpha1.Approval{v1alpha1.ApprovalAutomatic, v1alpha1.ApprovalManual}))
+		errs = append(errs, field.NotSupported(at.Child("approval"), w.Approval, []v1alpha1.Approval{
+			v1alpha1.ApprovalAutomatic, v1alpha1.ApprovalManual,
+		}))
 	}
 	return errs
 }
@@ -182,7 +187,9 @@ func validateFailure(f *v1alpha1.Failure, at *field.Path) field.ErrorList {
 	switch f.Then {
 	case "", v1alpha1.FailureHalt, v1alpha1.FailureRollback:
 	default:
-		errs = append(errs, field.NotSupported(at.Child("then"), f.Then, []v1alpha1.FailureAction{v1alpha1.FailureHalt, v1alpha1.FailureRollback}))
+		errs = append(errs, field.NotSupported(at.Child("then"), f.Then, []v1alpha1.FailureAction{
+			v1alpha1.FailureHalt, v1alpha1.FailureRollback,
+		}))
 	}
 	return errs
 }
@@ -330,7 +337,9 @@ func numberOrPercent(v *intstr.IntOrString, least int, at *field.Path) field.Err
 	percent, ok := strings.CutSuffix(v.StrVal, "%")
 	n, err := intstr.GetScaledValueFromIntOrPercent(v, 100, true)
 	if !ok || err != nil || strings.Trim(percent, "0123456789") != "" || n < least || n > 100 {
-		return field.ErrorList{field.Invalid(at, v.StrVal, fmt.Sprintf("must be a number of nodes or a percentage from %d%% to 100%%", least))}
+		return field.ErrorList{field.Invalid(
+			at, v.StrVal, fmt.Sprintf("must be a number of nodes or a percentage from %d%% to 100%%", least),
+		)}
 	}
 	return nil
 }

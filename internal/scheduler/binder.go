@@ -32,12 +32,13 @@ type Writer interface {
 	// UpdateClaim and UpdateVolume write the object over that very version.
 	UpdateClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error
 	UpdateVolume(ctx context.Context, v *corev1.PersistentVolume) error
-	// BindClaim writes the finalizers and the status of next over that very version of a claim to devices, and returns what
-	// it has become.
+	// BindClaim writes the finalizers and the status of next over that very version of a claim to devices, and returns
+	// what it has become.
 	BindClaim(ctx context.Context, was, next *resourcev1.ResourceClaim) (*resourcev1.ResourceClaim, error)
 	// ReadClaim reads a claim as it is now.
 	ReadClaim(ctx context.Context, claim *resourcev1.ResourceClaim) (*resourcev1.ResourceClaim, error)
-	// FreeClaim writes the status over that very version of a claim whose only user is this very pod, and fails if that has a node by now.
+	// FreeClaim writes the status over that very version of a claim whose only user is this very pod, and fails if that
+	// has a node by now.
 	FreeClaim(ctx context.Context, pod *corev1.Pod, claim *resourcev1.ResourceClaim) (*resourcev1.ResourceClaim, error)
 }
 
@@ -68,7 +69,9 @@ func (w clientWriter) PatchStatus(ctx context.Context, pod *corev1.Pod, status S
 	if err != nil {
 		return fmt.Errorf("encode status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	_, err = w.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	_, err = w.client.CoreV1().Pods(pod.Namespace).Patch(
+		ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status",
+	)
 	if err != nil {
 		return fmt.Errorf("patch status of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
@@ -172,8 +175,8 @@ func (b *binder) bind(pod *fit.Pod, nodeName string, gifts []devices.Gift, a att
 	})
 }
 
-// report writes the condition PodScheduled=False with reason and message, the nomination unless it is nil, and the event
-// that goes with them. What the pod has already is not written.
+// report writes the condition PodScheduled=False with reason and message, the nomination unless it is nil, and the
+// event that goes with them. What the pod has already is not written.
 func (b *binder) report(pod *fit.Pod, reason, text string, nominated *string) {
 	b.events.failedScheduling(pod.Object, text)
 	var status StatusPatch

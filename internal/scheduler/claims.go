@@ -56,10 +56,12 @@ func (l *loop) volumeChanged(name string) {
 	l.queue.ChangedEverywhere(fit.VolumesChanged, l.clock.Now())
 }
 
-// claim has the claims of a pod get the volumes that go with the node which was found for it. The pod is tried again when they have them;
-// until then its room on the node is kept from those that are not more important.
+// claim has the claims of a pod get the volumes that go with the node which was found for it. The pod is tried again
+// when they have them; until then its room on the node is kept from those that are not more important.
 func (l *loop) claim(ctx context.Context, pod *fit.Pod, result placement.Result) {
-	klog.FromContext(ctx).V(3).Info("Pod waits for its volumes", "pod", klog.KObj(pod.Object), "node", result.Node, "claims", len(result.Uses))
+	klog.FromContext(ctx).V(3).Info(
+		"Pod waits for its volumes", "pod", klog.KObj(pod.Object), "node", result.Node, "claims", len(result.Uses),
+	)
 	l.nominated.Set(pod, result.Node)
 	l.queue.Await(pod.UID, queue.Wait{For: fit.VolumesChanged, Claims: pod.ClaimKeys()}, l.clock.Now())
 	for _, use := range result.Uses {
@@ -70,8 +72,8 @@ func (l *loop) claim(ctx context.Context, pod *fit.Pod, result placement.Result)
 	l.binder.claim(pod, result.Node, result.Uses)
 }
 
-// onFailedClaiming takes back the volumes that were promised to a pod's claims, and its room, for others that wait for them, and tries the
-// pod again.
+// onFailedClaiming takes back the volumes that were promised to a pod's claims, and its room, for others that wait for
+// them, and tries the pod again.
 func (l *loop) onFailedClaiming(ctx context.Context, m message) {
 	for _, use := range m.uses {
 		if use.Volume != nil {
@@ -92,8 +94,8 @@ func (l *loop) onFailedClaiming(ctx context.Context, m message) {
 	l.binder.report(pod, corev1.PodReasonSchedulerError, m.err.Error(), nil)
 }
 
-// claim writes into each volume whose it is, and into each claim for which somebody is to make one, for which node. What says so already is
-// not written.
+// claim writes into each volume whose it is, and into each claim for which somebody is to make one, for which node.
+// What says so already is not written.
 func (b *binder) claim(pod *fit.Pod, nodeName string, uses []volumes.Use) {
 	b.add(&b.bindings, func(ctx context.Context) {
 		for _, use := range uses {

@@ -17,8 +17,8 @@ import (
 	"github.com/everynode/everynode/internal/scheduler/devices"
 )
 
-// followDevices begins to watch what drivers offer and what pods claim, once the first pod with a claim waits. Until all of that is known no
-// such pod gets a node.
+// followDevices begins to watch what drivers offer and what pods claim, once the first pod with a claim waits. Until
+// all of that is known no such pod gets a node.
 func (s *Scheduler) followDevices(ctx context.Context) func() {
 	begun := false
 	return func() {
@@ -95,7 +95,9 @@ func (l *loop) giveDevices(ctx context.Context, pod *fit.Pod, node string) ([]de
 	}
 	gifts, err := l.devices.Gifts(pod.Object, l.cluster.Node(node).Object())
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Devices that were found cannot be given", "pod", klog.KObj(pod.Object), "node", node)
+		klog.FromContext(ctx).Error(
+			err, "Devices that were found cannot be given", "pod", klog.KObj(pod.Object), "node", node,
+		)
 		return nil, false
 	}
 	for _, gift := range gifts {
@@ -124,8 +126,8 @@ func (l *loop) promiseEnded(gift devices.Gift) {
 // latest is when a binding that had no answer is done at the latest: the server ends a request before.
 const latest = 2 * time.Minute
 
-// giveBackDevices has those claims freed that only a pod has which fits nowhere. Until that is known to be done, or not, the pod gets no
-// node: it would be bound as one that has its devices. One that may have a node by now keeps them.
+// giveBackDevices has those claims freed that only a pod has which fits nowhere. Until that is known to be done, or
+// not, the pod gets no node: it would be bound as one that has its devices. One that may have a node by now keeps them.
 func (l *loop) giveBackDevices(pod *fit.Pod) {
 	if l.clock.Now().Before(l.late[pod.UID]) {
 		return
@@ -182,17 +184,19 @@ func (b *binder) giveDevices(ctx context.Context, gifts []devices.Gift) ([]devic
 	return nil, nil
 }
 
-// errStands is why a promise is not taken back though nobody knows that it was written: somebody else wrote the claim, or it may still come.
+// errStands is why a promise is not taken back though nobody knows that it was written: somebody else wrote the claim,
+// or it may still come.
 var errStands = errors.New("the claim may have its devices")
 
-// promised is what is to be written of a gift, over what. Lost says that an earlier write had no answer, and may be done at any time.
+// promised is what is to be written of a gift, over what. Lost says that an earlier write had no answer, and may be
+// done at any time.
 type promised struct {
 	was, next *resourcev1.ResourceClaim
 	lost      bool
 }
 
-// giveDevice writes a claim. Where a write had no answer the claim is written again later, until what became of it is known: a device
-// that is wrongly held for free is given twice.
+// giveDevice writes a claim. Where a write had no answer the claim is written again later, until what became of it is
+// known: a device that is wrongly held for free is given twice.
 func (b *binder) giveDevice(ctx context.Context, gift devices.Gift, p promised) error {
 	claim, err := b.writer.BindClaim(ctx, p.was, p.next)
 	if err == nil {
@@ -263,7 +267,9 @@ func (b *binder) giveBack(ctx context.Context, pod *fit.Pod, gift devices.Gift) 
 	}
 	conflict := apierrors.IsConflict(err)
 	if !conflict && !apierrors.IsNotFound(err) && !errors.Is(err, errHasNode) {
-		klog.FromContext(ctx).Error(err, "Could not give back the devices of a pod that fits no node", "pod", klog.KObj(pod.Object))
+		klog.FromContext(ctx).Error(
+			err, "Could not give back the devices of a pod that fits no node", "pod", klog.KObj(pod.Object),
+		)
 	}
 	if !refused(err) && !errors.Is(err, errHasNode) {
 		claim, readErr := b.writer.ReadClaim(ctx, gift.Was)

@@ -41,7 +41,9 @@ func (s clientSink) Create(ctx context.Context, event *corev1.Event) (*corev1.Ev
 }
 
 func (s clientSink) Patch(ctx context.Context, event *corev1.Event, patch []byte) (*corev1.Event, error) {
-	return s.client.CoreV1().Events(event.Namespace).Patch(ctx, event.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	return s.client.CoreV1().Events(event.Namespace).Patch(
+		ctx, event.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{},
+	)
 }
 
 // recorder writes events one after another, behind everyone's back: they share the API server with the bindings, and
@@ -68,7 +70,10 @@ func newRecorder(sink EventSink, clock clock.PassiveClock) *recorder {
 func (r *recorder) now() metav1.Time { return metav1.NewTime(r.clock.Now()) }
 
 func (r *recorder) scheduled(pod *corev1.Pod, nodeName string) {
-	r.add(pod, corev1.EventTypeNormal, reasonScheduled, fmt.Sprintf("Successfully assigned %s/%s to %s", pod.Namespace, pod.Name, nodeName))
+	r.add(
+		pod, corev1.EventTypeNormal, reasonScheduled,
+		fmt.Sprintf("Successfully assigned %s/%s to %s", pod.Namespace, pod.Name, nodeName),
+	)
 }
 
 func (r *recorder) failedScheduling(pod *corev1.Pod, text string) {
@@ -92,7 +97,8 @@ func (r *recorder) add(pod *corev1.Pod, eventType, reason, text string) {
 	r.queued = append(r.queued, &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: util.GenerateEventName(pod.Name, r.lastName)},
 		InvolvedObject: corev1.ObjectReference{
-			APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+			APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
+			ResourceVersion: pod.ResourceVersion,
 		},
 		Type: eventType, Reason: reason, Message: truncate(text), Count: 1,
 		Source:              corev1.EventSource{Component: Name},
@@ -114,7 +120,9 @@ func (r *recorder) run(ctx context.Context) {
 			klog.FromContext(ctx).Info("Dropped events, too many were waiting", "count", dropped)
 		}
 		if err := r.write(ctx, event); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Could not record event", "pod", klog.KRef(event.Namespace, event.InvolvedObject.Name), "reason", event.Reason)
+			klog.FromContext(ctx).Error(
+				err, "Could not record event", "pod", klog.KRef(event.Namespace, event.InvolvedObject.Name), "reason", event.Reason,
+			)
 		}
 	}
 }
@@ -142,8 +150,8 @@ func (r *recorder) stop() {
 
 func (r *recorder) write(ctx context.Context, event *corev1.Event) error {
 	if event.Reason == reasonScheduled {
-		// A pod gets its node once: there is no earlier one like it to count up, and with thousands of pods those that are counted would
-		// be forgotten over it.
+		// A pod gets its node once: there is no earlier one like it to count up, and with thousands of pods those that are
+		// counted would be forgotten over it.
 		return r.create(ctx, event)
 	}
 	result, err := r.correlator.EventCorrelate(event)

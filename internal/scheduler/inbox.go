@@ -64,7 +64,8 @@ func newInbox() *inbox {
 func (b *inbox) put(m message) {
 	b.mu.Lock()
 	key := messageKey{m.kind, m.uid}
-	if place, ok := b.places[key]; ok && m.kind != kindOutcome && m.kind != kindPreemption && m.kind != kindClaiming && m.kind != kindSettled {
+	if place, ok := b.places[key]; ok && m.kind != kindOutcome && m.kind != kindPreemption && m.kind != kindClaiming &&
+		m.kind != kindSettled {
 		b.pending[place] = m
 	} else {
 		b.places[key] = len(b.pending)

@@ -31,26 +31,44 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	const subsystem = "scheduler"
 	histogram := func(name, help string, start float64, count int) prometheus.HistogramOpts {
-		return prometheus.HistogramOpts{Subsystem: subsystem, Name: name, Help: help, Buckets: prometheus.ExponentialBuckets(start, 2, count)}
+		return prometheus.HistogramOpts{
+			Subsystem: subsystem,
+			Name:      name,
+			Help:      help,
+			Buckets:   prometheus.ExponentialBuckets(start, 2, count),
+		}
 	}
 	m := &metrics{
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{Subsystem: subsystem, Name: "schedule_attempts_total",
-			Help: "Attempts to schedule pods, by result: scheduled, unschedulable (no node fits), error."}, []string{"profile", "result"}),
+			Help: "Attempts to schedule pods, by result: scheduled, unschedulable (no node fits), error."},
+			[]string{"profile", "result"}),
 		attemptSeconds: prometheus.NewHistogramVec(histogram("scheduling_attempt_duration_seconds",
 			"Time of an attempt to schedule a pod, with the binding.", 0.001, 15), []string{"profile", "result"}),
-		algorithmSeconds: prometheus.NewHistogram(histogram("scheduling_algorithm_duration_seconds", "Time to choose a node.", 0.001, 15)),
+		algorithmSeconds: prometheus.NewHistogram(histogram(
+			"scheduling_algorithm_duration_seconds", "Time to choose a node.", 0.001, 15,
+		)),
 		podSeconds: prometheus.NewHistogramVec(histogram("pod_scheduling_sli_duration_seconds",
-			"Time from when a pod came to be scheduled until it was bound, by its number of attempts.", 0.01, 20), []string{"attempts"}),
-		podAttempts: prometheus.NewHistogram(histogram("pod_scheduling_attempts", "Attempts until a pod was scheduled.", 1, 5)),
+			"Time from when a pod came to be scheduled until it was bound, by its number of attempts.", 0.01, 20),
+			[]string{"attempts"}),
+		podAttempts: prometheus.NewHistogram(histogram(
+			"pod_scheduling_attempts", "Attempts until a pod was scheduled.", 1, 5,
+		)),
 		pending: prometheus.NewGaugeVec(prometheus.GaugeOpts{Subsystem: subsystem, Name: "pending_pods",
-			Help: "Pods that wait: active (to be tried now), backoff (tried lately), unschedulable (no node fits)."}, []string{"queue"}),
-		preemptions: prometheus.NewCounter(prometheus.CounterOpts{Subsystem: subsystem, Name: "preemption_attempts_total", Help: "Preemptions begun."}),
-		victims:     prometheus.NewHistogram(histogram("preemption_victims", "Pods that one preemption removes.", 1, 7)),
+			Help: "Pods that wait: active (to be tried now), backoff (tried lately), unschedulable (no node fits)."},
+			[]string{"queue"}),
+		preemptions: prometheus.NewCounter(prometheus.CounterOpts{
+			Subsystem: subsystem,
+			Name:      "preemption_attempts_total",
+			Help:      "Preemptions begun.",
+		}),
+		victims: prometheus.NewHistogram(histogram("preemption_victims", "Pods that one preemption removes.", 1, 7)),
 	}
 	if reg == nil {
 		return m, nil
 	}
-	for _, c := range []prometheus.Collector{m.attempts, m.attemptSeconds, m.algorithmSeconds, m.podSeconds, m.podAttempts, m.pending, m.preemptions, m.victims} {
+	for _, c := range []prometheus.Collector{
+		m.attempts, m.attemptSeconds, m.algorithmSeconds, m.podSeconds, m.podAttempts, m.pending, m.preemptions, m.victims,
+	} {
 		if err := reg.Register(c); err != nil {
 			return nil, err
 		}

@@ -21,8 +21,18 @@ func (l *loop) park(ctx context.Context, pod *fit.Pod, diagnosis *placement.Diag
 	view.Budgets = l.budgetList()
 	preemption := l.placer.Preempt(pod, diagnosis, view)
 	text := diagnosis.Message(preemption.Message)
-	klog.FromContext(ctx).V(3).Info("Pod fits no node", "pod", klog.KObj(pod.Object), "message", text, "preempts", preemption.Node)
-	l.queue.Park(pod.UID, queue.Wait{For: diagnosis.HelpedBy, Nodes: diagnosis.Narrowed, Claims: append(pod.ClaimKeys(), devices.Keys(pod.Object)...)}, l.clock.Now())
+	klog.FromContext(ctx).V(3).Info(
+		"Pod fits no node", "pod", klog.KObj(pod.Object), "message", text, "preempts", preemption.Node,
+	)
+	l.queue.Park(
+		pod.UID,
+		queue.Wait{
+			For:    diagnosis.HelpedBy,
+			Nodes:  diagnosis.Narrowed,
+			Claims: append(pod.ClaimKeys(), devices.Keys(pod.Object)...),
+		},
+		l.clock.Now(),
+	)
 	if preemption.Node == "" {
 		// Where there will be room the devices can be had that the pod has, else it would not be room for it.
 		l.giveBackDevices(pod)
@@ -65,7 +75,9 @@ func (l *loop) onBudget(ctx context.Context, budget *policyv1.PodDisruptionBudge
 	}
 	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Ignored a disruption budget whose selector cannot be read", "budget", klog.KObj(budget))
+		klog.FromContext(ctx).Error(
+			err, "Ignored a disruption budget whose selector cannot be read", "budget", klog.KObj(budget),
+		)
 		return
 	}
 	disrupted := make(map[string]bool, len(budget.Status.DisruptedPods))
@@ -99,7 +111,9 @@ func (b *binder) preempt(pod *fit.Pod, nodeName string, victims []*fit.Pod) {
 				b.inbox.put(message{kind: kindPreemption, uid: pod.UID})
 				return
 			}
-			klog.FromContext(ctx).V(2).Info("Preempted pod", "victim", klog.KObj(object), "pod", klog.KObj(pod.Object), "node", nodeName)
+			klog.FromContext(ctx).V(2).Info(
+				"Preempted pod", "victim", klog.KObj(object), "pod", klog.KObj(pod.Object), "node", nodeName,
+			)
 			b.events.preempted(object, pod.UID, nodeName)
 		}
 	})

@@ -22,7 +22,8 @@ import (
 // Name is the schedulerName of the pods that are scheduled and the source of the events.
 const Name = corev1.DefaultSchedulerName
 
-// Informers is where the scheduler reads namespaces, nodes, pods, disruption budgets, volumes and claims; a controller-runtime cache is one.
+// Informers is where the scheduler reads namespaces, nodes, pods, disruption budgets, volumes and claims; a
+// controller-runtime cache is one.
 type Informers interface {
 	GetInformer(ctx context.Context, obj client.Object, opts ...crcache.InformerGetOption) (crcache.Informer, error)
 }

@@ -28,8 +28,8 @@ type Network struct {
 	Open bool
 }
 
-// Of lists the networks of the ServiceCIDRs, that of the default one first. If that one is not there, it is as the server
-// would make it.
+// Of lists the networks of the ServiceCIDRs, that of the default one first. If that one is not there, it is as the
+// server would make it.
 func Of(cidrs []*networkingv1.ServiceCIDR, configured netip.Prefix) (out []Network) {
 	out = ofFamily(cidrs, configured.Addr().Is4())
 	if !slices.ContainsFunc(cidrs, func(c *networkingv1.ServiceCIDR) bool { return c.Name == Default }) {
@@ -101,8 +101,8 @@ func Contain(networks []Network, ip netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(n Network) bool { return n.Prefix.Contains(ip) })
 }
 
-// bounds are the first and the last address of a network that can be given out. The very first one names the network, and
-// the last one of IPv4 is for broadcasts.
+// bounds are the first and the last address of a network that can be given out. The very first one names the network,
+// and the last one of IPv4 is for broadcasts.
 func bounds(p netip.Prefix) (first, last netip.Addr) {
 	last = p.Masked().Addr()
 	raw := last.AsSlice()
@@ -135,8 +135,8 @@ func size(p netip.Prefix) uint64 {
 	return all - unusable
 }
 
-// A network's first addresses are given out last, so that they are there for those who ask for them: a sixteenth, within
-// these bounds, and none of a small network. It is as in Kubernetes.
+// A network's first addresses are given out last, so that they are there for those who ask for them: a sixteenth,
+// within these bounds, and none of a small network. It is as in Kubernetes.
 const (
 	minReserved = 16
 	maxReserved = 256

@@ -1,6 +1,6 @@
-// Package simulator runs thousands of nodes in one process: to the API they are nodes like any other, but nothing runs on
-// them. They register, renew their leases, take the pods bound to them and report them running; a pod that is deleted is
-// gone at once.
+// Package simulator runs thousands of nodes in one process: to the API they are nodes like any other, but nothing runs
+// on them. They register, renew their leases, take the pods bound to them and report them running; a pod that is
+// deleted is gone at once.
 //
 //	nodes: nodes.go keeps the list   --due-->  worker: register, renew the lease, say Ready again
 //	pods:  one informer for all --by spec.nodeName--> pods.go --pod UID--> worker: pod.step --> status or delete

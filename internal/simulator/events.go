@@ -22,12 +22,16 @@ func (p *pod) note(container, eventType, reason, message string) {
 func (p *pod) notePull(container, image string, outcome podworker.Outcome, pulled bool) {
 	switch {
 	case outcome.Failed():
-		p.note(container, corev1.EventTypeWarning, "Failed", fmt.Sprintf("Failed to pull image %q: %s", image, outcome.Message))
+		p.note(
+			container, corev1.EventTypeWarning, "Failed", fmt.Sprintf("Failed to pull image %q: %s", image, outcome.Message),
+		)
 		p.note(container, corev1.EventTypeWarning, "Failed", "Error: "+outcome.Reason)
 	case pulled:
 		p.note(container, corev1.EventTypeNormal, "Pulled", fmt.Sprintf("Successfully pulled image %q", image))
 	default:
-		p.note(container, corev1.EventTypeNormal, "Pulled", fmt.Sprintf("Container image %q already present on machine", image))
+		p.note(
+			container, corev1.EventTypeNormal, "Pulled", fmt.Sprintf("Container image %q already present on machine", image),
+		)
 	}
 }
 

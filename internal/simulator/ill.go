@@ -26,13 +26,16 @@ func (n *nodes) read(known *node, labels, annotations map[string]string) bool {
 	known.annotation, known.labels = annotation, labels
 	before := known.patient.Ails()
 	if err := known.patient.Read(labels, annotations, n.config.Clock.Now()); err != nil {
-		klog.Background().WithName("simulator").Error(err, "Simulated node has a fault that cannot be read, and counts as having none", "node", known.name)
+		klog.Background().WithName("simulator").Error(
+			err, "Simulated node has a fault that cannot be read, and counts as having none", "node", known.name,
+		)
 	}
 	known.reread = before || known.patient.Ails()
 	return known.reread
 }
 
-// look finds out how the node is now, and whether there is anything for it to do. It comes again when that changes by itself.
+// look finds out how the node is now, and whether there is anything for it to do. It comes again when that changes by
+// itself.
 func (n *nodes) look(name string) (known *node, acts bool) {
 	n.mu.Lock()
 	known = n.byName[name]
@@ -126,7 +129,8 @@ const taskTakes = time.Second
 // task reports whether the container has work that ends, as those of a Job's pods do. Its pod is not started again
 // whenever it ends; init containers end at once anyway.
 func task(object *corev1.Pod, spec *corev1.Container) bool {
-	if object == nil || spec == nil || object.Spec.RestartPolicy == corev1.RestartPolicyAlways || object.Spec.RestartPolicy == "" {
+	if object == nil || spec == nil || object.Spec.RestartPolicy == corev1.RestartPolicyAlways ||
+		object.Spec.RestartPolicy == "" {
 		return false
 	}
 	return slices.ContainsFunc(object.Spec.Containers, func(c corev1.Container) bool { return c.Name == spec.Name })

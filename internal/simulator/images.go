@@ -10,7 +10,9 @@ import (
 func DefaultImages(image string) Image {
 	name, tag, _ := strings.Cut(path.Base(image), ":")
 	if name == "fail" || tag == "fail" {
-		return Image{PullError: fmt.Sprintf("failed to pull and unpack image %q: simulated images called fail do not exist", image)}
+		return Image{
+			PullError: fmt.Sprintf("failed to pull and unpack image %q: simulated images called fail do not exist", image),
+		}
 	}
 	return Image{}
 }

@@ -47,7 +47,8 @@ type node struct {
 	podCIDR string
 	// images are those that it has fetched.
 	images images
-	// patient says what ails the node, and state how it is as of the last look; boots counts its returns from a loss of power.
+	// patient says what ails the node, and state how it is as of the last look; boots counts its returns from a loss of
+	// power.
 	patient *illness.Patient
 	state   illness.State
 	boots   int
@@ -70,13 +71,15 @@ func newNodes(config *Config) *nodes {
 	return &nodes{config: config, queue: nameQueue(config), beats: nameQueue(config), byName: map[string]*node{}}
 }
 
-// together is how close in time heartbeats are given at once. Many goroutines hear of one, and each that wakes up for twenty costs little
-// more than for one.
+// together is how close in time heartbeats are given at once. Many goroutines hear of one, and each that wakes up for
+// twenty costs little more than for one.
 const together = 100 * time.Millisecond
 
 func nameQueue(config *Config) workqueue.TypedRateLimitingInterface[string] {
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, 10*time.Second)
-	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[string]{Clock: config.Clock})
+	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[string]{
+		Clock: config.Clock,
+	})
 }
 
 func (n *nodes) shutDown() {
@@ -256,7 +259,9 @@ func (n *nodes) register(ctx context.Context, known *node) (*corev1.Node, error)
 		return object, nil
 	}
 	known.lease, known.renewAt = nil, time.Time{}
-	object, err := n.config.Writer.CreateNode(ctx, nodeObject(n.config, known.name, known.number, n.condition(known), n.config.Clock.Now()))
+	object, err := n.config.Writer.CreateNode(
+		ctx, nodeObject(n.config, known.name, known.number, n.condition(known), n.config.Clock.Now()),
+	)
 	if apierrors.IsAlreadyExists(err) {
 		object, err = n.config.Writer.GetNode(ctx, known.name)
 	}
@@ -290,7 +295,8 @@ func (n *nodes) report(ctx context.Context, known *node, object *corev1.Node) (*
 	if !apierrors.IsConflict(err) {
 		return updated, err
 	}
-	if changed, err = n.config.Writer.GetNode(ctx, object.Name); err != nil || !correct(n.config, changed, known.number, state, n.config.Clock.Now()) {
+	if changed, err = n.config.Writer.GetNode(ctx, object.Name); err != nil ||
+		!correct(n.config, changed, known.number, state, n.config.Clock.Now()) {
 		return changed, err
 	}
 	return n.config.Writer.UpdateNodeStatus(ctx, changed)
@@ -300,7 +306,8 @@ func (n *nodes) report(ctx context.Context, known *node, object *corev1.Node) (*
 func (n *nodes) learn(known *node, object *corev1.Node) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if known.object == nil || known.object.UID == object.UID && !newer(known.object.ResourceVersion, object.ResourceVersion) {
+	if known.object == nil ||
+		known.object.UID == object.UID && !newer(known.object.ResourceVersion, object.ResourceVersion) {
 		known.object = object
 	}
 }

@@ -86,7 +86,8 @@ func nodeIP(number int) string {
 func correct(config *Config, node *corev1.Node, number int, state illness.State, now time.Time) (changed bool) {
 	want := nodeObject(config, node.Name, number, state, now).Status
 	status := &node.Status
-	if !equality.Semantic.DeepEqual(status.Capacity, want.Capacity) || !equality.Semantic.DeepEqual(status.Allocatable, want.Allocatable) ||
+	if !equality.Semantic.DeepEqual(status.Capacity, want.Capacity) ||
+		!equality.Semantic.DeepEqual(status.Allocatable, want.Allocatable) ||
 		!slices.Equal(status.Addresses, want.Addresses) || !equality.Semantic.DeepEqual(status.NodeInfo, want.NodeInfo) {
 		status.Capacity, status.Allocatable, status.Addresses, status.NodeInfo = want.Capacity, want.Allocatable, want.Addresses, want.NodeInfo
 		changed = true
@@ -98,16 +99,34 @@ func correct(config *Config, node *corev1.Node, number int, state illness.State,
 func conditions(state illness.State) []corev1.NodeCondition {
 	pressure := func(t corev1.NodeConditionType, short bool, what, well, ill string) corev1.NodeCondition {
 		if short {
-			return corev1.NodeCondition{Type: t, Status: corev1.ConditionTrue, Reason: ill, Message: "simulated node has " + what + " pressure"}
+			return corev1.NodeCondition{
+				Type:    t,
+				Status:  corev1.ConditionTrue,
+				Reason:  ill,
+				Message: "simulated node has " + what + " pressure",
+			}
 		}
-		return corev1.NodeCondition{Type: t, Status: corev1.ConditionFalse, Reason: well, Message: "simulated node has no " + what + " pressure"}
+		return corev1.NodeCondition{
+			Type:    t,
+			Status:  corev1.ConditionFalse,
+			Reason:  well,
+			Message: "simulated node has no " + what + " pressure",
+		}
 	}
-	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", Message: readyMessage}
+	ready := corev1.NodeCondition{
+		Type:    corev1.NodeReady,
+		Status:  corev1.ConditionTrue,
+		Reason:  "KubeletReady",
+		Message: readyMessage,
+	}
 	if state.NotReady != "" {
 		ready.Status, ready.Reason, ready.Message = corev1.ConditionFalse, "KubeletNotReady", state.NotReady
 	}
 	return []corev1.NodeCondition{
-		pressure(corev1.NodeMemoryPressure, state.Pressure.Memory, "memory", "KubeletHasSufficientMemory", "KubeletHasInsufficientMemory"),
+		pressure(
+			corev1.NodeMemoryPressure, state.Pressure.Memory, "memory", "KubeletHasSufficientMemory",
+			"KubeletHasInsufficientMemory",
+		),
 		pressure(corev1.NodeDiskPressure, state.Pressure.Disk, "disk", "KubeletHasNoDiskPressure", "KubeletHasDiskPressure"),
 		pressure(corev1.NodePIDPressure, state.Pressure.PID, "PID", "KubeletHasSufficientPID", "KubeletHasInsufficientPID"),
 		ready,
@@ -169,7 +188,8 @@ type addresses struct {
 	used   map[netip.Addr]bool
 }
 
-// newAddresses hands out addresses of the node's range. For a node without one it makes up a range that belongs to nobody.
+// newAddresses hands out addresses of the node's range. For a node without one it makes up a range that belongs to
+// nobody.
 func newAddresses(podCIDR string, number int) (*addresses, error) {
 	if podCIDR == "" {
 		podCIDR = fmt.Sprintf("%d.%d.%d.0/24", 240+number>>16, byte(number>>8), byte(number))

@@ -17,7 +17,8 @@ import (
 	"github.com/everynode/everynode/internal/content"
 )
 
-// pods holds the pods of all simulated nodes. A worker takes one pod at a time, so a pod is never worked on twice at once.
+// pods holds the pods of all simulated nodes. A worker takes one pod at a time, so a pod is never worked on twice at
+// once.
 type pods struct {
 	config *Config
 	nodes  *nodes
@@ -208,7 +209,12 @@ func (p *pods) write(ctx context.Context, known *entry, object *corev1.Pod, stat
 }
 
 func (p *pods) newPod(object *corev1.Pod, host *node) *pod {
-	made := &pod{uid: string(object.UID), boots: p.nodes.bootsOf(host), image: p.config.Images, hostIPs: []string{nodeIP(host.number)}}
+	made := &pod{
+		uid:     string(object.UID),
+		boots:   p.nodes.bootsOf(host),
+		image:   p.config.Images,
+		hostIPs: []string{nodeIP(host.number)},
+	}
 	made.hasImage = func(image string) bool { return p.nodes.hasImage(host, image) }
 	made.keepImage = func(image string) { p.nodes.keepsImage(host, image) }
 	made.takeAddress = func() (string, error) { return p.nodes.takeAddress(host) }

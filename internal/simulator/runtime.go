@@ -135,9 +135,13 @@ func (p *pod) perform(object *corev1.Pod, action podworker.Action, now time.Time
 			}
 		}
 	case podworker.RemoveContainer:
-		p.runtime.Containers = slices.DeleteFunc(p.runtime.Containers, func(c podworker.Container) bool { return c.ID == action.ContainerID })
+		p.runtime.Containers = slices.DeleteFunc(p.runtime.Containers, func(c podworker.Container) bool {
+			return c.ID == action.ContainerID
+		})
 	case podworker.RemoveSandbox:
-		p.runtime.Sandboxes = slices.DeleteFunc(p.runtime.Sandboxes, func(s podworker.Sandbox) bool { return s.ID == action.SandboxID })
+		p.runtime.Sandboxes = slices.DeleteFunc(p.runtime.Sandboxes, func(s podworker.Sandbox) bool {
+			return s.ID == action.SandboxID
+		})
 	}
 	p.memory.Done(action, outcome, now)
 }
@@ -213,7 +217,8 @@ func (p *pod) startContainer(object *corev1.Pod, action podworker.Action, now ti
 	container := podworker.Container{
 		ID:   fmt.Sprintf("%s-%s-%d", p.uid, action.Container, action.Attempt),
 		Name: action.Container, SandboxID: action.SandboxID, Attempt: action.Attempt, State: podworker.Running,
-		SpecHash: podworker.ContainerHash(spec), Image: spec.Image, ImageID: "simulated/" + spec.Image, CreatedAt: now, StartedAt: whole(now),
+		SpecHash: podworker.ContainerHash(spec), Image: spec.Image, ImageID: "simulated/" + spec.Image, CreatedAt: now,
+		StartedAt: whole(now),
 	}
 	if action.Init && !podfacts.IsSidecar(spec) && !ill.Ends {
 		container.State, container.FinishedAt = podworker.Exited, whole(now)
@@ -291,14 +296,17 @@ func earliest(times ...time.Time) time.Time {
 // restore makes the runtime hold what the pod's status says that it holds, for a simulator that starts again.
 func (p *pod) restore(object *corev1.Pod) {
 	sandboxID := p.uid + "-sandbox-0"
-	for _, status := range slices.Concat(object.Status.InitContainerStatuses, object.Status.ContainerStatuses, object.Status.EphemeralContainerStatuses) {
+	for _, status := range slices.Concat(
+		object.Status.InitContainerStatuses, object.Status.ContainerStatuses, object.Status.EphemeralContainerStatuses,
+	) {
 		spec := podfacts.Container(object, status.Name)
 		_, id, ok := strings.Cut(status.ContainerID, "://")
 		if !ok || spec == nil {
 			continue
 		}
 		container := podworker.Container{
-			ID: id, Name: status.Name, SandboxID: sandboxID, Attempt: uint32(status.RestartCount), Image: status.Image, ImageID: status.ImageID,
+			ID: id, Name: status.Name, SandboxID: sandboxID, Attempt: uint32(status.RestartCount), Image: status.Image,
+			ImageID: status.ImageID,
 		}
 		if spec.Image == status.Image {
 			container.SpecHash = podworker.ContainerHash(spec)

@@ -83,7 +83,9 @@ func (w clientWriter) UpdatePodStatus(ctx context.Context, pod *corev1.Pod) (*co
 func (w clientWriter) DeletePod(ctx context.Context, pod *corev1.Pod) error {
 	options := metav1.NewDeleteOptions(0)
 	options.Preconditions = metav1.NewUIDPreconditions(string(pod.UID))
-	return wrap("delete pod", pod.Namespace+"/"+pod.Name, w.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, *options))
+	return wrap(
+		"delete pod", pod.Namespace+"/"+pod.Name, w.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, *options),
+	)
 }
 
 func (w clientWriter) GetConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {

@@ -66,14 +66,16 @@ func Want(c *corev1.PersistentVolumeClaim) Wanted {
 
 // Takes says whether a volume that nobody has is good for the claim.
 func (w Wanted) Takes(v *corev1.PersistentVolume) bool {
-	return v.Spec.ClaimRef == nil && v.Status.Phase == corev1.VolumeAvailable && Unfit(v, w.claim) == "" && w.selector.Matches(labels.Set(v.Labels))
+	return v.Spec.ClaimRef == nil && v.Status.Phase == corev1.VolumeAvailable && Unfit(v, w.claim) == "" &&
+		w.selector.Matches(labels.Set(v.Labels))
 }
 
-// Reserved returns the volume that is kept for the claim, if it is of the right size and mode, of several the first by name; nil if there
-// is none.
+// Reserved returns the volume that is kept for the claim, if it is of the right size and mode, of several the first by
+// name; nil if there is none.
 func (w Wanted) Reserved(volumes []*corev1.PersistentVolume) (kept *corev1.PersistentVolume) {
 	for _, v := range volumes {
-		if (kept == nil || v.Name < kept.Name) && IsFor(v, w.claim) && v.DeletionTimestamp == nil && !tooSmall(v, w.claim) && Mode(v.Spec.VolumeMode) == Mode(w.claim.Spec.VolumeMode) &&
+		if (kept == nil || v.Name < kept.Name) && IsFor(v, w.claim) && v.DeletionTimestamp == nil && !tooSmall(v, w.claim) &&
+			Mode(v.Spec.VolumeMode) == Mode(w.claim.Spec.VolumeMode) &&
 			ptr.Deref(v.Spec.VolumeAttributesClassName, "") == ptr.Deref(w.claim.Spec.VolumeAttributesClassName, "") {
 			kept = v
 		}
@@ -92,8 +94,8 @@ func (w Wanted) Ranked(volumes []*corev1.PersistentVolume) (good []*corev1.Persi
 	return good
 }
 
-// Best returns the volume that wastes the least for the claim: of those that take it the one with the fewest access modes,
-// of these the smallest, of these the first by name; nil if none takes it.
+// Best returns the volume that wastes the least for the claim: of those that take it the one with the fewest access
+// modes, of these the smallest, of these the first by name; nil if none takes it.
 func (w Wanted) Best(volumes []*corev1.PersistentVolume, allowed func(*corev1.PersistentVolume) bool) (best *corev1.PersistentVolume) {
 	for _, v := range volumes {
 		if (best == nil || wastes(v, best) < 0) && w.Takes(v) && allowed(v) {
@@ -128,10 +130,11 @@ func Reaches(v *corev1.PersistentVolume, name string, nodeLabels map[string]stri
 	return selector.Match(node)
 }
 
-// OnlyHost is the value of the host name label that a node must have for the volume, "" if the volume does not ask for one
-// alone, as local volumes do.
+// OnlyHost is the value of the host name label that a node must have for the volume, "" if the volume does not ask for
+// one alone, as local volumes do.
 func OnlyHost(v *corev1.PersistentVolume) string {
-	if v.Spec.NodeAffinity == nil || v.Spec.NodeAffinity.Required == nil || len(v.Spec.NodeAffinity.Required.NodeSelectorTerms) != 1 {
+	if v.Spec.NodeAffinity == nil || v.Spec.NodeAffinity.Required == nil ||
+		len(v.Spec.NodeAffinity.Required.NodeSelectorTerms) != 1 {
 		return ""
 	}
 	for _, e := range v.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions {

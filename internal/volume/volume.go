@@ -67,8 +67,8 @@ func IsDefaultClass(c *storagev1.StorageClass) bool {
 	return c.Annotations[defaultClass] == "true" || c.Annotations[oldDefaultClass] == "true"
 }
 
-// DefaultClass is the class of claims that name none: the newest marked one, and of those made at once the first by name;
-// nil if there is none.
+// DefaultClass is the class of claims that name none: the newest marked one, and of those made at once the first by
+// name; nil if there is none.
 func DefaultClass(all []*storagev1.StorageClass) *storagev1.StorageClass {
 	return class.Default(all, IsDefaultClass)
 }
@@ -87,7 +87,8 @@ func IsFor(v *corev1.PersistentVolume, c *corev1.PersistentVolumeClaim) bool {
 // Reference is how a volume names a claim.
 func Reference(c *corev1.PersistentVolumeClaim) *corev1.ObjectReference {
 	return &corev1.ObjectReference{
-		Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion,
+		Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: c.Namespace, Name: c.Name, UID: c.UID,
+		ResourceVersion: c.ResourceVersion,
 	}
 }
 
@@ -108,7 +109,12 @@ func AccessModes(modes []corev1.PersistentVolumeAccessMode) string {
 	for _, m := range []struct {
 		mode  corev1.PersistentVolumeAccessMode
 		short string
-	}{{corev1.ReadWriteOnce, "RWO"}, {corev1.ReadOnlyMany, "ROX"}, {corev1.ReadWriteMany, "RWX"}, {corev1.ReadWriteOncePod, "RWOP"}} {
+	}{
+		{corev1.ReadWriteOnce, "RWO"},
+		{corev1.ReadOnlyMany, "ROX"},
+		{corev1.ReadWriteMany, "RWX"},
+		{corev1.ReadWriteOncePod, "RWOP"},
+	} {
 		if slices.Contains(modes, m.mode) {
 			out = append(out, m.short)
 		}
@@ -116,8 +122,8 @@ func AccessModes(modes []corev1.PersistentVolumeAccessMode) string {
 	return strings.Join(out, ",")
 }
 
-// ClaimName is the name of the claim that a pod's volume is from, "" for other volumes. An ephemeral volume has a claim of
-// the pod's own.
+// ClaimName is the name of the claim that a pod's volume is from, "" for other volumes. An ephemeral volume has a claim
+// of the pod's own.
 func ClaimName(pod string, v *corev1.Volume) string {
 	switch {
 	case v.PersistentVolumeClaim != nil:

@@ -27,13 +27,18 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		turnSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Subsystem: "daemonset_controller",
 			Name: "turn_seconds", Help: "Time to take in what changed and decide, per turn of the loop.",
 			Buckets: prometheus.ExponentialBuckets(0.00001, 4, 10)}),
-		auditDrift: counter("audit_drift_total", "Differences between the running totals and a recount that the audit found and mended. Anything but 0 is a bug."),
-		rollouts:   newRolloutMetrics(),
+		auditDrift: counter(
+			"audit_drift_total",
+			"Differences between the running totals and a recount that the audit found and mended. Anything but 0 is a bug.",
+		),
+		rollouts: newRolloutMetrics(),
 	}
 	if reg == nil {
 		return m, nil
 	}
-	own := []prometheus.Collector{m.podsCreated, m.podsDeleted, m.writesFailed, m.statusWrites, m.turnSeconds, m.auditDrift}
+	own := []prometheus.Collector{
+		m.podsCreated, m.podsDeleted, m.writesFailed, m.statusWrites, m.turnSeconds, m.auditDrift,
+	}
 	for _, c := range append(own, m.rollouts.collectors()...) {
 		if err := reg.Register(c); err != nil {
 			return nil, err

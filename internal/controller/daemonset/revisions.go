@@ -26,12 +26,19 @@ type revisionWriter struct {
 }
 
 func (e *executor) applyRevisions(ctx context.Context, job *belongings.RevisionJob) belongings.RevisionResult {
-	w := &revisionWriter{executor: e, job: job, result: belongings.RevisionResult{Job: job}, fresh: map[types.UID]*appsv1.ControllerRevision{}}
+	w := &revisionWriter{
+		executor: e,
+		job:      job,
+		result:   belongings.RevisionResult{Job: job},
+		fresh:    map[types.UID]*appsv1.ControllerRevision{},
+	}
 	steps := []func(context.Context) error{w.claim, w.label, w.current, w.mergeDuplicates}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			w.metrics.writesFailed.Inc()
-			klog.FromContext(ctx).Info("Cannot write revisions, will try again", "daemonSet", klog.KObj(job.DaemonSet), "err", err)
+			klog.FromContext(ctx).Info(
+				"Cannot write revisions, will try again", "daemonSet", klog.KObj(job.DaemonSet), "err", err,
+			)
 			w.result.Failed = true
 			break
 		}
@@ -47,7 +54,9 @@ func (e *executor) cleanUp(ctx context.Context, job *belongings.CleanupJob) belo
 	deleted, err := e.deleteRevisions(ctx, job.Revisions)
 	if err != nil {
 		e.metrics.writesFailed.Inc()
-		klog.FromContext(ctx).Info("Cannot delete old revisions, will try again", "daemonSet", klog.KObj(job.DaemonSet), "err", err)
+		klog.FromContext(ctx).Info(
+			"Cannot delete old revisions, will try again", "daemonSet", klog.KObj(job.DaemonSet), "err", err,
+		)
 	}
 	return belongings.CleanupResult{Job: job, Deleted: deleted, Failed: err != nil}
 }
@@ -156,7 +165,8 @@ func (w *revisionWriter) existing(ctx context.Context, r *appsv1.ControllerRevis
 	}
 	ds := w.job.DaemonSet
 	ref := metav1.GetControllerOfNoCopy(have)
-	if another := ref != nil && ref.Name != ds.Name; !another && history.Holds(have, &ds.Spec.Template, r.Data.Raw, w.normalize) {
+	if another := ref != nil &&
+		ref.Name != ds.Name; !another && history.Holds(have, &ds.Spec.Template, r.Data.Raw, w.normalize) {
 		return w.heirOf(ctx, have)
 	}
 	live, err := w.writer.GetDaemonSet(ctx, ds.Namespace, ds.Name)

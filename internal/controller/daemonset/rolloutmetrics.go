@@ -18,18 +18,27 @@ type rolloutMetrics struct {
 
 func newRolloutMetrics() *rolloutMetrics {
 	gauge := func(name, help string, more ...string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "everynode", Subsystem: "rollout", Name: name, Help: help},
-			append([]string{"namespace", "daemonset"}, more...))
+		return prometheus.NewGaugeVec(
+			prometheus.GaugeOpts{Namespace: "everynode", Subsystem: "rollout", Name: name, Help: help},
+			append([]string{"namespace", "daemonset"}, more...),
+		)
 	}
 	return &rolloutMetrics{
 		phase:  gauge("phase", "1 for the phase that the rollout is in.", "phase"),
 		nodes:  gauge("nodes", "Nodes by verdict.", "verdict"),
 		failed: gauge("failed_nodes", "Nodes on which the target revision is known to fail."),
-		failures: gauge("failures", "Nodes on which the target revision is known to fail, by why: Restarts, ImagePull, ContainerStart, "+
-			"OutOfMemory, NotInTime, Refused, NoRoom, StoppedAnswering, NodeFault, or Unknown after a restart.", "reason"),
+		failures: gauge(
+			"failures",
+			"Nodes on which the target revision is known to fail, by why: Restarts, ImagePull, ContainerStart, "+
+				"OutOfMemory, NotInTime, Refused, NoRoom, StoppedAnswering, NodeFault, or Unknown after a restart.",
+			"reason",
+		),
 		step: gauge("step_nodes", "Nodes of the furthest step that has begun, by whether they are done.", "step", "done"),
-		stops: prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "everynode", Subsystem: "rollout", Name: "stops_total",
-			Help: "Rollouts that were halted or rolled back."}, []string{"namespace", "daemonset", "phase"}),
+		stops: prometheus.NewCounterVec(
+			prometheus.CounterOpts{Namespace: "everynode", Subsystem: "rollout", Name: "stops_total",
+				Help: "Rollouts that were halted or rolled back."},
+			[]string{"namespace", "daemonset", "phase"},
+		),
 		last: map[types.NamespacedName]v1alpha1.Phase{},
 	}
 }

@@ -82,7 +82,9 @@ func (w clientWriter) UpdateRevision(ctx context.Context, r *appsv1.ControllerRe
 }
 
 func (w clientWriter) PatchRevision(ctx context.Context, namespace, name string, patch []byte) (*appsv1.ControllerRevision, error) {
-	return w.Client.AppsV1().ControllerRevisions(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	return w.Client.AppsV1().ControllerRevisions(namespace).Patch(
+		ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{},
+	)
 }
 
 func (w clientWriter) DeleteRevision(ctx context.Context, r *appsv1.ControllerRevision) error {
