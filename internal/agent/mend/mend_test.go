@@ -39,19 +39,20 @@ func TestFilesComeBack(t *testing.T) {
 	var told []string
 	var failed error
 	synctest.Test(t, func(t *testing.T) {
-		looks := 0
+		looks := make(chan error) // each look tells of the file that is in the way
 		ctx := t.Context()
 		go Run(ctx, clock.RealClock{}, func(path string, err error) {
-			if err != nil {
-				looks++
-				failed = err
+			if err == nil {
+				told = append(told, filepath.Base(path))
 				return
 			}
-			told = append(told, filepath.Base(path))
+			select {
+			case looks <- err:
+			case <-ctx.Done():
+			}
 		}, files)
-		for looks < 2 {
-			<-clock.RealClock{}.After(lookEvery)
-			synctest.Wait()
+		for range 2 {
+			failed = <-looks
 		}
 	})
 	if !slices.Equal(told, []string{"changed", "gone"}) || failed == nil {
