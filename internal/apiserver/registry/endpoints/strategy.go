@@ -11,12 +11,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
 
 	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/registry/endpointslice/equal"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
 )
@@ -32,7 +32,7 @@ func Definition() resource.Definition {
 		ValidateUpdate:   func(_ context.Context, e, old *corev1.Endpoints) field.ErrorList { return ValidateUpdate(e, old) },
 		WarningsOnCreate: func(_ context.Context, e *corev1.Endpoints) []string { return warnings(e) },
 		WarningsOnUpdate: func(_ context.Context, e, old *corev1.Endpoints) []string {
-			if apiequality.Semantic.DeepEqual(e.Subsets, old.Subsets) {
+			if equal.Subsets(e.Subsets, old.Subsets) {
 				return nil
 			}
 			return warnings(e)
@@ -59,7 +59,7 @@ func Validate(e *corev1.Endpoints) field.ErrorList { return validate(e, true) }
 // ValidateUpdate checks changed endpoints, metadata aside. Addresses that were written in
 // an old way stay as long as no endpoint is changed.
 func ValidateUpdate(e, old *corev1.Endpoints) field.ErrorList {
-	return validate(e, !apiequality.Semantic.DeepEqual(e.Subsets, old.Subsets))
+	return validate(e, !equal.Subsets(e.Subsets, old.Subsets))
 }
 
 // warnings name addresses that could be written better.

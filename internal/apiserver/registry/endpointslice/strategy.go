@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/everynode/everynode/internal/apiserver/registry/endpointslice/equal"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
 )
@@ -43,7 +44,7 @@ func Definition() resource.Definition {
 		},
 		WarningsOnCreate: func(_ context.Context, s *discoveryv1.EndpointSlice) []string { return warnings(s) },
 		WarningsOnUpdate: func(_ context.Context, s, old *discoveryv1.EndpointSlice) []string {
-			if apiequality.Semantic.DeepEqual(s.Endpoints, old.Endpoints) {
+			if equal.Endpoints(s.Endpoints, old.Endpoints) {
 				return nil
 			}
 			return warnings(s)
@@ -55,7 +56,7 @@ func Definition() resource.Definition {
 // dropTopology ignores what this version of the API cannot write, as its documentation says. Where a node was named
 // there, it is named in the field for that.
 func dropTopology(s, old *discoveryv1.EndpointSlice) {
-	if apiequality.Semantic.DeepEqual(s.Endpoints, old.Endpoints) {
+	if equal.Endpoints(s.Endpoints, old.Endpoints) {
 		return
 	}
 	nodes := sets.New[string]()
@@ -76,7 +77,7 @@ func dropTopology(s, old *discoveryv1.EndpointSlice) {
 func raiseGeneration(s, old *discoveryv1.EndpointSlice) {
 	s.Generation = old.Generation
 	same := s.AddressType == old.AddressType && maps.Equal(s.Labels, old.Labels) &&
-		apiequality.Semantic.DeepEqual(s.Endpoints, old.Endpoints) && apiequality.Semantic.DeepEqual(s.Ports, old.Ports)
+		equal.Endpoints(s.Endpoints, old.Endpoints) && apiequality.Semantic.DeepEqual(s.Ports, old.Ports)
 	if !same {
 		s.Generation++
 	}

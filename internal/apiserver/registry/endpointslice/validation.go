@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/registry/endpoints"
+	"github.com/everynode/everynode/internal/apiserver/registry/endpointslice/equal"
 )
 
 const (
@@ -39,7 +39,7 @@ func validate(s *discoveryv1.EndpointSlice, strict bool) field.ErrorList {
 // old way stay as long as no endpoint is changed.
 func ValidateUpdate(s, old *discoveryv1.EndpointSlice) field.ErrorList {
 	return append(
-		validate(s, !apiequality.Semantic.DeepEqual(s.Endpoints, old.Endpoints)),
+		validate(s, !equal.Endpoints(s.Endpoints, old.Endpoints)),
 		validation.ValidateImmutableField(s.AddressType, old.AddressType, field.NewPath("addressType"))...,
 	)
 }
