@@ -29,18 +29,19 @@ func validateHostAliases(aliases []corev1.HostAlias, path *field.Path) field.Err
 // what is no address at all is refused by others.
 func unambiguous(spec *corev1.PodSpec, before []string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	check := func(at *field.Path, ip string) {
+	strictly := check.IPs(before)
+	look := func(at *field.Path, ip string) {
 		if len(utilvalidation.IsValidIPForLegacyField(at, ip, false, nil)) == 0 {
-			errs = append(errs, utilvalidation.IsValidIPForLegacyField(at, ip, true, before)...)
+			errs = append(errs, strictly(at, ip)...)
 		}
 	}
 	if spec.DNSConfig != nil {
 		for i, ip := range spec.DNSConfig.Nameservers {
-			check(path.Child("dnsConfig", "nameservers").Index(i), ip)
+			look(path.Child("dnsConfig", "nameservers").Index(i), ip)
 		}
 	}
 	for i, a := range spec.HostAliases {
-		check(path.Child("hostAliases").Index(i).Child("ip"), a.IP)
+		look(path.Child("hostAliases").Index(i).Child("ip"), a.IP)
 	}
 	return errs
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -86,4 +87,17 @@ func NoStepsUp(path *field.Path, value string) field.ErrorList {
 		return field.ErrorList{field.Invalid(path, value, "must not contain '..'")}
 	}
 	return nil
+}
+
+// IPs returns what checks the addresses of a list, strictly. Those that were there before stay as they were written. It
+// asks the library about one at a time, which would look each up in the whole list.
+func IPs(before []string) func(path *field.Path, ip string) field.ErrorList {
+	had := sets.New(before...)
+	return func(path *field.Path, ip string) field.ErrorList {
+		var old []string
+		if had.Has(ip) {
+			old = []string{ip}
+		}
+		return utilvalidation.IsValidIPForLegacyField(path, ip, true, old)
+	}
 }

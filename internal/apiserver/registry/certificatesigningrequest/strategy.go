@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -71,6 +72,16 @@ func recordRequester(ctx context.Context, c *certificatesv1.CertificateSigningRe
 
 // stampConditions gives new and changed conditions their times.
 func stampConditions(c, old *certificatesv1.CertificateSigningRequest, now metav1.Time) {
+	type kind struct {
+		of certificatesv1.RequestConditionType
+		is corev1.ConditionStatus
+	}
+	since := map[kind]metav1.Time{}
+	for i := range old.Status.Conditions {
+		if before := &old.Status.Conditions[i]; !before.LastTransitionTime.IsZero() {
+			since[kind{before.Type, before.Status}] = before.LastTransitionTime
+		}
+	}
 	for i := range c.Status.Conditions {
 		condition := &c.Status.Conditions[i]
 		if condition.LastUpdateTime.IsZero() {
@@ -80,10 +91,8 @@ func stampConditions(c, old *certificatesv1.CertificateSigningRequest, now metav
 			continue
 		}
 		condition.LastTransitionTime = now
-		for _, before := range old.Status.Conditions {
-			if before.Type == condition.Type && before.Status == condition.Status && !before.LastTransitionTime.IsZero() {
-				condition.LastTransitionTime = before.LastTransitionTime
-			}
+		if at, had := since[kind{condition.Type, condition.Status}]; had {
+			condition.LastTransitionTime = at
 		}
 	}
 }

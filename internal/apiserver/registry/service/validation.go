@@ -3,16 +3,17 @@ package service
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 	"github.com/everynode/everynode/internal/apiserver/registry/endpoints"
 )
 
@@ -42,9 +43,10 @@ func validate(s, old *corev1.Service) field.ErrorList {
 	errs = append(errs, metav1validation.ValidateLabels(s.Spec.Selector, specPath.Child("selector"))...)
 	errs = append(errs, validateAffinity(s)...)
 	errs = append(errs, validateAddresses(s, old.Spec.ClusterIPs)...)
+	checkIP := check.IPs(old.Spec.ExternalIPs)
 	for i, ip := range s.Spec.ExternalIPs {
 		at := specPath.Child("externalIPs").Index(i)
-		bad := utilvalidation.IsValidIPForLegacyField(at, ip, true, old.Spec.ExternalIPs)
+		bad := checkIP(at, ip)
 		if len(bad) == 0 {
 			bad = endpoints.NotSpecialIP(ip, at)
 		}
@@ -184,6 +186,7 @@ func validateAddresses(s *corev1.Service, before []string) field.ErrorList {
 	if len(ips) > 2 {
 		errs = append(errs, field.Invalid(path, ips, "may only hold up to 2 values"))
 	}
+	checkIP := check.IPs(before)
 	for i, ip := range ips {
 		if i == 0 && ip == corev1.ClusterIPNone {
 			if len(ips) > 1 {
@@ -191,7 +194,7 @@ func validateAddresses(s *corev1.Service, before []string) field.ErrorList {
 			}
 			continue
 		}
-		errs = append(errs, validateClusterIP(s, i, before, path.Index(i))...)
+		errs = append(errs, validateClusterIP(s, i, checkIP, path.Index(i))...)
 	}
 	return errs
 }
@@ -212,9 +215,10 @@ func validateFamilies(s *corev1.Service) field.ErrorList {
 	return errs
 }
 
-func validateClusterIP(s *corev1.Service, i int, before []string, path *field.Path) field.ErrorList {
+func validateClusterIP(s *corev1.Service, i int, checkIP func(*field.Path, string) field.ErrorList,
+	path *field.Path) field.ErrorList {
 	text := s.Spec.ClusterIPs[i]
-	if errs := utilvalidation.IsValidIPForLegacyField(path, text, true, before); len(errs) > 0 {
+	if errs := checkIP(path, text); len(errs) > 0 {
 		return errs
 	}
 	ip, err := netip.ParseAddr(text)
@@ -283,8 +287,9 @@ func validateLoadBalancer(s *corev1.Service, rangesBefore []string) field.ErrorL
 		if !balanced {
 			errs = append(errs, field.Forbidden(at, only))
 		}
+		had := sets.New(rangesBefore...)
 		for i, cidr := range s.Spec.LoadBalancerSourceRanges {
-			if !slices.Contains(rangesBefore, cidr) {
+			if !had.Has(cidr) {
 				errs = append(errs, utilvalidation.IsValidCIDRForLegacyField(at.Index(i), strings.TrimSpace(cidr), true, nil)...)
 			}
 		}
