@@ -115,6 +115,9 @@ const (
 	conflicting       = "conflicting scopes"
 )
 
+// mostErrors is how many are told of one list: each repeats all of it.
+const mostErrors = 10
+
 func validateScopes(s *corev1.ResourceQuotaSpec, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, scope := range s.Scopes {
@@ -123,6 +126,9 @@ func validateScopes(s *corev1.ResourceQuotaSpec, at *field.Path) field.ErrorList
 			errs = append(errs, field.Invalid(at, s.Scopes, unsupported))
 		case !fits(scope, s.Hard):
 			errs = append(errs, field.Invalid(at, s.Scopes, unsupportedWithIt))
+		}
+		if len(errs) == mostErrors {
+			return errs
 		}
 	}
 	if contradict(sets.New(s.Scopes...)) {
@@ -151,6 +157,9 @@ func validateSelector(s *corev1.ResourceQuotaSpec, at *field.Path) field.ErrorLi
 			))
 		}
 		errs = append(errs, validateOperator(e, at)...)
+		if len(errs) >= mostErrors {
+			return errs
+		}
 	}
 	if contradict(all) {
 		errs = append(errs, field.Invalid(at, s.Scopes, conflicting))
