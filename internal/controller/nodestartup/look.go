@@ -3,6 +3,7 @@ package nodestartup
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -116,7 +117,7 @@ func (c *controller) remember(n *corev1.Node, gate *corev1.Taint, d *plan.Decisi
 	at := c.starting[n.Name]
 	tellLate := false
 	if at != nil {
-		if at.late != d.Late || plan.Names(at.waits) != plan.Names(d.Waits) {
+		if at.late != d.Late || !slices.Equal(at.waits, d.Waits) {
 			c.tell()
 		}
 		at.waits, at.late = d.Waits, d.Late
