@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/everynode/everynode/internal/apiserver/podspec"
+	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 	"github.com/everynode/everynode/internal/apiserver/registry/amount"
 	podfacts "github.com/everynode/everynode/internal/pod"
 )
@@ -312,9 +313,9 @@ func addresses[T any](list, before []T, ip func(T) string, path *field.Path) fie
 	for _, a := range before {
 		known = append(known, ip(a))
 	}
-	families := map[bool]bool{}
+	families, checkIP := map[bool]bool{}, check.IPs(known)
 	for i, a := range list {
-		errs = append(errs, utilvalidation.IsValidIPForLegacyField(path.Index(i), ip(a), true, known)...)
+		errs = append(errs, checkIP(path.Index(i), ip(a))...)
 		six := strings.Contains(ip(a), ":")
 		if families[six] {
 			return append(errs, field.Invalid(path, ip(a), "may specify no more than one IP for each IP family"))
