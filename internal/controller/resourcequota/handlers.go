@@ -28,11 +28,17 @@ func requestFor(o client.Object) reconcile.Request {
 
 func quotaMade(_ context.Context, e event.CreateEvent, q queue) { q.Add(requestFor(e.Object)) }
 
-// quotaChanged counts again for another limit. What admission writes into the status is no reason to count.
+// quotaChanged counts again for another limit, and for a status that neither admission nor this loop writes: of limits
+// that do not hold, or of less that is used. What admission charges is no reason to count.
 func quotaChanged(_ context.Context, e event.UpdateEvent, q queue) {
-	if before, after := e.ObjectOld.(*corev1.ResourceQuota), e.ObjectNew.(*corev1.ResourceQuota); before.UID != after.UID ||
-		!apiequality.Semantic.DeepEqual(before.Spec, after.Spec) {
+	before, after := e.ObjectOld.(*corev1.ResourceQuota), e.ObjectNew.(*corev1.ResourceQuota)
+	switch charged, _ := quota.LessThanOrEqual(before.Status.Used, after.Status.Used); {
+	case before.UID != after.UID || !apiequality.Semantic.DeepEqual(before.Spec, after.Spec):
 		q.Add(requestFor(after))
+	case !quota.Equals(after.Status.Hard, after.Spec.Hard):
+		q.Add(requestFor(after))
+	case !charged:
+		q.AddAfter(requestFor(after), second)
 	}
 }
 

@@ -119,26 +119,35 @@ func TestWhatIsGivenBackIsCounted(t *testing.T) {
 	}
 }
 
-// A quota is counted when it is new, and when it limits something else. What is written into its status is no reason.
-func TestQuotasAreCountedForNewLimits(t *testing.T) {
-	quota := func(uid types.UID, hard, used string) *corev1.ResourceQuota {
-		return &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "q", Namespace: "ns", UID: uid},
-			Spec:   corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse(hard)}},
-			Status: corev1.ResourceQuotaStatus{Used: corev1.ResourceList{corev1.ResourcePods: resource.MustParse(used)}}}
+// A quota is counted when it limits something else, and when somebody wrote what is wrong into its status: limits that do
+// not hold, or less than was used. What admission charges is no reason.
+func TestQuotasAreCountedForNewLimitsAndWrongStatus(t *testing.T) {
+	pods := func(n string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourcePods: resource.MustParse(n)}
+	}
+	quota := func(uid types.UID, limit, hard, used string) *corev1.ResourceQuota {
+		return &corev1.ResourceQuota{
+			ObjectMeta: metav1.ObjectMeta{Name: "q", Namespace: "ns", UID: uid},
+			Spec:       corev1.ResourceQuotaSpec{Hard: pods(limit)},
+			Status:     corev1.ResourceQuotaStatus{Hard: pods(hard), Used: pods(used)},
+		}
 	}
 	for _, c := range []struct {
 		what  string
 		after *corev1.ResourceQuota
 		want  int
+		later []time.Duration
 	}{
-		{"another limit", quota("a", "2", "0"), 1},
-		{"another one of its name", quota("b", "1", "0"), 1},
-		{"more is used", quota("a", "1", "1"), 0},
+		{"another limit", quota("a", "3", "2", "1"), 1, nil},
+		{"another one of its name", quota("b", "2", "2", "1"), 1, nil},
+		{"more is used", quota("a", "2", "2", "2"), 0, nil},
+		{"a limit that does not hold", quota("a", "2", "7", "6"), 1, nil},
+		{"less is used", quota("a", "2", "2", "0"), 1, []time.Duration{second}},
 	} {
 		added := &counting{}
-		quotaChanged(t.Context(), event.UpdateEvent{ObjectOld: quota("a", "1", "0"), ObjectNew: c.after}, added)
-		if added.n != c.want {
-			t.Errorf("%s: it is counted %d times, want %d", c.what, added.n, c.want)
+		quotaChanged(t.Context(), event.UpdateEvent{ObjectOld: quota("a", "2", "2", "1"), ObjectNew: c.after}, added)
+		if added.n != c.want || !slices.Equal(added.after, c.later) {
+			t.Errorf("%s: it is counted %d times, after %v; want %d, %v", c.what, added.n, added.after, c.want, c.later)
 		}
 	}
 }
