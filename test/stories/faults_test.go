@@ -3,8 +3,10 @@ package stories
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -41,6 +43,58 @@ func killRuntime(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Fatalf("usage: killruntime NODE")
 	}
 	killProcess(ts, args[0], "containerd")
+}
+
+// slowShims NODE kills a node's container runtime while the shims of its containers stand still, as on a machine under
+// load, and has them go on after the five seconds that containerd gives them by itself.
+func slowShims(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: slowshims NODE")
+	}
+	shims := shimsOf(ts, args[0])
+	signal := func(sig syscall.Signal) {
+		for _, pid := range shims {
+			ts.Check(syscall.Kill(pid, sig))
+		}
+	}
+	killed := nodeProcess(ts, args[0], "containerd")
+	signal(syscall.SIGSTOP)
+	defer signal(syscall.SIGCONT)
+	ts.Check(syscall.Kill(killed, syscall.SIGKILL))
+	for deadline := time.Now().Add(patience); nodeProcess(ts, args[0], "containerd") == killed; {
+		if time.Now().After(deadline) {
+			ts.Fatalf("the runtime of %s does not start again", args[0])
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	time.Sleep(8 * time.Second)
+}
+
+// shimsOf are the processes that containerd runs beside the containers of a node. They share its file systems.
+func shimsOf(ts *testscript.TestScript, node string) []int {
+	space := func(pid int) string {
+		name, _ := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", pid)) // a process that has ended is in none
+		return name
+	}
+	files := space(nodeProcess(ts, node, "containerd"))
+	entries, err := os.ReadDir("/proc")
+	ts.Check(err)
+	var out []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		program, _, _ := strings.Cut(string(command), "\x00")
+		if strings.HasPrefix(filepath.Base(program), "containerd-shim") && space(pid) == files {
+			out = append(out, pid)
+		}
+	}
+	if len(out) == 0 {
+		ts.Fatalf("%s has no shims", node)
+	}
+	return out
 }
 
 // killNode NODE ends every process of a node at once, as a power cut does; it boots again.

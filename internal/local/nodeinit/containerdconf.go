@@ -9,7 +9,9 @@ import (
 //
 // restrict_oom_score_adj keeps pods startable where CAP_SYS_RESOURCE is
 // missing; the snapshotters and the tracing that are switched off would only
-// probe and warn.
+// probe and warn. A containerd that starts ends what belongs to a shim that
+// does not answer in time. Its own five seconds are too few for a machine
+// under load.
 func ContainerdConfig(sandboxImage, snapshotter string) string {
 	return fmt.Sprintf(`version = 2
 root = "/var/lib/containerd"
@@ -25,6 +27,9 @@ disabled_plugins = [
   "io.containerd.tracing.processor.v1.otlp",
   "io.containerd.internal.v1.tracing",
 ]
+
+[timeouts]
+  "io.containerd.timeout.shim.load" = "60s"
 
 [grpc]
   address = %[1]q
