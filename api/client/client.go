@@ -24,6 +24,9 @@ type DaemonSetRollouts = gentype.ClientWithList[*v1alpha1.DaemonSetRollout, *v1a
 // NodeStartups reads and writes NodeStartups.
 type NodeStartups = gentype.ClientWithList[*v1alpha1.NodeStartup, *v1alpha1.NodeStartupList]
 
+// DaemonSetVariants reads and writes the variants of a namespace.
+type DaemonSetVariants = gentype.ClientWithList[*v1alpha1.DaemonSetVariant, *v1alpha1.DaemonSetVariantList]
+
 // Client is a client of everynode.io/v1alpha1.
 type Client struct{ api rest.Interface }
 
@@ -81,5 +84,14 @@ func (c *Client) NodeStartups() *NodeStartups {
 		"nodestartups", c.api, parameterCodec, "",
 		func() *v1alpha1.NodeStartup { return &v1alpha1.NodeStartup{} },
 		func() *v1alpha1.NodeStartupList { return &v1alpha1.NodeStartupList{} },
+	)
+}
+
+// DaemonSetVariants returns the variants of a namespace, "" for all.
+func (c *Client) DaemonSetVariants(namespace string) *DaemonSetVariants {
+	return gentype.NewClientWithList[*v1alpha1.DaemonSetVariant, *v1alpha1.DaemonSetVariantList](
+		"daemonsetvariants", c.api, parameterCodec, namespace,
+		func() *v1alpha1.DaemonSetVariant { return &v1alpha1.DaemonSetVariant{} },
+		func() *v1alpha1.DaemonSetVariantList { return &v1alpha1.DaemonSetVariantList{} },
 	)
 }

@@ -1,5 +1,6 @@
-// Package v1alpha1 holds Everynode's own kinds. They stand beside DaemonSets and say how their changes travel, and in
-// which order new nodes start them; the DaemonSets themselves stay as their authors wrote them.
+// Package v1alpha1 holds Everynode's own kinds. They stand beside DaemonSets and say how their changes travel, in
+// which order new nodes start them, and how their pods differ from node to node; the DaemonSets themselves stay as
+// their authors wrote them.
 //
 // +k8s:deepcopy-gen=package
 // +k8s:openapi-gen=true
@@ -19,7 +20,7 @@ var GroupVersion = schema.GroupVersion{Group: "everynode.io", Version: "v1alpha1
 // AddToScheme makes the kinds known to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion, &RolloutPolicy{}, &RolloutPolicyList{}, &DaemonSetRollout{}, &DaemonSetRolloutList{},
-		&NodeStartup{}, &NodeStartupList{})
+		&NodeStartup{}, &NodeStartupList{}, &DaemonSetVariant{}, &DaemonSetVariantList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }

@@ -46,6 +46,26 @@ func (in DaemonSetRolloutStatus) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in DaemonSetVariant) OpenAPIModelName() string {
+	return "io.everynode.v1alpha1.DaemonSetVariant"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in DaemonSetVariantList) OpenAPIModelName() string {
+	return "io.everynode.v1alpha1.DaemonSetVariantList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in DaemonSetVariantSpec) OpenAPIModelName() string {
+	return "io.everynode.v1alpha1.DaemonSetVariantSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in DaemonSetVariantStatus) OpenAPIModelName() string {
+	return "io.everynode.v1alpha1.DaemonSetVariantStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Domain) OpenAPIModelName() string {
 	return "io.everynode.v1alpha1.Domain"
 }
@@ -173,6 +193,11 @@ func (in StepApproval) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in StepStatus) OpenAPIModelName() string {
 	return "io.everynode.v1alpha1.StepStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in VariantResources) OpenAPIModelName() string {
+	return "io.everynode.v1alpha1.VariantResources"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

@@ -53,6 +53,7 @@ func TestOwnKinds(t *testing.T) {
 		slices.Sort(names)
 		want := []string{
 			"daemonsetrollouts daemonsetrollout DaemonSetRollout dsr rollouts", "daemonsetrollouts/status  DaemonSetRollout",
+			"daemonsetvariants daemonsetvariant DaemonSetVariant dsv", "daemonsetvariants/status  DaemonSetVariant",
 			"nodestartups nodestartup NodeStartup nst", "nodestartups/status  NodeStartup",
 			"rolloutpolicies rolloutpolicy RolloutPolicy rp rollouts", "rolloutpolicies/status  RolloutPolicy",
 		}

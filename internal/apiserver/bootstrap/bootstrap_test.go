@@ -120,9 +120,9 @@ func TestDaemonSetControllerRules(t *testing.T) {
 		"get,list,watch,create,delete,patch /pods",
 		"create /pods/binding",
 		"get,list,watch,create,delete,update,patch apps/controllerrevisions",
-		"get,list,watch everynode.io/rolloutpolicies,nodestartups",
+		"get,list,watch everynode.io/rolloutpolicies,nodestartups,daemonsetvariants",
 		"get,list,watch,create,delete,update,patch everynode.io/daemonsetrollouts",
-		"update everynode.io/rolloutpolicies/status,daemonsetrollouts/status",
+		"update everynode.io/rolloutpolicies/status,daemonsetrollouts/status,daemonsetvariants/status",
 		"create,patch,update ,events.k8s.io/events",
 	}
 	roles := ClusterRoles()
@@ -190,8 +190,8 @@ func TestEditDoesNotApprove(t *testing.T) {
 		rules []rbacv1.PolicyRule
 		rule  rbacv1.PolicyRule
 	}{
-		{"view", viewRules(), read.on(groupEverynode, "rolloutpolicies", "daemonsetrollouts")},
-		{"edit", editRules(), write.on(groupEverynode, "rolloutpolicies")},
+		{"view", viewRules(), read.on(groupEverynode, "rolloutpolicies", "daemonsetrollouts", "daemonsetvariants")},
+		{"edit", editRules(), write.on(groupEverynode, "rolloutpolicies", "daemonsetvariants")},
 	} {
 		if covered, missing := validation.Covers(c.rules, []rbacv1.PolicyRule{c.rule}); !covered {
 			t.Errorf("%s lacks %v", c.name, missing)

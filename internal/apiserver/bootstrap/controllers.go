@@ -127,9 +127,9 @@ func workloadControllers() []controller {
 			may("get", "list", "watch", "create", "delete", "patch").on(groupCore, "pods"),
 			may("create").on(groupCore, "pods/binding"),
 			may("get", "list", "watch", "create", "delete", "update", "patch").on(groupApps, "controllerrevisions"),
-			read.on(groupEverynode, "rolloutpolicies", "nodestartups"),
+			read.on(groupEverynode, "rolloutpolicies", "nodestartups", "daemonsetvariants"),
 			may("get", "list", "watch", "create", "delete", "update", "patch").on(groupEverynode, "daemonsetrollouts"),
-			may("update").on(groupEverynode, "rolloutpolicies/status", "daemonsetrollouts/status"),
+			may("update").on(groupEverynode, "rolloutpolicies/status", "daemonsetrollouts/status", "daemonsetvariants/status"),
 			recordEvents(),
 		}},
 		{"replicaset-controller", []rbacv1.PolicyRule{

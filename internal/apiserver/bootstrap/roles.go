@@ -164,7 +164,7 @@ func editRules() []rbacv1.PolicyRule {
 		write.on(groupNetworking, "ingresses", "networkpolicies"),
 		write.on(groupPolicy, "poddisruptionbudgets"),
 		write.on(groupResource, "resourceclaims", "resourceclaimtemplates"),
-		write.on(groupEverynode, "rolloutpolicies"),
+		write.on(groupEverynode, "rolloutpolicies", "daemonsetvariants"),
 		append(append(verbs{}, read...), write...).on(groupCoordination, "leases"),
 	}
 }
@@ -188,7 +188,8 @@ func viewRules() []rbacv1.PolicyRule {
 		read.on(groupNetworking, "ingresses", "ingresses/status", "networkpolicies"),
 		read.on(groupPolicy, "poddisruptionbudgets", "poddisruptionbudgets/status"),
 		read.on(groupResource, "resourceclaims", "resourceclaims/status", "resourceclaimtemplates"),
-		read.on(groupEverynode, "rolloutpolicies", "rolloutpolicies/status", "daemonsetrollouts", "daemonsetrollouts/status"),
+		read.on(groupEverynode, "rolloutpolicies", "rolloutpolicies/status", "daemonsetrollouts", "daemonsetrollouts/status",
+			"daemonsetvariants", "daemonsetvariants/status"),
 	}
 }
 

@@ -47,6 +47,10 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.DaemonSetRolloutList{}.OpenAPIModelName():                           schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutList(ref),
 		v1alpha1.DaemonSetRolloutSpec{}.OpenAPIModelName():                           schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutSpec(ref),
 		v1alpha1.DaemonSetRolloutStatus{}.OpenAPIModelName():                         schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutStatus(ref),
+		v1alpha1.DaemonSetVariant{}.OpenAPIModelName():                               schema_everynode_everynode_api_v1alpha1_DaemonSetVariant(ref),
+		v1alpha1.DaemonSetVariantList{}.OpenAPIModelName():                           schema_everynode_everynode_api_v1alpha1_DaemonSetVariantList(ref),
+		v1alpha1.DaemonSetVariantSpec{}.OpenAPIModelName():                           schema_everynode_everynode_api_v1alpha1_DaemonSetVariantSpec(ref),
+		v1alpha1.DaemonSetVariantStatus{}.OpenAPIModelName():                         schema_everynode_everynode_api_v1alpha1_DaemonSetVariantStatus(ref),
 		v1alpha1.Domain{}.OpenAPIModelName():                                         schema_everynode_everynode_api_v1alpha1_Domain(ref),
 		v1alpha1.FailedRevision{}.OpenAPIModelName():                                 schema_everynode_everynode_api_v1alpha1_FailedRevision(ref),
 		v1alpha1.Failure{}.OpenAPIModelName():                                        schema_everynode_everynode_api_v1alpha1_Failure(ref),
@@ -73,6 +77,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.StartupGroup{}.OpenAPIModelName():                                   schema_everynode_everynode_api_v1alpha1_StartupGroup(ref),
 		v1alpha1.StepApproval{}.OpenAPIModelName():                                   schema_everynode_everynode_api_v1alpha1_StepApproval(ref),
 		v1alpha1.StepStatus{}.OpenAPIModelName():                                     schema_everynode_everynode_api_v1alpha1_StepStatus(ref),
+		v1alpha1.VariantResources{}.OpenAPIModelName():                               schema_everynode_everynode_api_v1alpha1_VariantResources(ref),
 		v1alpha1.Wave{}.OpenAPIModelName():                                           schema_everynode_everynode_api_v1alpha1_Wave(ref),
 		v1alpha1.Window{}.OpenAPIModelName():                                         schema_everynode_everynode_api_v1alpha1_Window(ref),
 		v1.ApplyConfiguration{}.OpenAPIModelName():                                   schema_k8sio_api_admissionregistration_v1_ApplyConfiguration(ref),
@@ -1328,6 +1333,217 @@ func schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutStatus(ref common.R
 	}
 }
 
+func schema_everynode_everynode_api_v1alpha1_DaemonSetVariant(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "DaemonSetVariant says how the pods of DaemonSets of its namespace differ on some nodes, such as large ones.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard object metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ObjectMeta{}.OpenAPIModelName()),
+						},
+					},
+					"spec": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Spec is what people write: which DaemonSets, which nodes, and what differs there.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.DaemonSetVariantSpec{}.OpenAPIModelName()),
+						},
+					},
+					"status": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Status is written by the DaemonSet controller.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(v1alpha1.DaemonSetVariantStatus{}.OpenAPIModelName()),
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.DaemonSetVariantSpec{}.OpenAPIModelName(), v1alpha1.DaemonSetVariantStatus{}.OpenAPIModelName(), metav1.ObjectMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_DaemonSetVariantList(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "DaemonSetVariantList is a list of DaemonSetVariants.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"kind": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"apiVersion": {
+						SchemaProps: spec.SchemaProps{
+							Description: "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"metadata": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Standard list metadata.",
+							Default:     map[string]interface{}{},
+							Ref:         ref(metav1.ListMeta{}.OpenAPIModelName()),
+						},
+					},
+					"items": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Items are the variants.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.DaemonSetVariant{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+				Required: []string{"items"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.DaemonSetVariant{}.OpenAPIModelName(), metav1.ListMeta{}.OpenAPIModelName()},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_DaemonSetVariantSpec(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "DaemonSetVariantSpec is what people write.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"daemonSets": {
+						SchemaProps: spec.SchemaProps{
+							Description: "DaemonSets chooses DaemonSets of the namespace by their labels; empty chooses all.",
+							Ref:         ref(metav1.LabelSelector{}.OpenAPIModelName()),
+						},
+					},
+					"nodes": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Nodes chooses nodes by their labels; empty chooses all.",
+							Ref:         ref(metav1.LabelSelector{}.OpenAPIModelName()),
+						},
+					},
+					"priority": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Priority decides between variants that choose one node for one DaemonSet: the one with the highest applies, alone.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"patch": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Patch is a strategic merge patch of the pod template. It leaves the template's labels and placement alone: nodeSelector, affinity, tolerations, schedulerName, nodeName, schedulingGates and topologySpreadConstraints.",
+							Ref:         ref(runtime.RawExtension{}.OpenAPIModelName()),
+						},
+					},
+					"resources": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Resources are formulas of what containers request, and may use at most, by the container's name. They come after the patch.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.VariantResources{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.VariantResources{}.OpenAPIModelName(), metav1.LabelSelector{}.OpenAPIModelName(), runtime.RawExtension{}.OpenAPIModelName()},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_DaemonSetVariantStatus(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "DaemonSetVariantStatus is where the variant applies. It does not grow with the number of nodes.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"observedGeneration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ObservedGeneration is the generation of the spec that the status speaks of.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"daemonSets": {
+						SchemaProps: spec.SchemaProps{
+							Description: "DaemonSets is how many DaemonSets it chooses.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"nodes": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Nodes is how many nodes it applies to, counted once for each DaemonSet.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
+					"conditions": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-map-keys": []interface{}{
+									"type",
+								},
+								"x-kubernetes-list-type": "map",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Conditions tell what stands in the way.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(metav1.Condition{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+				},
+			},
+		},
+		Dependencies: []string{
+			metav1.Condition{}.OpenAPIModelName()},
+	}
+}
+
 func schema_everynode_everynode_api_v1alpha1_Domain(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -2573,6 +2789,49 @@ func schema_everynode_everynode_api_v1alpha1_StepStatus(ref common.ReferenceCall
 					},
 				},
 				Required: []string{"name", "nodes", "done"},
+			},
+		},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_VariantResources(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "VariantResources are formulas for one container: CEL expressions over the variable node, with the result in cores for cpu and in bytes for memory and ephemeral-storage. What comes out is rounded up to 10m of cpu, and to 16Mi.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"requests": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Requests are formulas of what the container requests: of cpu, memory and ephemeral-storage.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"limits": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Limits are formulas of what it may use at most.",
+							Type:        []string{"object"},
+							AdditionalProperties: &spec.SchemaOrBool{
+								Allows: true,
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+				},
 			},
 		},
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/registry/cronjob"
 	"github.com/everynode/everynode/internal/apiserver/registry/csi"
 	"github.com/everynode/everynode/internal/apiserver/registry/daemonset"
+	"github.com/everynode/everynode/internal/apiserver/registry/daemonsetvariant"
 	"github.com/everynode/everynode/internal/apiserver/registry/deployment"
 	"github.com/everynode/everynode/internal/apiserver/registry/devices"
 	"github.com/everynode/everynode/internal/apiserver/registry/endpoints"
@@ -84,6 +85,6 @@ func Kinds() []resource.Definition {
 	kinds = append(kinds, rbac.Definitions()...)
 	kinds = append(kinds, flowcontrol.Definitions()...)
 	kinds = append(kinds, rollout.Definitions()...)
-	kinds = append(kinds, nodestartup.Definition())
+	kinds = append(kinds, nodestartup.Definition(), daemonsetvariant.Definition())
 	return append(kinds, admission.Definitions()...)
 }

@@ -272,6 +272,7 @@ var viewShows = []string{
 	"statefulsets", "statefulsets/scale", "statefulsets/status", "cronjobs", "cronjobs/status", "jobs", "jobs/status", "replicasets", "replicasets/scale", "replicasets/status", "poddisruptionbudgets", "poddisruptionbudgets/status",
 	"persistentvolumeclaims", "persistentvolumeclaims/status",
 	"rolloutpolicies", "rolloutpolicies/status", "daemonsetrollouts", "daemonsetrollouts/status",
+	"daemonsetvariants", "daemonsetvariants/status",
 }
 
 // The role view reads, and reads neither Secrets nor what leads to more: no command in
