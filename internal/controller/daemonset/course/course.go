@@ -6,13 +6,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/btree"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/failedrevision"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/fetching"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/queue"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
 	"github.com/everynode/everynode/internal/deadline"
@@ -45,17 +45,11 @@ type Course struct {
 	named string
 
 	nodes map[string]*node
-	// replacing are nodes between the daemon that a change took away and the next one; blocked
-	// those that use up the limit and do not come up.
+	// replacing are nodes between the daemon that a change took away and the next one.
 	replacing map[*node]bool
-	blocked   *btree.BTreeG[*node]
 	fleet     *rolloutpolicy.Fleet
-	steps     map[rolloutpolicy.Step]*step
-	places    map[place]*domain
-	groups    map[string]*group
-	totals    sums
+	queue     queue.Queue
 	counts    map[standing.Verdict]int32
-	stale     []*node // to be judged again: their domain has changed
 	moved     []string
 	timers    deadline.Timers[*node]
 	recent    recent
@@ -126,9 +120,7 @@ type failure struct {
 // New returns a course that has been told nothing.
 func New() *Course {
 	c := &Course{
-		nodes: map[string]*node{}, replacing: map[*node]bool{}, blocked: btree.NewG(8, byName),
-		groups: map[string]*group{},
-		places: map[place]*domain{}, steps: map[rolloutpolicy.Step]*step{}, counts: map[standing.Verdict]int32{},
+		nodes: map[string]*node{}, replacing: map[*node]bool{}, queue: queue.New(), counts: map[standing.Verdict]int32{},
 	}
 	c.state.failures = map[string]failure{}
 	c.takeAim()
@@ -168,12 +160,12 @@ func (c *Course) SetPolicy(p *rolloutpolicy.Policy, f Following, why string) {
 		c.fleet = rolloutpolicy.NewFleet(p)
 		for _, n := range c.nodes {
 			if n.chosen.any() {
-				c.fleet.Set(n.name, n.fact.labels())
+				c.fleet.Set(n.Name, n.fact.labels())
 			}
 		}
 		for _, n := range c.nodes {
 			n.change.late = false
-			n.step, _ = c.fleet.Step(n.name)
+			n.step, _ = c.fleet.Step(n.Name)
 			c.regroup(n)
 		}
 		if c.started {

@@ -169,7 +169,7 @@ func TestAnotherLimitRevokesWhatWasLetBegin(t *testing.T) {
 		begun := w.take(100)
 		edit(&w.ds)
 		w.tellRules()
-		if n := w.course.totals[standing.Ours]; len(begun) != 5 || n != 0 {
+		if n := w.course.queue.Totals[standing.Ours]; len(begun) != 5 || n != 0 {
 			t.Errorf("of %d changes %d are let begin", len(begun), n)
 		}
 	}
@@ -269,7 +269,7 @@ func TestARetryTakesNoBlameForWhatWasBroken(t *testing.T) {
 	m.daemon.Available, m.daemon.Since, m.daemon.Trouble = false, time.Time{}, "it was broken by hand"
 	w.tell("z0-r0-19")
 	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Paused: true, Retry: &v1alpha1.Retry{Revision: "v2", Count: 1}})
-	if n := w.course.totals[standing.Ours]; n != 0 {
+	if n := w.course.queue.Totals[standing.Ours]; n != 0 {
 		t.Errorf("%d nodes count as unavailable by our doing", n)
 	}
 }
@@ -322,8 +322,8 @@ func TestNodesThatReturnAreNotMisplaced(t *testing.T) {
 			w.tell(name)
 		}
 	}
-	if w.course.totals[standing.Pending] == 0 || w.course.Misplaced() != 0 {
-		t.Errorf("%d nodes may go back, and %d are misplaced", w.course.totals[standing.Pending], w.course.Misplaced())
+	if w.course.queue.Totals[standing.Pending] == 0 || w.course.Misplaced() != 0 {
+		t.Errorf("%d nodes may go back, and %d are misplaced", w.course.queue.Totals[standing.Pending], w.course.Misplaced())
 	}
 }
 

@@ -38,7 +38,7 @@ func (c *Course) weigh(n *node, in *standing.Input) {
 // weighFetch counts a node as failed that is to change, and cannot have the images by the target's fault; no longer
 // when it has them after all.
 func (c *Course) weighFetch(n *node, in *standing.Input) {
-	f, failed := c.state.failures[n.name]
+	f, failed := c.state.failures[n.Name]
 	has := in.Fetch.Images
 	switch {
 	case has == standing.NobodyCan && in.Fault == "" && in.Want == in.Target && f.why == "":
@@ -50,7 +50,7 @@ func (c *Course) weighFetch(n *node, in *standing.Input) {
 
 // recall finds out once more why the target fails on a node that a status named.
 func (c *Course) recall(n *node, in *standing.Input, available bool) {
-	if c.state.failures[n.name].why == "" && in.Fault == "" {
+	if c.state.failures[n.Name].why == "" && in.Fault == "" {
 		c.blameFor(n, in, available)
 	}
 }
@@ -67,7 +67,7 @@ func (c *Course) blameFor(n *node, in *standing.Input, available bool) {
 // that has just ended and by all for long enough.
 func (c *Course) refusedBeside(n *node) {
 	d := &n.daemon
-	_, failed := c.state.failures[n.name]
+	_, failed := c.state.failures[n.Name]
 	begun := n.change.begun
 	if begun != nil && d.Revision == *begun && d.Revision != "" && d.Held && d.Refused != "" &&
 		c.lasts(n) && !failed && c.changing && c.target(n) == c.state.target {
@@ -106,7 +106,7 @@ func (c *Course) failing(n *node, in *standing.Input, available bool) failure {
 
 // blame counts a node as failed by the target revision.
 func (c *Course) blame(n *node, f failure) {
-	c.state.failures[n.name], c.named = f, ""
+	c.state.failures[n.Name], c.named = f, ""
 	if known := len(c.state.failures); known > keptNames {
 		c.state.most = max(c.state.most, known)
 	}
@@ -114,7 +114,7 @@ func (c *Course) blame(n *node, f failure) {
 
 // acquit takes a failure off: the node has healed before the limit was passed.
 func (c *Course) acquit(n *node) {
-	delete(c.state.failures, n.name)
+	delete(c.state.failures, n.Name)
 	c.named = ""
 }
 

@@ -89,7 +89,7 @@ func (c *Course) goneBack() map[string]standing.Before {
 // the template until those that went work. Of a target that failed it is known when it did.
 func (c *Course) noteReturn() {
 	switch {
-	case len(c.replacing) == 0 && (c.changing || c.totals[standing.Pending]+c.totals[standing.Held] == 0):
+	case len(c.replacing) == 0 && (c.changing || c.queue.Totals[standing.Pending]+c.queue.Totals[standing.Held] == 0):
 		c.state.returns, c.undone = time.Time{}, false
 	case c.state.returns.IsZero() && !c.changing:
 		c.state.returns = c.now
@@ -103,8 +103,8 @@ func (c *Course) recallReturn(stored map[string]standing.Before) {
 	for _, n := range c.nodes {
 		d := &n.daemon
 		came := d.Revision != "" && d.Before == standing.WasAvailable && c.isOfThisChange(d, c.failed)
-		if stored[n.name] == "" && !d.Available && (came || full && d.Revision == "") {
-			stored[n.name] = standing.WasAvailable
+		if stored[n.Name] == "" && !d.Available && (came || full && d.Revision == "") {
+			stored[n.Name] = standing.WasAvailable
 		}
 	}
 }

@@ -422,7 +422,7 @@ func TestANodeWithoutADaemonGetsWhatStandsInForTheStableRevision(t *testing.T) {
 	w.againFrom(steps, w.policy, Followed, "")
 	w.act(0)
 	for _, name := range []string{"node-8", "node-9"} {
-		if state := w.course.nodes[name].view.state; state != standing.Starting ||
+		if state := w.course.nodes[name].view.State; state != standing.Starting ||
 			w.nodes[name].daemon.Revision != "v2" {
 			t.Errorf("%s: state %d, with %+v; want v2 to start", name, state, w.nodes[name].daemon)
 		}

@@ -103,10 +103,10 @@ func refetch(t *rapid.T, c *Course, n *node) {
 	now := c.fetching(n)
 	n.change.fetch = kept
 	if now != n.fetched {
-		t.Fatalf("%s is known to be %+v with images, and would be %+v; step %+v, gate %+v; open %v", n.name, n.fetched, now, n.step, c.gate, c.state.open)
+		t.Fatalf("%s is known to be %+v with images, and would be %+v; step %+v, gate %+v; open %v", n.Name, n.fetched, now, n.step, c.gate, c.state.open)
 	}
-	if s := c.steps[n.step]; s != nil && s.awaited.Has(n) != (n.view.state == standing.Awaiting) {
-		t.Fatalf("%s awaits images: %v", n.name, n.view.state == standing.Awaiting)
+	if s := c.queue.Steps[n.step]; s != nil && s.Awaited.Has(&n.Member) != (n.view.State == standing.Awaiting) {
+		t.Fatalf("%s awaits images: %v", n.Name, n.view.State == standing.Awaiting)
 	}
 }
 

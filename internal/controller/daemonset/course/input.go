@@ -32,7 +32,7 @@ func (c *Course) input(n *node) standing.Input {
 	// A pod from before the target was tried again has the time of a start to show that it is another.
 	in.Hopeless = n.daemon.Certain && in.Sure.IsZero() && !c.old(n)
 	if in.Changing {
-		_, in.Failed = c.state.failures[n.name]
+		_, in.Failed = c.state.failures[n.Name]
 	}
 	if !n.daemon.Since.IsZero() {
 		in.Soaked = deadline.Later(n.daemon.Since, c.upSince(n)).Add(c.soak(n))
@@ -264,8 +264,8 @@ func (c *Course) patience(n *node) time.Time {
 // quietUntil is until when the nodes that the daemon left in the present step are watched;
 // zero if they need not be.
 func (c *Course) quietUntil() time.Time {
-	s := c.steps[c.state.open]
-	if c.policy == nil || s == nil || s.sums[standing.Removed] == 0 {
+	s := c.queue.Steps[c.state.open]
+	if c.policy == nil || s == nil || s.Sums[standing.Removed] == 0 {
 		return time.Time{}
 	}
 	since := deadline.Later(deadline.Later(c.state.openSince, c.state.left), c.state.soaksFrom)
@@ -279,9 +279,9 @@ func (c *Course) quietUntil() time.Time {
 // soaked is how long the present step has soaked, as the status says it, and when that will be more. It says so a few
 // times only, and nothing while nodes are still to be changed: the next process has to see the soak from its beginning.
 func (c *Course) soaked() (d *metav1.Duration, more time.Time) {
-	s := c.steps[c.state.open]
+	s := c.queue.Steps[c.state.open]
 	if c.policy == nil || !c.changing || c.isNew || c.back || c.targetFailed || s == nil ||
-		s.over()+s.sums[standing.Soaks] < s.sums[standing.Selected] {
+		s.Over()+s.Sums[standing.Soaks] < s.Sums[standing.Selected] {
 		return nil, time.Time{}
 	}
 	whole, is := c.policy.Waves[c.state.open.Wave].Soak, c.now.Sub(c.state.quiet)

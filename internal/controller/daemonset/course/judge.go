@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/course/fetching"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/queue"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
 	"github.com/everynode/everynode/internal/deadline"
@@ -35,7 +36,7 @@ func (c *Course) reason(n *node, in *standing.Input, s standing.State) string {
 	case standing.Leaving:
 		return cmp.Or(d.Trouble, "its pod is taken away")
 	case standing.Failed, standing.Kept:
-		return c.state.failures[n.name].why
+		return c.state.failures[n.Name].why
 	case standing.Stuck:
 		return cmp.Or(d.Refused, d.Trouble, "its daemon does not become available")
 	case standing.Crowded:
@@ -60,10 +61,10 @@ func (c *Course) judge(n *node) view {
 func (c *Course) judgeBy(n *node, in *standing.Input) view {
 	if !n.chosen.any() {
 		target := cmp.Or(c.state.stable, c.state.target)
-		return view{state: standing.Outside, order: standing.Order{Target: target, Changing: in.Changing}}
+		return view{order: standing.Order{Target: target, Changing: in.Changing}} // outside, which counts as nothing
 	}
-	v := view{state: standing.Classify(in), order: c.order(n, in)}
-	v.cause, v.reason, v.wake = c.cause(n, in), c.reason(n, in, v.state), in.Wake(v.state)
+	v := view{Standing: queue.Standing{State: standing.Classify(in)}, order: c.order(n, in)}
+	v.cause, v.reason, v.wake = c.cause(n, in), c.reason(n, in, v.State), in.Wake(v.State)
 	if !v.wake.After(c.now) {
 		v.wake = time.Time{}
 	}
@@ -95,25 +96,25 @@ func (c *Course) count(n *node, in *standing.Input, v *view) {
 	if in.First && in.Fault == "" {
 		down = false // nothing is taken away from a node that never had the daemon
 	}
-	e := v.state.Counts(v.cause, in.Back)
+	e := v.State.Counts(v.cause, in.Back)
 	mayChange, free := c.candidate(n, in)
-	v.free = free
+	v.Free = free
 	e = e.With(standing.Given, in.Failed || d.Revision == in.Target).
 		With(standing.Failure, in.Failed).With(standing.Sick, in.Fault != "").With(standing.Down, down).
-		With(standing.Removed, v.state == standing.LeftOut && in.Want == in.Target && in.Departs).
+		With(standing.Removed, v.State == standing.LeftOut && in.Want == in.Target && in.Departs).
 		With(standing.Fetches, in.Fetch.Images == standing.Awaited).
 		With(standing.Fetched, in.Fetch.Images == standing.HasImages).
 		With(standing.Unasked, in.Fetch.Wish == standing.Ask && !n.canFetch())
-	held := mayChange && !free && n.group.stuck()
+	held := mayChange && !free && n.Group.Stuck()
 	if held {
 		e = e&^standing.SetOf(standing.Passed) | standing.SetOf(standing.Excused)
 	}
-	if n.change.late && (v.state == standing.Soaking || v.state.Verdict() == standing.Changing) {
+	if n.change.late && (v.State == standing.Soaking || v.State.Verdict() == standing.Changing) {
 		e = e&^standing.SetOf(standing.Soaks) | standing.SetOf(standing.Late)
 	}
 	excused := e.Has(standing.Excused)
-	v.counts = e.With(standing.Held, mayChange && excused).With(standing.Pending, mayChange && !excused).
-		With(standing.Stays, down && c.staysDown(in, v.state, e))
+	v.Counts = e.With(standing.Held, mayChange && excused).With(standing.Pending, mayChange && !excused).
+		With(standing.Stays, down && c.staysDown(in, v.State, e))
 }
 
 // staysDown reports whether the node's daemon, which is not available, will not be for as long as its own step has not

@@ -131,7 +131,7 @@ func (w *world) limitOfOurs(t *rapid.T, p Permit, step rolloutpolicy.Step) {
 	if len(ours) > max(limit, 1) {
 		for _, name := range w.names() {
 			n := c.nodes[name]
-			t.Logf("%s: %+v %d %+v taken %v", name, w.nodes[name].daemon, n.view.state, n.change, w.taken[name])
+			t.Logf("%s: %+v %d %+v taken %v", name, w.nodes[name].daemon, n.view.State, n.change, w.taken[name])
 		}
 		t.Fatalf("%+v begins; that makes %v unavailable by our doing, and %d may be", p, ours, limit)
 	}

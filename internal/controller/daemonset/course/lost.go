@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/course/queue"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/deadline"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
@@ -16,7 +17,7 @@ import (
 // soon after their change: there many more did than of the nodes elsewhere that have had
 // the target for as long. A revision that harms its nodes does so everywhere.
 type lost struct {
-	domains []*domain
+	domains []*queue.Domain
 	// down of the fallen nodes and given of those with the target are in one of them.
 	down, given int
 
@@ -55,7 +56,7 @@ func (c *Course) lostPlaces() *lost {
 		}
 	}
 	*l = lost{at: c.now, of: fallen, target: c.state.target, policy: c.policy}
-	for range min(len(c.places), mostHits) {
+	for range min(c.queue.Places(), mostHits) {
 		if !c.lostPlace(l) {
 			break
 		}
@@ -74,7 +75,7 @@ func (l *lost) sure(now time.Time) *lost {
 
 // hit is a place where nodes fell after their change.
 type hit struct {
-	domain *domain
+	domain *queue.Domain
 	down   int
 	// first is when the first one fell, latest when the last of them was given the target.
 	first, latest time.Time
@@ -83,12 +84,12 @@ type hit struct {
 // hits are the places where nodes fell that are in no place which is known to be lost, those
 // with the most first, and only so many.
 func (c *Course) hits(l *lost) []*hit {
-	at := map[*domain]*hit{}
+	at := map[*queue.Domain]*hit{}
 	for n := range c.recent.changed {
 		if l.has(n) {
 			continue
 		}
-		for _, d := range n.group.domains {
+		for _, d := range n.Group.Domains {
 			h := at[d]
 			if h == nil {
 				h = &hit{domain: d, first: n.fell, latest: n.daemon.Bound}
@@ -102,8 +103,8 @@ func (c *Course) hits(l *lost) []*hit {
 		}
 	}
 	all := slices.SortedFunc(maps.Values(at), func(a, b *hit) int {
-		return cmp.Or(b.down-a.down, a.domain.place.domain-b.domain.place.domain,
-			strings.Compare(a.domain.place.value, b.domain.place.value))
+		return cmp.Or(b.down-a.down, a.domain.Place.Domain-b.domain.Place.Domain,
+			strings.Compare(a.domain.Place.Value, b.domain.Place.Value))
 	})
 	return all[:min(len(all), mostHits)]
 }
@@ -130,11 +131,11 @@ func (c *Course) lostPlace(l *lost) bool {
 
 // peers counts the nodes of a place that were given the target, and those elsewhere that
 // have had it at least since then, and how many of these fell.
-func (c *Course) peers(l *lost, d *domain, since time.Time) (in, peers, down int) {
+func (c *Course) peers(l *lost, d *queue.Domain, since time.Time) (in, peers, down int) {
 	for _, n := range c.nodes {
 		switch {
-		case !n.view.has(standing.Given) || l.has(n):
-		case slices.Contains(n.group.domains, d):
+		case !n.view.Has(standing.Given) || l.has(n):
+		case slices.Contains(n.Group.Domains, d):
 			in++
 		case n.daemon.Revision == c.state.target && !n.daemon.Bound.After(since):
 			peers++
@@ -144,6 +145,4 @@ func (c *Course) peers(l *lost, d *domain, since time.Time) (in, peers, down int
 	return in, peers, down
 }
 
-func (l *lost) has(n *node) bool {
-	return slices.ContainsFunc(l.domains, func(d *domain) bool { return slices.Contains(n.group.domains, d) })
-}
+func (l *lost) has(n *node) bool { return n.Group.In(l.domains) }

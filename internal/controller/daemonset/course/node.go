@@ -8,6 +8,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/fetching"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/queue"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
 	"github.com/everynode/everynode/internal/deadline"
@@ -16,7 +17,7 @@ import (
 
 // node is one node of the fleet: facts, what is remembered of its change, and what follows.
 type node struct {
-	name   string
+	queue.Member
 	fact   Node
 	daemon standing.Daemon
 	step   rolloutpolicy.Step
@@ -25,7 +26,6 @@ type node struct {
 
 	view    view
 	fetched standing.Fetching
-	group   *group
 	timer   deadline.Timer[*node]
 	// fell is since when it is out of order, as fact.Since, by this process' clock.
 	fell time.Time
@@ -68,16 +68,12 @@ type change struct {
 
 // view is what follows from the facts about one node.
 type view struct {
-	state standing.State
-	since time.Time // when it came into the state
-	cause standing.Cause
-	// counts is what it counts as.
-	counts standing.Effects
+	queue.Standing
+	since  time.Time // when it came into the state
+	cause  standing.Cause
 	reason string
-	// free: taking it makes nothing unavailable.
-	free  bool
-	order standing.Order
-	wake  time.Time
+	order  standing.Order
+	wake   time.Time
 }
 
 // SetNode tells of a node.
@@ -205,16 +201,16 @@ func (c *Course) DeleteNode(name string) {
 	c.timers.Stop(&n.timer)
 	c.recent.drop(n)
 	delete(c.replacing, n)
-	c.blocked.Delete(n)
+	c.queue.Blocked.Delete(&n.Member)
 	delete(c.nodes, name) // its failure stays: whoever repairs machines takes away the worst
-	c.counts[n.view.state.Verdict()]--
+	c.counts[n.view.State.Verdict()]--
 	c.settle()
 }
 
 func (c *Course) node(name string) *node {
 	n := c.nodes[name]
 	if n == nil {
-		n = &node{name: name}
+		n = &node{Member: queue.Member{Name: name}}
 		n.change.taken = c.absentees.Take(name, c.now)
 		n.timer.Owner, n.quiet.Owner = n, n
 		c.counts[standing.NotSelected]++
@@ -241,9 +237,9 @@ func (c *Course) sort(n *node) {
 	}
 	var moved []string
 	if n.chosen.any() {
-		moved = c.fleet.Set(n.name, n.fact.labels())
+		moved = c.fleet.Set(n.Name, n.fact.labels())
 	} else {
-		moved = c.fleet.Delete(n.name)
+		moved = c.fleet.Delete(n.Name)
 	}
 	for _, name := range moved {
 		if o := c.nodes[name]; o != nil {
@@ -255,7 +251,7 @@ func (c *Course) sort(n *node) {
 // restep moves a node's contribution to the step that it belongs to now.
 func (c *Course) restep(n *node) {
 	c.account(n, n.view.nothing())
-	n.step, _ = c.fleet.Step(n.name)
+	n.step, _ = c.fleet.Step(n.Name)
 	n.change.late = c.comesLate(n)
 	c.refresh(n)
 }
@@ -277,7 +273,7 @@ func (c *Course) seen(at time.Time) time.Time {
 }
 
 // nothing is a standing in the same state that counts as nothing.
-func (v *view) nothing() view { return view{state: v.state, since: v.since} }
+func (v *view) nothing() view { return view{Standing: queue.Standing{State: v.State}, since: v.since} }
 
 // refresh judges a node again after anything about it changed.
 func (c *Course) refresh(n *node) {
@@ -288,16 +284,16 @@ func (c *Course) refresh(n *node) {
 	}
 	if in.Changing && n.chosen.any() {
 		c.weigh(n, &in)
-		_, in.Failed = c.state.failures[n.name]
+		_, in.Failed = c.state.failures[n.Name]
 	}
 	v := c.judgeBy(n, &in)
 	ch := &n.change
-	if (v.state == standing.Soaked || v.state == standing.LeftOut) && (ch.before != "" || ch.taken) {
+	if (v.State == standing.Soaked || v.State == standing.LeftOut) && (ch.before != "" || ch.taken) {
 		ch.before, ch.taken, ch.spared = "", false, false
 		v = c.judge(n)
 	}
 	v.since = n.view.since
-	if v.state != n.view.state {
+	if v.State != n.view.State {
 		v.since = c.now
 	}
 	c.timers.Set(&n.timer, v.wake)
@@ -384,7 +380,7 @@ func (c *Course) recallBefore(stored map[string]standing.Before) {
 	f := c.failed
 	for _, n := range c.nodes {
 		d, ch := &n.daemon, &n.change
-		ch.before = stored[n.name]
+		ch.before = stored[n.Name]
 		ch.taken = ch.before == standing.WasAvailable && !d.Available
 		switch {
 		case d.Revision == "" && c.changing && ch.before == "":

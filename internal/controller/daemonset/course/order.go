@@ -36,7 +36,7 @@ func (c *Course) Keeps(revision string) bool {
 func (c *Course) Started() bool { return c.started }
 
 // Wants reports whether some node's change would begin if it were given leave.
-func (c *Course) Wants() bool { return c.totals[standing.Pending] > 0 && c.followed() }
+func (c *Course) Wants() bool { return c.queue.Totals[standing.Pending] > 0 && c.followed() }
 
 // Returns reports whether nodes go back to the stable revision, for which there is no
 // pace. Those that follow a change which is complete, such as after a power cut, have it.

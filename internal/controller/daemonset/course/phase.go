@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/queue"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
 	"github.com/everynode/everynode/internal/deadline"
@@ -21,11 +22,9 @@ func (c *Course) settle() {
 		return
 	}
 	for {
-		for len(c.stale) > 0 {
-			stale := c.stale
-			c.stale = nil
-			for _, n := range stale {
-				if c.nodes[n.name] == n {
+		for c.queue.Doubtful() {
+			for _, m := range c.queue.Stale() {
+				if n := c.nodes[m.Name]; n != nil && &n.Member == m {
 					c.refresh(n)
 				}
 			}
@@ -44,8 +43,8 @@ func (c *Course) lookAhead() bool {
 		return false
 	}
 	awaited, changed := 0, true
-	if s := c.steps[c.state.open]; s != nil {
-		awaited, changed = s.sums[standing.Fetches], s.over()+s.sums[standing.Soaks] >= s.sums[standing.Selected]
+	if s := c.queue.Steps[c.state.open]; s != nil {
+		awaited, changed = s.Sums[standing.Fetches], s.Over()+s.Sums[standing.Soaks] >= s.Sums[standing.Selected]
 	}
 	stands := !c.followed()
 	c.gate.Look(c.state.open, c.state.openSince, c.now, awaited, stands, c.policy.Waves[c.state.open.Wave].FetchDeadline)
@@ -108,7 +107,7 @@ func (c *Course) advance() bool {
 // tripped reports whether more nodes have failed than may.
 func (c *Course) tripped() bool {
 	f, failed := &c.policy.Failure, c.failures()
-	return failed >= f.Min && f.Max.Exceeded(failed, max(c.totals[standing.Given], failed))
+	return failed >= f.Min && f.Max.Exceeded(failed, max(c.queue.Totals[standing.Given], failed))
 }
 
 func (c *Course) failures() int { return max(len(c.state.failures), c.state.most) }
@@ -130,7 +129,7 @@ func (c *Course) action() v1alpha1.FailureAction {
 // evidence says how many nodes failed, and how the first of them did.
 func (c *Course) evidence() string {
 	failed := c.failures()
-	text := fmt.Sprintf("failed on %d of %s", failed, words.Nodes(max(c.totals[standing.Given], failed)))
+	text := fmt.Sprintf("failed on %d of %s", failed, words.Nodes(max(c.queue.Totals[standing.Given], failed)))
 	for _, name := range c.failedSample() {
 		if why := c.state.failures[name].why; why != "" {
 			return text + ": " + name + ": " + why
@@ -147,8 +146,8 @@ func (c *Course) failedSample() []string {
 
 // complete reports whether every node that can has the target, and has soaked.
 func (c *Course) complete() bool {
-	t := &c.totals
-	if c.follow != Followed || t.over() != t[standing.Selected] || t[standing.Done] == 0 && t[standing.Selected] > 0 ||
+	t := &c.queue.Totals
+	if c.follow != Followed || t.Over() != t[standing.Selected] || t[standing.Done] == 0 && t[standing.Selected] > 0 ||
 		!c.quietUntil().IsZero() {
 		return false
 	}
@@ -194,16 +193,16 @@ func (c *Course) over() (over bool, ask string) {
 	open := c.state.open
 	wave := &c.policy.Waves[open.Wave]
 	name := c.policy.StepName(open)
-	s := c.steps[open]
+	s := c.queue.Steps[open]
 	asks := wave.Each == "" && wave.Name != rolloutpolicy.RestName && !c.approved(open)
 	switch {
-	case s == nil || s.sums[standing.Selected] == 0:
+	case s == nil || s.Sums[standing.Selected] == 0:
 		return c.overWithoutNodes(asks)
-	case s.over() < s.sums[standing.Selected], !c.quietUntil().IsZero():
+	case s.Over() < s.Sums[standing.Selected], !c.quietUntil().IsZero():
 		return false, ""
-	case s.sums[standing.Done] == 0 && asks:
+	case s.Sums[standing.Done] == 0 && asks:
 		return false, c.worksNowhere(name, s)
-	case s.sums[standing.Removed] > 0 && asks && !c.works():
+	case s.Sums[standing.Removed] > 0 && asks && !c.works():
 		return false, "step " + name + " only takes the daemon away, and no node shows yet that the revision works"
 	case wave.Manual && !c.approved(open):
 		return false, "step " + name + " is complete" + c.exceptFor(s)
@@ -227,21 +226,22 @@ func (c *Course) overWithoutNodes(asks bool) (over bool, ask string) {
 }
 
 // worksNowhere says why a step has no node that is done.
-func (c *Course) worksNowhere(name string, s *step) string {
-	if s.sums[standing.Failure] > 0 {
+func (c *Course) worksNowhere(name string, s *queue.Step) string {
+	if s.Sums[standing.Failure] > 0 {
 		return "step " + name + " has no node on which the revision works; it fails on " + c.failing3()
 	}
 	text := "no node of step " + name + " can take the change"
-	if n, any := s.excused.Min(); any {
-		text += words.Such(s.excused.Len(), n.name, cmp.Or(n.view.reason, n.group.limits(c)))
+	if m, any := s.Excused.Min(); any {
+		n := c.known(m)
+		text += words.Such(s.Excused.Len(), n.Name, cmp.Or(n.view.reason, n.Group.Limits(c.policy.Domains)))
 	}
 	return text + "; it shows nothing of the revision, and goes on by itself when one of them can"
 }
 
 // works reports whether the target runs on some node of a step that has begun, and has soaked.
 func (c *Course) works() bool {
-	for at, s := range c.steps {
-		if c.begun(at) && s.sums[standing.Done] > s.sums[standing.Removed] {
+	for at, s := range c.queue.Steps {
+		if c.begun(at) && s.Sums[standing.Done] > s.Sums[standing.Removed] {
 			return true
 		}
 	}
@@ -249,8 +249,8 @@ func (c *Course) works() bool {
 }
 
 // exceptFor says on which nodes of a step the revision fails; "" if on none.
-func (c *Course) exceptFor(s *step) string {
-	if s.sums[standing.Failure] == 0 {
+func (c *Course) exceptFor(s *queue.Step) string {
+	if s.Sums[standing.Failure] == 0 {
 		return ""
 	}
 	return ", but the revision fails on " + c.failing3()
@@ -274,12 +274,12 @@ func (c *Course) open() (bool, time.Time) { return c.window.Look(c.policy, c.now
 
 // faulty reports whether so many nodes are out of order that nothing new begins.
 func (c *Course) faulty() bool {
-	return c.totals[standing.Sick] > c.policy.MaxNodeFaults.Of(c.totals[standing.Selected])
+	return c.queue.Totals[standing.Sick] > c.policy.MaxNodeFaults.Of(c.queue.Totals[standing.Selected])
 }
 
 func (c *Course) tooFaulty() string {
-	return fmt.Sprintf("nothing new begins: %d of %s are out of order, more than %s", c.totals[standing.Sick],
-		words.Nodes(c.totals[standing.Selected]), c.policy.MaxNodeFaults)
+	return fmt.Sprintf("nothing new begins: %d of %s are out of order, more than %s", c.queue.Totals[standing.Sick],
+		words.Nodes(c.queue.Totals[standing.Selected]), c.policy.MaxNodeFaults)
 }
 
 // tooFine says why the policy makes too many steps of this fleet; "" if it does not, or where
@@ -293,7 +293,7 @@ func (c *Course) tooFine() string {
 
 // stand says what the rollout does now, why, and when that may change by itself.
 func (c *Course) stand() (v1alpha1.Phase, string, time.Time) {
-	t, none, failed := &c.totals, time.Time{}, c.failed
+	t, none, failed := &c.queue.Totals, time.Time{}, c.failed
 	switch {
 	case !c.changing && t[standing.Pending] == 0:
 		return v1alpha1.PhaseComplete, c.completed(), none
@@ -319,7 +319,7 @@ func (c *Course) stand() (v1alpha1.Phase, string, time.Time) {
 
 // notBack says which nodes have not gone back, and why they do not.
 func (c *Course) notBack() string {
-	switch n := c.totals[standing.Pending] + c.totals[standing.Held]; {
+	switch n := c.queue.Totals[standing.Pending] + c.queue.Totals[standing.Held]; {
 	case n == 0:
 		return ""
 	case c.follow != Followed:
@@ -334,22 +334,22 @@ func (c *Course) notBack() string {
 // wayBackIsLost reports whether nodes are to return to a revision that cannot be read.
 func (c *Course) wayBackIsLost() bool {
 	return c.back && c.state.stable != "" && c.ds.Of(c.state.stable) == nil &&
-		c.totals[standing.Done] < c.totals[standing.Selected]
+		c.queue.Totals[standing.Done] < c.queue.Totals[standing.Selected]
 }
 
 // blockedBy says which nodes use up the limit and do not come up; "" if there is room.
 func (c *Course) blockedBy() string {
-	first, any := c.blocked.Min()
-	if !any || c.totals[standing.Ours] < c.most() {
+	m, any := c.queue.Blocked.Min()
+	if !any || c.queue.Totals[standing.Ours] < c.most() {
 		return ""
 	}
 	return fmt.Sprintf("; no more may be unavailable while the daemon does not come up on %s, such as %s (%s)",
-		words.Nodes(c.blocked.Len()), first.name, cmp.Or(first.view.reason, "its change was let begin"))
+		words.Nodes(c.queue.Blocked.Len()), m.Name, cmp.Or(c.known(m).view.reason, "its change was let begin"))
 }
 
 // completed says what has been reached, and what has not.
 func (c *Course) completed() string {
-	t := &c.totals
+	t := &c.queue.Totals
 	if t[standing.Selected] == 0 {
 		return "revision " + c.state.stable + " selects no node"
 	}
@@ -391,23 +391,23 @@ func (c *Course) standInStep() (v1alpha1.Phase, string, time.Time) {
 	case c.faulty():
 		return v1alpha1.PhasePaused, c.tooFaulty(), changes
 	case c.isNew:
-		return v1alpha1.PhaseProgressing, fmt.Sprintf("%d of %s have the first revision", c.totals[standing.Done],
-			words.Nodes(c.totals[standing.Selected])), changes
+		return v1alpha1.PhaseProgressing, fmt.Sprintf("%d of %s have the first revision", c.queue.Totals[standing.Done],
+			words.Nodes(c.queue.Totals[standing.Selected])), changes
 	}
 	return v1alpha1.PhaseProgressing, "step " + name + c.heldUp(), changes
 }
 
 // soaks says what the step still waits for when all its nodes are changed; "" if it waits for something else.
 func (c *Course) soaks(name string) string {
-	s, t, ends := c.steps[c.state.open], &c.totals, c.quietUntil()
+	s, t, ends := c.queue.Steps[c.state.open], &c.queue.Totals, c.quietUntil()
 	switch {
-	case !c.isNew && s != nil && s.sums[standing.Soaks] > 0 &&
-		s.over()+s.sums[standing.Soaks] == s.sums[standing.Selected]:
-		return fmt.Sprintf("step %s: %s", name, words.Soaking(s.sums[standing.Soaks]))
-	case !ends.IsZero() && s.over() == s.sums[standing.Selected]:
+	case !c.isNew && s != nil && s.Sums[standing.Soaks] > 0 &&
+		s.Over()+s.Sums[standing.Soaks] == s.Sums[standing.Selected]:
+		return fmt.Sprintf("step %s: %s", name, words.Soaking(s.Sums[standing.Soaks]))
+	case !ends.IsZero() && s.Over() == s.Sums[standing.Selected]:
 		return fmt.Sprintf("step %s soaks until %s; the daemon was taken away from %s", name, words.Clock(ends),
-			words.Nodes(s.sums[standing.Removed]))
-	case c.isNew && t[standing.Soaks] > 0 && t.over()+t[standing.Soaks] == t[standing.Selected]:
+			words.Nodes(s.Sums[standing.Removed]))
+	case c.isNew && t[standing.Soaks] > 0 && t.Over()+t[standing.Soaks] == t[standing.Selected]:
 		return words.Soaking(t[standing.Soaks])
 	}
 	return ""
@@ -415,13 +415,13 @@ func (c *Course) soaks(name string) string {
 
 // heldUp says what failed nodes hold up, if they are what the step waits for.
 func (c *Course) heldUp() string {
-	s, t, failing := c.steps[c.state.open], &c.totals, int(c.counts[standing.FailedRevision])
+	s, t, failing := c.queue.Steps[c.state.open], &c.queue.Totals, int(c.counts[standing.FailedRevision])
 	switch {
 	case s == nil || failing == 0:
 		return ""
-	case t.over()+failing == t[standing.Selected]:
+	case t.Over()+failing == t[standing.Selected]:
 		return ": all that can be done is; within the limit, the revision fails on " + c.failing3()
-	case s.sums[standing.Ours] == s.sums[standing.Failure] && s.sums[standing.Failure] > 0 && !c.room(c.state.open, s):
+	case s.Sums[standing.Ours] == s.Sums[standing.Failure] && s.Sums[standing.Failure] > 0 && !c.room(c.state.open, s):
 		return ": no more nodes may be unavailable while the revision fails on " + c.failing3()
 	}
 	return ""
@@ -444,4 +444,3 @@ func (c *Course) failing3() string {
 func (c *Course) aborts() bool { return c.spec.Abort != nil && c.spec.Abort.Revision == c.state.target }
 
 // over is how many nodes of the step are not waited for.
-func (s *step) over() int { return s.sums.over() + s.sums[standing.Passed] }

@@ -117,7 +117,7 @@ func (r *recent) forget(c *Course) {
 
 // baseline remembers how usual it is that nodes fall out of order: that so many have lately, and not by the target.
 func (r *recent) baseline(c *Course, fell int) {
-	r.before, r.of = fell, c.totals[standing.Selected]
+	r.before, r.of = fell, c.queue.Totals[standing.Selected]
 }
 
 // suspect blames the nodes that fell out of order after their change, if the share of the
@@ -125,11 +125,11 @@ func (r *recent) baseline(c *Course, fell int) {
 // reports whether it did.
 func (c *Course) suspect() bool {
 	r := &c.recent
-	down, given := len(r.changed), c.totals[standing.Given]
+	down, given := len(r.changed), c.queue.Totals[standing.Given]
 	if !c.changing || c.policy == nil || len(r.unblamed) == 0 || down < c.policy.Failure.Min {
 		return false
 	}
-	others, of := r.others, c.totals[standing.Selected]-given
+	others, of := r.others, c.queue.Totals[standing.Selected]-given
 	if of == 0 {
 		others, of = r.before, max(r.of, 1)
 	}
@@ -150,13 +150,13 @@ func (c *Course) suspect() bool {
 			continue
 		}
 		delete(r.unblamed, n)
-		if _, known := c.state.failures[n.name]; !known {
+		if _, known := c.state.failures[n.Name]; !known {
 			f := failure{standing.BecauseFault, "it fell out of order (" + n.fact.Fault + "): " + compared}
 			if n.fact.Silent {
 				f = failure{standing.BecauseSilent, "it stopped answering: " + compared}
 			}
 			c.blame(n, f)
-			c.stale = append(c.stale, n)
+			c.queue.Doubt(&n.Member)
 			found = true
 		}
 	}

@@ -5,14 +5,16 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/course/queue"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
 // recount compares everything that is kept running with what follows from the facts.
 func recount(t *rapid.T, c *Course) {
-	var all sums
-	steps, places, counts := map[rolloutpolicy.Step]*sums{}, map[place]*domain{}, map[standing.Verdict]int32{}
+	var all queue.Sums
+	steps, places := map[rolloutpolicy.Step]*queue.Sums{}, map[queue.Place]*queue.Domain{}
+	counts := map[standing.Verdict]int32{}
 	aimed := c.aim
 	c.takeAim()
 	if aimed != c.aim {
@@ -25,53 +27,51 @@ func recount(t *rapid.T, c *Course) {
 		now.reason, was.reason = "", ""
 		now.since = was.since
 		if now != was {
-			t.Fatalf("%s is known as %+v\nand would be judged %+v", n.name, was, now)
+			t.Fatalf("%s is known as %+v\nand would be judged %+v", n.Name, was, now)
 		}
 		if b := n.change.begun; b != nil && *b != "" && n.daemon.Revision == *b && c.target(n) == *b &&
 			!c.leaves(n, *b) {
-			t.Fatalf("the change of %s was let begin, and it has %s, which it is to have", n.name, *b)
+			t.Fatalf("the change of %s was let begin, and it has %s, which it is to have", n.Name, *b)
 		}
-		counts[now.state.Verdict()]++
-		all.add(now.counts, 1)
+		counts[now.State.Verdict()]++
+		all.Add(now.Counts, 1)
 		if steps[n.step] == nil {
-			steps[n.step] = &sums{}
+			steps[n.step] = &queue.Sums{}
 		}
-		steps[n.step].add(now.counts, 1)
+		steps[n.step].Add(now.Counts, 1)
 		for i, d := range c.domains() {
 			value, has := n.fact.labels()[d.Key]
 			if !has {
 				continue
 			}
-			p := place{i, value}
+			p := queue.Place{Domain: i, Value: value}
 			if places[p] == nil {
-				places[p] = &domain{place: p}
+				places[p] = &queue.Domain{Place: p}
 			}
-			places[p].nodes += one(now.has(standing.Selected))
-			places[p].down += one(now.has(standing.Down))
-			places[p].staying += one(now.has(standing.Stays))
+			places[p].Nodes += one(now.Has(standing.Selected))
+			places[p].Down += one(now.Has(standing.Down))
+			places[p].Staying += one(now.Has(standing.Stays))
 		}
-		s := c.steps[n.step]
-		change := now.has(standing.Pending) || now.has(standing.Held)
-		var w *waiting
-		if change {
-			w = s.waiting[n.group]
+		s := c.queue.Steps[n.step]
+		if n.Is != n.view.Standing {
+			t.Fatalf("%s counts as %+v and stands in the queue as %+v", n.Name, n.view.Standing, n.Is)
 		}
-		if change && (now.free != s.free.Has(n) || now.free == (w != nil && w.nodes.Has(n) && s.asking.Has(n))) {
-			t.Fatalf("%s may be changed (free %v) and is not where it is looked for", n.name, now.free)
-		} else if change && !now.free && (!w.line.groups.Has(n.group) || s.open.Has(w.line) == w.line.domain.full) {
-			t.Fatalf("the group of %s is in no line, or a line of a full domain is open", n.name)
+		change := now.Has(standing.Pending) || now.Has(standing.Held)
+		if change && (now.Free != s.Free.Has(&n.Member) || now.Free == s.Asking.Has(&n.Member)) {
+			t.Fatalf("%s may be changed (free %v) and is not where it is looked for", n.Name, now.Free)
 		}
-		if blocked := now.has(standing.Ours) && now.state.Verdict() != standing.Changing; blocked != c.blocked.Has(n) {
-			t.Fatalf("%s blocks: %v, and is known to: %v", n.name, blocked, c.blocked.Has(n))
+		blocked := now.Has(standing.Ours) && now.State.Verdict() != standing.Changing
+		if blocked != c.queue.Blocked.Has(&n.Member) {
+			t.Fatalf("%s blocks: %v, and is known to: %v", n.Name, blocked, !blocked)
 		}
-		if s != nil && s.excused.Has(n) != now.has(standing.Excused) {
-			t.Fatalf("%s is excused: %v, and is known to be: %v", n.name, now.has(standing.Excused), s.excused.Has(n))
+		if s != nil && s.Excused.Has(&n.Member) != now.Has(standing.Excused) {
+			t.Fatalf("%s is excused: %v, and is known not to be", n.Name, now.Has(standing.Excused))
 		}
 		if c.fleet == nil {
 			continue
 		}
-		if step, has := c.fleet.Step(n.name); has != now.has(standing.Selected) || has && step != n.step {
-			t.Fatalf("%s is in step %v, want %v", n.name, n.step, step)
+		if step, has := c.fleet.Step(n.Name); has != now.Has(standing.Selected) || has && step != n.step {
+			t.Fatalf("%s is in step %v, want %v", n.Name, n.step, step)
 		}
 	}
 	if named := c.named; named != "" {
@@ -80,42 +80,31 @@ func recount(t *rapid.T, c *Course) {
 			t.Fatalf("the target is said to fail on %q, and fails on %q", named, c.failing3())
 		}
 	}
-	if all != c.totals {
-		t.Fatalf("totals %+v, want %+v", c.totals, all)
+	if all != c.queue.Totals {
+		t.Fatalf("totals %+v, want %+v", c.queue.Totals, all)
 	}
 	for at, want := range steps {
-		have := c.steps[at]
+		have := c.queue.Steps[at]
 		if have == nil && want[standing.Selected] == 0 {
 			continue
 		}
-		if first, _ := have.first(); first != firstOf(have) {
-			t.Fatalf("the first of step %v is %v, want %v", at, first, firstOf(have))
-		}
-		if want[standing.Selected] > 0 && have.sums != *want {
-			t.Fatalf("step %v is %+v, want %+v", at, have.sums, want)
+		if want[standing.Selected] > 0 && have.Sums != *want {
+			t.Fatalf("step %v is %+v, want %+v", at, have.Sums, want)
 		}
 	}
-	for p, want := range places {
-		have := c.places[p]
-		if have.nodes != want.nodes || have.down != want.down || have.staying != want.staying {
-			t.Fatalf("domain %v is %+v, want %+v", p, have, want)
+	for _, n := range c.nodes {
+		for _, have := range n.Group.Domains {
+			want := places[have.Place]
+			if have.Nodes != want.Nodes || have.Down != want.Down || have.Staying != want.Staying {
+				t.Fatalf("domain %v is %+v, want %+v", have.Place, have, want)
+			}
 		}
 	}
-	if len(places) != len(c.places) {
-		t.Fatalf("%d domains, want %d", len(c.places), len(places))
+	if have := c.queue.Places(); len(places) != have {
+		t.Fatalf("%d domains, want %d", have, len(places))
 	}
 	maps.DeleteFunc(c.counts, func(_ standing.Verdict, n int32) bool { return n == 0 })
 	if !maps.Equal(counts, c.counts) {
 		t.Fatalf("verdicts %v, want %v", c.counts, counts)
 	}
-}
-
-// firstOf is the first node of a step whose domains let it go, by a look at all.
-func firstOf(s *step) (first *node) {
-	for g, w := range s.waiting {
-		if !g.holder().full && (first == nil || g.key < first.group.key) {
-			first, _ = w.nodes.Min()
-		}
-	}
-	return first
 }

@@ -106,7 +106,7 @@ func TestAWayBackThatIsOverIsForgotten(t *testing.T) {
 	}
 	w.crash()
 	w.pass(time.Hour)
-	if n := w.course.totals[standing.Ours]; n != 0 {
+	if n := w.course.queue.Totals[standing.Ours]; n != 0 {
 		t.Errorf("%d daemons that broke by themselves count as taken", n)
 	}
 }

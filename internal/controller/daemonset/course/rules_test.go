@@ -328,7 +328,7 @@ func TestStepsOwnLimit(t *testing.T) {
 	w.check = func(Permit) {
 		down := 0
 		for _, n := range w.course.nodes {
-			down += one(n.view.has(standing.Down))
+			down += one(n.view.Has(standing.Down))
 		}
 		most = max(most, down)
 	}

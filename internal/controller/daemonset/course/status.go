@@ -22,7 +22,7 @@ func (c *Course) Phase() (v1alpha1.Phase, string) {
 	switch {
 	case c.policy == nil:
 	case c.phase == v1alpha1.PhaseProgressing, c.phase == v1alpha1.PhaseRolledBack &&
-		c.totals[standing.Pending]+c.totals[standing.Held] > 0 && !c.spec.Paused:
+		c.queue.Totals[standing.Pending]+c.queue.Totals[standing.Held] > 0 && !c.spec.Paused:
 		return c.phase, c.message + c.progress()
 	}
 	return c.phase, c.message
@@ -83,11 +83,11 @@ func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
 	out.Fetch = c.fetchStatus()
 	steps := c.fleet.Steps()
 	for _, at := range steps[:min(len(steps), rolloutpolicy.MaxSteps)] {
-		s := c.steps[at]
+		s := c.queue.Steps[at]
 		out.Steps = append(out.Steps, v1alpha1.StepStatus{
-			Name: c.policy.StepName(at), Nodes: s.of(standing.Selected), Done: s.of(standing.Done),
-			Failed: s.of(standing.Failure), Unavailable: s.of(standing.Down),
-			Fetching: s.of(standing.Fetches), Fetched: s.of(standing.Fetched),
+			Name: c.policy.StepName(at), Nodes: s.Of(standing.Selected), Done: s.Of(standing.Done),
+			Failed: s.Of(standing.Failure), Unavailable: s.Of(standing.Down),
+			Fetching: s.Of(standing.Fetches), Fetched: s.Of(standing.Fetched),
 		})
 	}
 	return out
@@ -103,12 +103,12 @@ func (c *Course) between() *v1alpha1.Replacing {
 	if since := metav1.NewTime(c.state.returns); !since.IsZero() {
 		out.Since = &since
 	}
-	named := slices.SortedFunc(maps.Keys(c.replacing), func(a, b *node) int { return cmp.Compare(a.name, b.name) })
+	named := slices.SortedFunc(maps.Keys(c.replacing), func(a, b *node) int { return cmp.Compare(a.Name, b.Name) })
 	for _, n := range named[:min(len(named), keptNames)] {
 		if n.change.taken || n.change.before == standing.WasAvailable {
-			out.Available = append(out.Available, n.name)
+			out.Available = append(out.Available, n.Name)
 		} else {
-			out.Unavailable = append(out.Unavailable, n.name)
+			out.Unavailable = append(out.Unavailable, n.Name)
 		}
 	}
 	for _, a := range c.absentees {
@@ -165,8 +165,8 @@ func (c *Course) Verdict(name string) (standing.Verdict, string) {
 	if n == nil {
 		return standing.NotSelected, "there is no such node"
 	}
-	if n.view.state == standing.Untouched {
+	if n.view.State == standing.Untouched {
 		return standing.Waiting, c.waitsFor(n) + c.moves(n)
 	}
-	return n.view.state.Verdict(), n.view.reason
+	return n.view.State.Verdict(), n.view.reason
 }

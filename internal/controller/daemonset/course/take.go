@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/course/queue"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
@@ -22,13 +23,13 @@ type Permit struct {
 // Take gives leave to change nodes, at most so many, and counts them as changing from now on.
 // What comes of it shows in SetDaemon.
 func (c *Course) Take(most int) []Permit {
-	if c.totals[standing.Pending] == 0 || !c.followed() {
+	if c.queue.Totals[standing.Pending] == 0 || !c.followed() {
 		return nil
 	}
 	forward := c.back || c.forward() && c.Misplaced() == 0
 	var out []Permit
 	for _, at := range c.fleet.Steps() {
-		s := c.steps[at]
+		s := c.queue.Steps[at]
 		// In a step that has not begun nodes only return from a revision that failed.
 		if s == nil || c.begun(at) && !forward {
 			continue
@@ -46,12 +47,12 @@ func (c *Course) Take(most int) []Permit {
 }
 
 // nextOf is the node of a step that may be changed next; nil if none may.
-func (c *Course) nextOf(at rolloutpolicy.Step, s *step) *node {
-	if n, ok := s.free.Min(); ok || c.gate.Shut(at) && !c.back {
-		return n
+func (c *Course) nextOf(at rolloutpolicy.Step, s *queue.Step) *node {
+	if m, ok := s.Free.Min(); ok || c.gate.Shut(at) && !c.back {
+		return c.known(m)
 	}
-	if n, ok := s.first(); ok && c.room(at, s) {
-		return n
+	if m, ok := s.First(); ok && c.room(at, s) {
+		return c.known(m)
 	}
 	return nil
 }
@@ -69,37 +70,29 @@ func (c *Course) forward() bool {
 	return open && !c.faulty() && c.tooFine() == ""
 }
 
-// first is the first node whose domains let it go. A group that another domain holds up goes to its line.
-func (s *step) first() (*node, bool) {
-	for {
-		l, ok := s.open.Min()
-		if !ok {
-			return nil, false
-		}
-		g, w := l.first, s.waiting[l.first]
-		if !g.holder().full {
-			return w.nodes.Min()
-		}
-		s.move(l, func() { l.groups.Delete(g) })
-		s.enter(g, w)
+// known is the node that is such a member of the queue; nil for nil.
+func (c *Course) known(m *queue.Member) *node {
+	if m == nil {
+		return nil
 	}
+	return c.nodes[m.Name]
 }
 
 // room reports whether the limit of the step, or the DaemonSet's own, has room.
-func (c *Course) room(at rolloutpolicy.Step, s *step) bool {
+func (c *Course) room(at rolloutpolicy.Step, s *queue.Step) bool {
 	if own := c.policy.Waves[at.Wave].MaxUnavailable; own != nil && !c.back && c.begun(at) {
-		return s.sums[standing.Ours] < max(own.Of(s.sums[standing.Selected]), 1)
+		return s.Sums[standing.Ours] < max(own.Of(s.Sums[standing.Selected]), 1)
 	}
-	return c.totals[standing.Ours] < c.most()
+	return c.queue.Totals[standing.Ours] < c.most()
 }
 
 // most is how many nodes the DaemonSet's own limit allows at a time.
-func (c *Course) most() int { return max(c.ds.MaxUnavailable.Of(c.totals[standing.Selected]), 1) }
+func (c *Course) most() int { return max(c.ds.MaxUnavailable.Of(c.queue.Totals[standing.Selected]), 1) }
 
 // begin lets the node's change begin.
 func (c *Course) begin(n *node) Permit {
 	d, ch := &n.daemon, &n.change
-	p := Permit{Node: n.name, From: d.Revision, To: c.target(n), Free: n.view.free}
+	p := Permit{Node: n.Name, From: d.Revision, To: c.target(n), Free: n.view.Free}
 	if c.leaves(n, p.To) {
 		p.To = ""
 	}
@@ -127,9 +120,9 @@ func (c *Course) Misplaced() int {
 		return 0
 	}
 	total := 0
-	for at, s := range c.steps {
+	for at, s := range c.queue.Steps {
 		if !c.begun(at) {
-			total += s.sums[standing.Pending]
+			total += s.Sums[standing.Pending]
 		}
 	}
 	return total
@@ -137,8 +130,8 @@ func (c *Course) Misplaced() int {
 
 // UnderWay is how many nodes are changing.
 func (c *Course) UnderWay() (n int) {
-	for _, s := range c.steps {
-		n += s.changing.Len()
+	for _, s := range c.queue.Steps {
+		n += s.Changing.Len()
 	}
 	return n
 }
@@ -151,7 +144,7 @@ func (c *Course) noteAbsent(n *node) {
 	if !n.change.taken || !n.chosen.any() {
 		return
 	}
-	c.absentees.Add(n.name, cmp.Or(n.daemon.Revision, n.change.instead), c.now)
+	c.absentees.Add(n.Name, cmp.Or(n.daemon.Revision, n.change.instead), c.now)
 }
 
 // recallAbsentees remembers those that a status names; of when they went is only known that it was before.

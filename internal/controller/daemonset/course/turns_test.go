@@ -71,7 +71,7 @@ func TestNoTurnOutlivesCompletion(t *testing.T) {
 	}
 	w.update("v1")
 	w.expect(t, v1alpha1.PhaseComplete, "")
-	if n := w.course.totals[standing.Ours]; n != 0 {
+	if n := w.course.queue.Totals[standing.Ours]; n != 0 {
 		t.Errorf("complete, and %d nodes count as unavailable by us", n)
 	}
 }
@@ -148,7 +148,7 @@ func TestAnEditEndsChangesThatWereLetBegin(t *testing.T) {
 			t.Errorf("%s is still to be changed: %+v", p.Node, o)
 		}
 	}
-	if n := w.course.totals[standing.Ours]; len(begun) != 2 || n > 1 {
+	if n := w.course.queue.Totals[standing.Ours]; len(begun) != 2 || n > 1 {
 		t.Errorf("of %d nodes whose change was let begin %d use up the limit", len(begun), n)
 	}
 }
