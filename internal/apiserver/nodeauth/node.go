@@ -7,8 +7,9 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/everynode/everynode/internal/apiserver/alike"
 )
 
 // ownLabels are those labels of kubernetes.io and k8s.io that a node sets itself.
@@ -69,16 +70,16 @@ func checkNewNode(node string, now *corev1.Node) error {
 }
 
 func checkChangedNode(node string, now, before *corev1.Node, subresource string) error {
-	if now.Spec.ConfigSource != nil && !equality.Semantic.DeepEqual(now.Spec.ConfigSource, before.Spec.ConfigSource) { //nolint:staticcheck // Deprecated, and still to be refused.
+	if now.Spec.ConfigSource != nil && !alike.Values(now.Spec.ConfigSource, before.Spec.ConfigSource) { //nolint:staticcheck // Deprecated, and still to be refused.
 		return fmt.Errorf("node %q is not allowed to update configSource to a new non-nil configSource", node)
 	}
-	if !equality.Semantic.DeepEqual(now.Spec.Taints, before.Spec.Taints) {
+	if !alike.Values(now.Spec.Taints, before.Spec.Taints) {
 		return fmt.Errorf("node %q is not allowed to modify taints", node)
 	}
 	if forbidden := forbiddenLabels(before.Labels, now.Labels); len(forbidden) > 0 {
 		return fmt.Errorf("is not allowed to modify labels: %s", strings.Join(forbidden, ", "))
 	}
-	if !equality.Semantic.DeepEqual(now.OwnerReferences, before.OwnerReferences) {
+	if !alike.Values(now.OwnerReferences, before.OwnerReferences) {
 		return fmt.Errorf("node %q is not allowed to modify ownerReferences", node)
 	}
 	// A report of the status changes nothing of these, whatever it carries.

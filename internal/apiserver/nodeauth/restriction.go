@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/everynode/everynode/internal/apiserver/alike"
 )
 
 // Restriction refuses what a node writes about others. It looks at what the node
@@ -170,11 +171,11 @@ func checkPodStatus(node string, a admission.Attributes) error {
 		return unexpected(a.GetObject())
 	case old.Spec.NodeName != node:
 		return fmt.Errorf("node %q can only update pod status for pods with spec.nodeName set to itself", node)
-	case !equality.Semantic.DeepEqual(old.Labels, pod.Labels):
+	case !alike.Values(old.Labels, pod.Labels):
 		return fmt.Errorf("node %q cannot update labels through pod status", node)
-	case !equality.Semantic.DeepEqual(old.Status.ResourceClaimStatuses, pod.Status.ResourceClaimStatuses):
+	case !alike.Values(old.Status.ResourceClaimStatuses, pod.Status.ResourceClaimStatuses):
 		return fmt.Errorf("node %q cannot update resource claim statues", node) // in Kubernetes' own spelling
-	case !equality.Semantic.DeepEqual(old.Status.ExtendedResourceClaimStatus, pod.Status.ExtendedResourceClaimStatus):
+	case !alike.Values(old.Status.ExtendedResourceClaimStatus, pod.Status.ExtendedResourceClaimStatus):
 		return fmt.Errorf("node %q cannot update extended resource claim status", node)
 	}
 	return checkPodReport(node, pod, old)
@@ -196,7 +197,7 @@ func checkClaimStatus(node string, a admission.Attributes) error {
 		c.Status.Capacity, c.Status.Conditions, c.Status.AllocatedResources, c.Status.AllocatedResourceStatuses = nil, nil, nil, nil
 		return c
 	}
-	if before, after := rest(old), rest(claim); !equality.Semantic.DeepEqual(before, after) {
+	if before, after := rest(old), rest(claim); !alike.Values(before, after) {
 		return fmt.Errorf(
 			"node %q is not allowed to update fields other than status.quantity and status.conditions: %v",
 			node, diff.Diff(before, after),

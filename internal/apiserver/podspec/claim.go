@@ -5,12 +5,12 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/internal/apiserver/alike"
 	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 )
 
@@ -120,7 +120,7 @@ func validateDataSources(s, old *corev1.PersistentVolumeClaimSpec, path *field.P
 			errs = append(errs, field.Invalid(path, path.Child("dataSource"),
 				"may not be specified when dataSourceRef.namespace is specified"))
 		}
-	case s.DataSource != nil && (!apiequality.Semantic.DeepEqual(s.DataSource.APIGroup, d.APIGroup) ||
+	case s.DataSource != nil && (!alike.Values(s.DataSource.APIGroup, d.APIGroup) ||
 		s.DataSource.Kind != d.Kind || s.DataSource.Name != d.Name):
 		errs = append(errs, field.Invalid(path, path.Child("dataSource"), "must match dataSourceRef"))
 	}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 	podfacts "github.com/everynode/everynode/internal/pod"
 )
@@ -26,7 +27,7 @@ func (p containerChecks) regular(path *field.Path) field.ErrorList {
 	}
 	var errs field.ErrorList
 	names := sets.New[string]()
-	for i := range p.spec.Containers {
+	for i := range enough.Each(p.spec.Containers, &errs) {
 		c, at := &p.spec.Containers[i], path.Index(i)
 		errs = append(errs, p.common(c, at)...)
 		errs = append(errs, unique(names, c.Name, at)...)
@@ -43,7 +44,7 @@ func (p containerChecks) init(path *field.Path) field.ErrorList {
 	for _, c := range p.spec.Containers {
 		names.Insert(c.Name)
 	}
-	for i := range p.spec.InitContainers {
+	for i := range enough.Each(p.spec.InitContainers, &errs) {
 		c, at := &p.spec.InitContainers[i], path.Index(i)
 		errs = append(errs, p.common(c, at)...)
 		errs = append(errs, validateRestart(c, at)...)
@@ -139,7 +140,7 @@ func validateRestart(c *corev1.Container, path *field.Path) field.ErrorList {
 	if len(c.RestartPolicyRules) > most {
 		errs = append(errs, field.TooMany(at, len(c.RestartPolicyRules), most))
 	}
-	for i, rule := range c.RestartPolicyRules {
+	for i, rule := range enough.Each(c.RestartPolicyRules, &errs) {
 		errs = append(errs, validateRestartRule(&rule, at.Index(i))...)
 	}
 	return errs
@@ -165,7 +166,7 @@ func validateRestartRule(rule *corev1.ContainerRestartRule, path *field.Path) fi
 func (p containerChecks) resizePolicy(policies []corev1.ContainerResizePolicy, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	seen := sets.New[corev1.ResourceName]()
-	for i, r := range policies {
+	for i, r := range enough.Each(policies, &errs) {
 		at := path.Index(i)
 		if seen.Has(r.ResourceName) {
 			errs = append(errs, field.Duplicate(at, r.ResourceName))
@@ -184,7 +185,7 @@ func (p containerChecks) resizePolicy(policies []corev1.ContainerResizePolicy, p
 // trimmedImages refuses blanks around an image's name. Templates may have them.
 func trimmedImages(containers []corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for i := range containers {
+	for i := range enough.Each(containers, &errs) {
 		errs = append(errs, trimmedImage(&containers[i], path.Index(i))...)
 	}
 	return errs
@@ -208,7 +209,7 @@ func claimNames(claims []corev1.PodResourceClaim) sets.Set[string] {
 func validateResourceClaims(claims []corev1.PodResourceClaim, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	names := sets.New[string]()
-	for i, c := range claims {
+	for i, c := range enough.Each(claims, &errs) {
 		at := path.Index(i)
 		switch {
 		case c.Name == "":

@@ -10,6 +10,7 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 )
 
@@ -28,7 +29,7 @@ var (
 
 func (p containerChecks) env(env []corev1.EnvVar, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for i, e := range env {
+	for i, e := range enough.Each(env, &errs) {
 		at := path.Index(i)
 		if e.Name == "" {
 			errs = append(errs, field.Required(at.Child("name"), ""))
@@ -108,7 +109,7 @@ func validateKeyRef(name, key string, path *field.Path) field.ErrorList {
 
 func validateEnvFrom(sources []corev1.EnvFromSource, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for i, s := range sources {
+	for i, s := range enough.Each(sources, &errs) {
 		at := path.Index(i)
 		if s.Prefix != "" {
 			errs = append(errs, check.Invalid(at.Child("prefix"), s.Prefix, utilvalidation.IsRelaxedEnvVarName(s.Prefix))...)

@@ -7,6 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/everynode/everynode/internal/apiserver/enough"
 )
 
 // ephemeralFields are what a container can have that is added to a running pod: nothing that the pod or its node would
@@ -31,7 +33,7 @@ func (p containerChecks) ephemeral(path *field.Path) field.ErrorList {
 		}
 	}
 	names := targets.Clone()
-	for i := range p.spec.EphemeralContainers {
+	for i := range enough.Each(p.spec.EphemeralContainers, &errs) {
 		e, at := &p.spec.EphemeralContainers[i], path.Index(i)
 		c := corev1.Container(e.EphemeralContainerCommon)
 		errs = append(errs, p.common(&c, at)...)
@@ -46,7 +48,7 @@ func (p containerChecks) ephemeral(path *field.Path) field.ErrorList {
 				errs = append(errs, field.Forbidden(at.Child(strings.ToLower(name[:1])+name[1:]), why))
 			}
 		}
-		for j, m := range c.VolumeMounts {
+		for j, m := range enough.Each(c.VolumeMounts, &errs) {
 			if m.SubPath != "" {
 				errs = append(errs, field.Forbidden(at.Child("volumeMounts").Index(j).Child("subPath"), why))
 			}

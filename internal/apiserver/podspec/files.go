@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 )
 
@@ -22,7 +23,7 @@ func fileMode(path *field.Path, mode *int32) field.ErrorList {
 // validateItems checks which keys become which files.
 func validateItems(items []corev1.KeyToPath, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for i, item := range items {
+	for i, item := range enough.Each(items, &errs) {
 		at := path.Index(i)
 		errs = append(errs, check.Required(at.Child("key"), item.Key)...)
 		errs = append(errs, filePath(at.Child("path"), item.Path)...)

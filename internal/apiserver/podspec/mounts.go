@@ -1,13 +1,13 @@
 package podspec
 
 import (
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 )
 
@@ -16,7 +16,12 @@ import (
 func (p containerChecks) mounts(c *corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	places := sets.New[string]()
-	for i, m := range c.VolumeMounts {
+	devices, devicePlaces := sets.New[string](), sets.New[string]()
+	for _, d := range c.VolumeDevices {
+		devices.Insert(d.Name)
+		devicePlaces.Insert(d.DevicePath)
+	}
+	for i, m := range enough.Each(c.VolumeMounts, &errs) {
 		at := path.Index(i)
 		errs = append(errs, check.Required(at.Child("name"), m.Name)...)
 		if _, ok := p.volumes[m.Name]; !ok {
@@ -27,10 +32,10 @@ func (p containerChecks) mounts(c *corev1.Container, path *field.Path) field.Err
 			errs = append(errs, field.Invalid(at.Child("mountPath"), m.MountPath, "must be unique"))
 		}
 		places.Insert(m.MountPath)
-		if slices.ContainsFunc(c.VolumeDevices, func(d corev1.VolumeDevice) bool { return d.Name == m.Name }) {
+		if devices.Has(m.Name) {
 			errs = append(errs, field.Invalid(at.Child("name"), m.Name, "must not already exist in volumeDevices"))
 		}
-		if slices.ContainsFunc(c.VolumeDevices, func(d corev1.VolumeDevice) bool { return d.DevicePath == m.MountPath }) {
+		if devicePlaces.Has(m.MountPath) {
 			errs = append(errs, field.Invalid(at.Child("mountPath"), m.MountPath,
 				"must not already exist as a path in volumeDevices"))
 		}
@@ -91,7 +96,7 @@ func validateRecursiveReadOnly(m *corev1.VolumeMount, path *field.Path) field.Er
 func (p containerChecks) devices(c *corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	names, places := sets.New[string](), sets.New[string]()
-	for i, d := range c.VolumeDevices {
+	for i, d := range enough.Each(c.VolumeDevices, &errs) {
 		at := path.Index(i)
 		errs = append(errs, check.Required(at.Child("name"), d.Name)...)
 		if names.Has(d.Name) {

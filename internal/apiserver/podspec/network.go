@@ -9,15 +9,16 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 )
 
 func validateHostAliases(aliases []corev1.HostAlias, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for i, a := range aliases {
+	for i, a := range enough.Each(aliases, &errs) {
 		at := path.Index(i)
 		errs = append(errs, utilvalidation.IsValidIPForLegacyField(at.Child("ip"), a.IP, false, nil)...)
-		for j, name := range a.Hostnames {
+		for j, name := range enough.Each(a.Hostnames, &errs) {
 			errs = append(errs, check.DNSSubdomain(at.Child("hostnames").Index(j), name)...)
 		}
 	}
@@ -84,11 +85,11 @@ func validateDNSConfig(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(path.Child("nameservers"), c.Nameservers,
 			fmt.Sprintf("must not have more than %v nameservers", maxNameservers)))
 	}
-	for i, ip := range c.Nameservers {
+	for i, ip := range enough.Each(c.Nameservers, &errs) {
 		errs = append(errs, utilvalidation.IsValidIPForLegacyField(path.Child("nameservers").Index(i), ip, false, nil)...)
 	}
 	errs = append(errs, validateSearches(c.Searches, path.Child("searches"))...)
-	for i, o := range c.Options {
+	for i, o := range enough.Each(c.Options, &errs) {
 		if o.Name == "" {
 			errs = append(errs, field.Required(path.Child("options").Index(i), "must not be empty"))
 		}
@@ -106,7 +107,7 @@ func validateSearches(searches []string, path *field.Path) field.ErrorList {
 		errs = append(errs, field.Invalid(path, searches,
 			fmt.Sprintf("must not have more than %v characters (including spaces) in the search list", maxSearchChars)))
 	}
-	for i, s := range searches {
+	for i, s := range enough.Each(searches, &errs) {
 		if s != "." {
 			s = strings.TrimSuffix(s, ".")
 			errs = append(errs, check.Invalid(path.Index(i), s, utilvalidation.IsDNS1123SubdomainWithUnderscore(s))...)
@@ -118,12 +119,12 @@ func validateSearches(searches []string, path *field.Path) field.ErrorList {
 // validateGates checks what holds a pod back from being scheduled or ready.
 func validateGates(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for i, g := range spec.ReadinessGates {
+	for i, g := range enough.Each(spec.ReadinessGates, &errs) {
 		errs = append(errs, check.LabelName(path.Child("readinessGates").Index(i).Child("conditionType"),
 			string(g.ConditionType))...)
 	}
 	names := sets.New[string]()
-	for i, g := range spec.SchedulingGates {
+	for i, g := range enough.Each(spec.SchedulingGates, &errs) {
 		at := path.Child("schedulingGates").Index(i)
 		errs = append(errs, check.LabelName(at.Child("name"), g.Name)...)
 		if names.Has(g.Name) {

@@ -9,13 +9,14 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 )
 
 func validatePorts(ports []corev1.ContainerPort, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	names := sets.New[string]()
-	for i, p := range ports {
+	for i, p := range enough.Each(ports, &errs) {
 		at := path.Index(i)
 		if p.Name != "" {
 			if bad := check.Invalid(at.Child("name"), p.Name, utilvalidation.IsValidPortName(p.Name)); len(bad) > 0 {
@@ -58,8 +59,8 @@ func PortNumberOrName(path *field.Path, port intstr.IntOrString) field.ErrorList
 func hostPortConflicts(containers []corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	taken := sets.New[string]()
-	for i, c := range containers {
-		for j, p := range c.Ports {
+	for i, c := range enough.Each(containers, &errs) {
+		for j, p := range enough.Each(c.Ports, &errs) {
 			if p.HostPort == 0 {
 				continue
 			}
@@ -81,8 +82,8 @@ func hostNetworkPorts(spec *corev1.PodSpec, path *field.Path, isPod bool) field.
 		return nil
 	}
 	var errs field.ErrorList
-	for i, c := range spec.Containers {
-		for j, p := range c.Ports {
+	for i, c := range enough.Each(spec.Containers, &errs) {
+		for j, p := range enough.Each(c.Ports, &errs) {
 			if p.HostPort != p.ContainerPort && (isPod || p.HostPort != 0) {
 				errs = append(errs, field.Invalid(path.Index(i).Child("ports").Index(j).Child("hostPort"), p.HostPort,
 					"must match `containerPort` when `hostNetwork` is true"))

@@ -6,6 +6,7 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 )
 
@@ -106,7 +107,7 @@ func validateHTTPGet(get *corev1.HTTPGetAction, path *field.Path) field.ErrorLis
 	errs := check.Required(path.Child("path"), get.Path)
 	errs = append(errs, PortNumberOrName(path.Child("port"), get.Port)...)
 	errs = append(errs, check.Supported(path.Child("scheme"), get.Scheme, corev1.URISchemeHTTP, corev1.URISchemeHTTPS)...)
-	for _, header := range get.HTTPHeaders {
+	for _, header := range enough.Each(get.HTTPHeaders, &errs) {
 		errs = append(errs, check.Invalid(path.Child("httpHeaders"), header.Name,
 			utilvalidation.IsHTTPHeaderName(header.Name))...)
 	}

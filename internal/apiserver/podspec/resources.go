@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	resourcehelper "k8s.io/component-helpers/resource"
 
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
 )
@@ -41,7 +42,7 @@ var (
 func validateRequirements(r *corev1.ResourceRequirements, claims sets.Set[string], path *field.Path) field.ErrorList {
 	errs := requirements(r, path, ContainerResourceName)
 	seen := sets.New[corev1.ResourceClaim]()
-	for i, c := range r.Claims {
+	for i, c := range enough.Each(r.Claims, &errs) {
 		at := path.Child("claims").Index(i)
 		switch {
 		case c.Name == "":
@@ -65,12 +66,12 @@ func requirements(r *corev1.ResourceRequirements, path *field.Path,
 		huge = huge || defaults.IsHugePages(n)
 		base = base || n == corev1.ResourceCPU || n == corev1.ResourceMemory
 	}
-	for _, n := range slices.Sorted(maps.Keys(r.Limits)) {
+	for _, n := range enough.Each(slices.Sorted(maps.Keys(r.Limits)), &errs) {
 		note(n)
 		errs = append(errs, name(limits.Key(string(n)), n)...)
 		errs = append(errs, Amount(limits.Key(string(n)), n, r.Limits[n])...)
 	}
-	for _, n := range slices.Sorted(maps.Keys(r.Requests)) {
+	for _, n := range enough.Each(slices.Sorted(maps.Keys(r.Requests)), &errs) {
 		note(n)
 		errs = append(errs, name(requests.Key(string(n)), n)...)
 		errs = append(errs, Amount(requests.Key(string(n)), n, r.Requests[n])...)
@@ -166,7 +167,7 @@ func validatePodResources(spec *corev1.PodSpec, path *field.Path) field.ErrorLis
 		errs = append(errs, field.Forbidden(path.Child("claims"), "claims may not be set for Resources at pod-level"))
 	}
 	sum := resourcehelper.AggregateContainerRequests(&corev1.Pod{Spec: *spec}, resourcehelper.PodResourcesOptions{})
-	for _, n := range slices.Sorted(maps.Keys(r.Requests)) {
+	for _, n := range enough.Each(slices.Sorted(maps.Keys(r.Requests)), &errs) {
 		total, request := sum[n], r.Requests[n]
 		if total.Cmp(request) > 0 {
 			errs = append(errs, field.Invalid(path.Child("requests").Key(string(n)), request.String(),

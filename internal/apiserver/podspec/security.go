@@ -11,6 +11,7 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 )
 
@@ -25,7 +26,7 @@ func validatePodSecurity(spec *corev1.PodSpec, path *field.Path) field.ErrorList
 		errs = append(errs, groupID(path.Child("fsGroup"), *sc.FSGroup)...)
 	}
 	errs = append(errs, identity(sc.RunAsUser, sc.RunAsGroup, path)...)
-	for i, group := range sc.SupplementalGroups {
+	for i, group := range enough.Each(sc.SupplementalGroups, &errs) {
 		errs = append(errs, groupID(path.Child("supplementalGroups").Index(i), group)...)
 	}
 	if spec.ShareProcessNamespace != nil && *spec.ShareProcessNamespace && spec.HostPID {
@@ -81,7 +82,7 @@ func IsValidSysctlName(name string) bool {
 func validateSysctls(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	names := sets.New[string]()
-	for i, s := range spec.SecurityContext.Sysctls {
+	for i, s := range enough.Each(spec.SecurityContext.Sysctls, &errs) {
 		at := path.Index(i).Child("name")
 		name := strings.ReplaceAll(s.Name, "/", ".")
 		switch {

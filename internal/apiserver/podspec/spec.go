@@ -9,6 +9,7 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 	"github.com/everynode/everynode/internal/apiserver/podspec/placement"
 )
@@ -135,11 +136,11 @@ func validateClasses(spec *corev1.PodSpec, path *field.Path) field.ErrorList {
 // noTokens refuses service account tokens in a pod that has no service account.
 func noTokens(volumes []corev1.Volume, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for i, v := range volumes {
+	for i, v := range enough.Each(volumes, &errs) {
 		if v.Projected == nil {
 			continue
 		}
-		for j, source := range v.Projected.Sources {
+		for j, source := range enough.Each(v.Projected.Sources, &errs) {
 			if source.ServiceAccountToken != nil {
 				errs = append(errs, field.Forbidden(path.Index(i).Child("projected",
 					"sources").Index(j).Child("serviceAccountToken"),

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,6 +18,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	rbacclient "k8s.io/client-go/kubernetes/typed/rbac/v1"
+
+	"github.com/everynode/everynode/internal/apiserver/alike"
 )
 
 // Escalation keeps users from granting what they do not hold themselves. It runs
@@ -101,7 +102,7 @@ func (e *Escalation) checkClusterRole(ctx context.Context, who user.Info, role *
 	if oldRole, ok := old.(*rbacv1.ClusterRole); ok && oldRole != nil {
 		oldRule = oldRole.AggregationRule
 	}
-	if role.AggregationRule == nil || equality.Semantic.DeepEqual(role.AggregationRule, oldRule) {
+	if role.AggregationRule == nil || alike.Values(role.AggregationRule, oldRule) {
 		return nil
 	}
 	everything := []rbacv1.PolicyRule{
@@ -266,5 +267,5 @@ func onlyCollectorFieldsDiffer(obj, old runtime.Object) bool {
 	newCopy.SetFinalizers(oldCopy.GetFinalizers())
 	newCopy.SetManagedFields(oldCopy.GetManagedFields())
 	newCopy.SetResourceVersion(oldCopy.GetResourceVersion())
-	return equality.Semantic.DeepEqual(newCopy, oldCopy)
+	return alike.Values(newCopy, oldCopy)
 }

@@ -56,9 +56,11 @@ func TestCostOfAnObject(t *testing.T) {
 				} else if once != "" {
 					looked[once] = true
 				}
-				for _, fill := range []filling{{}, {different: true}, {rich: true}, {different: true, rich: true}} {
-					measure(t, kind, types, at, fill)
-				}
+				t.Run(at.String(), func(t *testing.T) {
+					for _, fill := range []filling{{}, {different: true}, {rich: true}, {different: true, rich: true}} {
+						measure(t, kind, types, at, fill)
+					}
+				})
 			}
 		})
 	}
@@ -66,7 +68,7 @@ func TestCostOfAnObject(t *testing.T) {
 
 func measure(t *testing.T, kind resource.Definition, types *scheme.Set, at place, fill filling) {
 	t.Helper()
-	what := fmt.Sprintf("%s, %+v", at, fill)
+	what := fmt.Sprintf("%+v", fill)
 	if *entries == 0 {
 		of := func(n int) uint64 { return allocated(write(kind, types, object(kind, at, fill, n))) }
 		once, twice := of(fewEntries), of(2*fewEntries)

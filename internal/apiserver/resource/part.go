@@ -3,12 +3,13 @@ package resource
 import (
 	"context"
 
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/everynode/everynode/internal/apiserver/alike"
 )
 
 // Part is how a few fields of a kind's specification are changed that the object itself does not let change.
@@ -81,7 +82,7 @@ func (s partStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Objec
 	assign(s.status(obj), s.status(old))
 	s.part.Keep(obj, old)
 	now.SetGeneration(before.GetGeneration())
-	if !apiequality.Semantic.DeepEqual(s.spec(obj), s.spec(old)) {
+	if !alike.Values(s.spec(obj), s.spec(old)) {
 		now.SetGeneration(before.GetGeneration() + 1)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/api/validation"
@@ -18,6 +17,9 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage/names"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"github.com/everynode/everynode/internal/apiserver/alike"
+	"github.com/everynode/everynode/internal/apiserver/enough"
 )
 
 // PathSegmentName checks a name, or with prefix the beginning of one, of which
@@ -29,20 +31,13 @@ func PathSegmentName(name string, prefix bool) []string {
 	return content.IsPathSegmentName(name)
 }
 
-// maxErrors is how many errors a client is told at once. The library joins their texts one by
-// one, at a cost of the square of their number.
-const maxErrors = 100
-
-// EnoughErrors is after how many errors a validation of a long list need not go on: a client is told fewer of them.
-const EnoughErrors = 10 * maxErrors
-
 // few cuts a list of errors that is too long to be told.
 func few(errs field.ErrorList) field.ErrorList {
-	if len(errs) <= maxErrors {
+	if len(errs) <= enough.Told {
 		return errs
 	}
 	more := field.Invalid(field.NewPath("object"), len(errs), "has so many errors; those above are the first")
-	return append(errs[:maxErrors:maxErrors], more)
+	return append(errs[:enough.Told:enough.Told], more)
 }
 
 // strategy serves create, update and delete of the main resource.
@@ -114,7 +109,7 @@ func (s strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object)
 	if s.spec != nil {
 		now, before := accessor(obj), accessor(old)
 		now.SetGeneration(before.GetGeneration())
-		if !apiequality.Semantic.DeepEqual(s.spec(obj), s.spec(old)) ||
+		if !alike.Values(s.spec(obj), s.spec(old)) ||
 			now.GetDeletionTimestamp() != nil && before.GetDeletionTimestamp() == nil {
 			now.SetGeneration(before.GetGeneration() + 1)
 		}

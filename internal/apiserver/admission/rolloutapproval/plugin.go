@@ -11,7 +11,6 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/apiserver/alike"
 	"github.com/everynode/everynode/internal/apiserver/stored"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
@@ -83,7 +83,7 @@ func (p *plugin) policy(ctx context.Context, a admission.Attributes) error {
 	if before != nil && manual(before) && !same(before, after) {
 		return p.need(ctx, a, "a wave of this policy waits for approval", "change or delete it")
 	}
-	if before != nil && after != nil && equality.Semantic.DeepEqual(before.Spec.Selector, after.Spec.Selector) {
+	if before != nil && after != nil && alike.Values(before.Spec.Selector, after.Spec.Selector) {
 		return nil
 	}
 	return p.takenOver(ctx, a, before, after)
@@ -92,8 +92,8 @@ func (p *plugin) policy(ctx context.Context, a admission.Attributes) error {
 // same reports whether a write leaves a policy as it is. Who adds an owner that does not exist has the garbage
 // collector delete it.
 func same(before, after *v1alpha1.RolloutPolicy) bool {
-	return after != nil && equality.Semantic.DeepEqual(before.Spec, after.Spec) &&
-		equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences) &&
+	return after != nil && alike.Values(before.Spec, after.Spec) &&
+		alike.Values(before.OwnerReferences, after.OwnerReferences) &&
 		slices.Equal(before.Finalizers, after.Finalizers)
 }
 

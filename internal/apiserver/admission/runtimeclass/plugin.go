@@ -9,10 +9,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/everynode/everynode/internal/apiserver/alike"
 )
 
 // Known finds classes as they were a moment ago; a lister of client-go does.
@@ -67,7 +68,7 @@ func (p *Plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.
 		return err
 	}
 	if class.Overhead != nil {
-		if pod.Spec.Overhead != nil && !apiequality.Semantic.DeepEqual(class.Overhead.PodFixed, pod.Spec.Overhead) {
+		if pod.Spec.Overhead != nil && !alike.Values(class.Overhead.PodFixed, pod.Spec.Overhead) {
 			return admission.NewForbidden(a, errOverhead)
 		}
 		pod.Spec.Overhead = class.Overhead.PodFixed.DeepCopy()
@@ -103,7 +104,7 @@ func merge(own, more []corev1.Toleration) []corev1.Toleration {
 	for _, t := range more {
 		known := false
 		for i := range out {
-			known = known || apiequality.Semantic.DeepEqual(out[i], t)
+			known = known || alike.Values(out[i], t)
 		}
 		if !known {
 			out = append(out, t)
@@ -131,7 +132,7 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 		if len(pod.Spec.Overhead) > 0 {
 			return admission.NewForbidden(a, errUndefined)
 		}
-	case !apiequality.Semantic.DeepEqual(class.Overhead.PodFixed, pod.Spec.Overhead):
+	case !alike.Values(class.Overhead.PodFixed, pod.Spec.Overhead):
 		return admission.NewForbidden(a, errOverhead)
 	}
 	return nil

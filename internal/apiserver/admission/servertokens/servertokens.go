@@ -8,12 +8,12 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/everynode/everynode/internal/apiserver/alike"
 	"github.com/everynode/everynode/internal/apiserver/authn"
 	"github.com/everynode/everynode/internal/members"
 )
@@ -43,7 +43,7 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 		return nil
 	}
 	// Who puts another secret into a token that there is has made one.
-	if old, ok := a.GetOldObject().(*corev1.Secret); ok && old.Type == secret.Type && equality.Semantic.DeepEqual(old.Data, secret.Data) {
+	if old, ok := a.GetOldObject().(*corev1.Secret); ok && old.Type == secret.Type && alike.Values(old.Data, secret.Data) {
 		return nil
 	}
 	if authn.IsReadable(secret) {

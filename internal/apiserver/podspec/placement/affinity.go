@@ -8,6 +8,7 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 )
 
@@ -44,7 +45,7 @@ func validateNodeAffinity(n *corev1.NodeAffinity, path *field.Path) field.ErrorL
 	if n.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		errs = append(errs, NodeSelector(n.RequiredDuringSchedulingIgnoredDuringExecution, path.Child(RequiredTerms))...)
 	}
-	for i, t := range n.PreferredDuringSchedulingIgnoredDuringExecution {
+	for i, t := range enough.Each(n.PreferredDuringSchedulingIgnoredDuringExecution, &errs) {
 		at := path.Child(PreferredTerms).Index(i)
 		if t.Weight <= 0 || t.Weight > 100 {
 			errs = append(errs, field.Invalid(at.Child("weight"), t.Weight, weightRange))
@@ -61,7 +62,7 @@ func NodeSelector(s *corev1.NodeSelector, path *field.Path) field.ErrorList {
 		return field.ErrorList{field.Required(at, "must have at least one node selector term")}
 	}
 	var errs field.ErrorList
-	for i := range s.NodeSelectorTerms {
+	for i := range enough.Each(s.NodeSelectorTerms, &errs) {
 		errs = append(errs, nodeTerm(&s.NodeSelectorTerms[i], at.Index(i))...)
 	}
 	return errs
@@ -69,10 +70,10 @@ func NodeSelector(s *corev1.NodeSelector, path *field.Path) field.ErrorList {
 
 func nodeTerm(t *corev1.NodeSelectorTerm, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for i, r := range t.MatchExpressions {
+	for i, r := range enough.Each(t.MatchExpressions, &errs) {
 		errs = append(errs, nodeExpression(r, path.Child("matchExpressions").Index(i))...)
 	}
-	for i, r := range t.MatchFields {
+	for i, r := range enough.Each(t.MatchFields, &errs) {
 		errs = append(errs, nodeField(r, path.Child("matchFields").Index(i))...)
 	}
 	return errs
@@ -98,7 +99,7 @@ func nodeExpression(r corev1.NodeSelectorRequirement, path *field.Path) field.Er
 		errs = append(errs, field.Invalid(path.Child("operator"), r.Operator, unknownSelOp))
 	}
 	errs = append(errs, check.LabelName(path.Child("key"), r.Key)...)
-	for i, v := range r.Values {
+	for i, v := range enough.Each(r.Values, &errs) {
 		errs = append(errs, check.Invalid(values.Index(i), v, utilvalidation.IsValidLabelValue(v))...)
 	}
 	return errs
@@ -121,7 +122,7 @@ func nodeField(r corev1.NodeSelectorRequirement, path *field.Path) field.ErrorLi
 	if r.Key != metav1.ObjectNameField {
 		return append(errs, field.Invalid(path.Child("key"), r.Key, "not a valid field selector key"))
 	}
-	for i, v := range r.Values {
+	for i, v := range enough.Each(r.Values, &errs) {
 		errs = append(errs, check.DNSSubdomain(values.Index(i), v)...)
 	}
 	return errs
@@ -129,10 +130,10 @@ func nodeField(r corev1.NodeSelectorRequirement, path *field.Path) field.ErrorLi
 
 func podTerms(must []corev1.PodAffinityTerm, want []corev1.WeightedPodAffinityTerm, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for i := range must {
+	for i := range enough.Each(must, &errs) {
 		errs = append(errs, podTerm(&must[i], path.Child(RequiredTerms).Index(i))...)
 	}
-	for i := range want {
+	for i := range enough.Each(want, &errs) {
 		at := path.Child(PreferredTerms).Index(i)
 		if w := want[i].Weight; w <= 0 || w > 100 {
 			errs = append(errs, field.Invalid(at.Child("weight"), w, weightRange))
@@ -145,7 +146,7 @@ func podTerms(must []corev1.PodAffinityTerm, want []corev1.WeightedPodAffinityTe
 func podTerm(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorList {
 	errs := selector(t.LabelSelector, path.Child("labelSelector"))
 	errs = append(errs, selector(t.NamespaceSelector, path.Child("namespaceSelector"))...)
-	for _, name := range t.Namespaces {
+	for _, name := range enough.Each(t.Namespaces, &errs) {
 		errs = append(errs, check.DNSLabel(path.Child("namespace"), name)...)
 	}
 	errs = append(errs, labelKeys(t.MatchLabelKeys, t.LabelSelector, path.Child("matchLabelKeys"))...)
@@ -169,7 +170,7 @@ func labelKeys(keys []string, s *metav1.LabelSelector, path *field.Path) field.E
 		return field.ErrorList{field.Forbidden(path, "must not be specified when labelSelector is not set")}
 	}
 	var errs field.ErrorList
-	for i, key := range keys {
+	for i, key := range enough.Each(keys, &errs) {
 		errs = append(errs, metav1validation.ValidateLabelName(key, path.Index(i))...)
 	}
 	return errs

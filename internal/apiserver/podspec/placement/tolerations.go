@@ -7,13 +7,14 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 )
 
 // Tolerations checks the taints a pod says it can live with.
 func Tolerations(tolerations []corev1.Toleration, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for i, t := range tolerations {
+	for i, t := range enough.Each(tolerations, &errs) {
 		at := path.Index(i)
 		operator, effect := at.Child("operator"), at.Child("effect")
 		if t.Key != "" {

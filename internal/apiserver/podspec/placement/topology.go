@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 )
 
@@ -22,7 +23,7 @@ func TopologySpread(constraints []corev1.TopologySpreadConstraint, path *field.P
 	for i, c := range constraints {
 		last[key{c.TopologyKey, c.WhenUnsatisfiable}] = i
 	}
-	for i, c := range constraints {
+	for i, c := range enough.Each(constraints, &errs) {
 		at := path.Index(i)
 		if c.MaxSkew <= 0 {
 			errs = append(errs, field.Invalid(at.Child("maxSkew"), c.MaxSkew, notPositive))

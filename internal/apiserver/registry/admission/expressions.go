@@ -14,6 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
+
+	"github.com/everynode/everynode/internal/apiserver/enough"
 )
 
 const maxConditions = 64
@@ -40,7 +42,7 @@ func validateConditions(conditions []admissionv1.MatchCondition, hasParams bool,
 	c := plugincel.NewCompiler(baseEnv())
 	var errs field.ErrorList
 	names := sets.New[string]()
-	for i := range conditions {
+	for i := range enough.Each(conditions, &errs) {
 		condition, at := &conditions[i], path.Index(i)
 		errs = append(errs, compiles(c, (*matchconditions.MatchCondition)(condition), hasParams, at.Child("expression"))...)
 		if condition.Name == "" {
@@ -68,7 +70,7 @@ func compileVariables(variables []admissionv1.Variable, hasParams bool) (*plugin
 	}
 	var errs field.ErrorList
 	names := sets.New[string]()
-	for i, v := range variables {
+	for i, v := range enough.Each(variables, &errs) {
 		at := path.Index(i)
 		if v.Name == "" {
 			errs = append(errs, field.Required(at.Child("name"), ""))

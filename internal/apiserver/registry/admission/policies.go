@@ -14,6 +14,8 @@ import (
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+
+	"github.com/everynode/everynode/internal/apiserver/enough"
 )
 
 var specPath = field.NewPath("spec")
@@ -32,13 +34,13 @@ func validateValidatingPolicy(s *admissionv1.ValidatingAdmissionPolicySpec) fiel
 			errs, field.Required(specPath.Child("validations"), why), field.Required(specPath.Child("auditAnnotations"), why),
 		)
 	}
-	for i := range s.Validations {
+	for i := range enough.Each(s.Validations, &errs) {
 		errs = append(errs, validateValidation(
 			compiler, &s.Validations[i], hasParams, specPath.Child("validations").Index(i),
 		)...)
 	}
 	keys := sets.New[string]()
-	for i, a := range s.AuditAnnotations {
+	for i, a := range enough.Each(s.AuditAnnotations, &errs) {
 		at := specPath.Child("auditAnnotations").Index(i)
 		for _, m := range utilvalidation.IsQualifiedName(a.Key) {
 			errs = append(errs, field.Invalid(at.Child("key"), a.Key, m))
@@ -86,7 +88,7 @@ func validateMutatingPolicy(s *admissionv1.MutatingAdmissionPolicySpec) field.Er
 	if len(s.Mutations) == 0 {
 		return append(errs, field.Required(specPath.Child("mutations"), "mutations must contain at least one item"))
 	}
-	for i := range s.Mutations {
+	for i := range enough.Each(s.Mutations, &errs) {
 		errs = append(errs, validateMutation(compiler, &s.Mutations[i], hasParams, specPath.Child("mutations").Index(i))...)
 	}
 	return errs
@@ -165,10 +167,10 @@ func validateMatch(m *admissionv1.MatchResources, mustSay bool, path *field.Path
 	if mustSay && len(m.ResourceRules) == 0 {
 		errs = append(errs, field.Required(path.Child("resourceRules"), ""))
 	}
-	for i := range m.ResourceRules {
+	for i := range enough.Each(m.ResourceRules, &errs) {
 		errs = append(errs, validateNamedRule(&m.ResourceRules[i], path.Child("resourceRules").Index(i))...)
 	}
-	for i := range m.ExcludeResourceRules {
+	for i := range enough.Each(m.ExcludeResourceRules, &errs) {
 		errs = append(errs, validateNamedRule(&m.ExcludeResourceRules[i], path.Child("excludeResourceRules").Index(i))...)
 	}
 	return errs
@@ -181,7 +183,7 @@ func validateNamedRule(r *admissionv1.NamedRuleWithOperations, path *field.Path)
 			[]admissionv1.OperationType{admissionv1.OperationAll, admissionv1.Create, admissionv1.Delete, admissionv1.Update}))
 	}
 	seen := sets.New[string]()
-	for i, name := range r.ResourceNames {
+	for i, name := range enough.Each(r.ResourceNames, &errs) {
 		for _, m := range content.IsPathSegmentName(name) {
 			errs = append(errs, field.Invalid(path.Child("resourceNames").Index(i), name, m))
 		}
@@ -238,7 +240,7 @@ func validateActions(actions []admissionv1.ValidationAction, path *field.Path) f
 	}
 	var errs field.ErrorList
 	seen := sets.New[admissionv1.ValidationAction]()
-	for i, a := range actions {
+	for i, a := range enough.Each(actions, &errs) {
 		errs = append(errs, oneOf(path.Index(i), &a, admissionv1.Audit, admissionv1.Deny, admissionv1.Warn)...)
 		if seen.Has(a) {
 			errs = append(errs, field.Duplicate(path.Index(i), a))

@@ -6,10 +6,10 @@ import (
 	"context"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/internal/apiserver/alike"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 )
 
@@ -72,7 +72,7 @@ func webhookRules[T, W any](open func(*T) (*metav1.ObjectMeta, []W), common func
 			meta, webhooks := open(c)
 			oldMeta, oldWebhooks := open(old)
 			meta.Generation = oldMeta.Generation
-			if !apiequality.Semantic.DeepEqual(webhooks, oldWebhooks) {
+			if !alike.Values(webhooks, oldWebhooks) {
 				meta.Generation++
 			}
 		},

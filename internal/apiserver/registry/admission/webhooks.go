@@ -12,6 +12,8 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	webhookutil "k8s.io/apiserver/pkg/util/webhook"
+
+	"github.com/everynode/everynode/internal/apiserver/enough"
 )
 
 // webhook is what both kinds of webhooks have in common.
@@ -72,7 +74,7 @@ const maxTimeoutSeconds = 30
 func validateWebhooks(list []webhook) field.ErrorList {
 	var errs field.ErrorList
 	names := map[string]bool{}
-	for i, w := range list {
+	for i, w := range enough.Each(list, &errs) {
 		at := field.NewPath("webhooks").Index(i)
 		errs = append(errs, validateWebhook(w, at)...)
 		if names[w.name] {
@@ -85,7 +87,7 @@ func validateWebhooks(list []webhook) field.ErrorList {
 
 func validateWebhook(w webhook, path *field.Path) field.ErrorList {
 	errs := utilvalidation.IsFullyQualifiedName(path.Child("name"), w.name)
-	for i := range w.rules {
+	for i := range enough.Each(w.rules, &errs) {
 		errs = append(errs, validateRule(&w.rules[i], path.Child("rules").Index(i))...)
 	}
 	errs = append(errs, oneOf(path.Child("failurePolicy"), *w.failurePolicy, admissionv1.Fail, admissionv1.Ignore)...)
@@ -134,7 +136,7 @@ func validateReviewVersions(versions []string, path *field.Path) field.ErrorList
 	}
 	var errs field.ErrorList
 	spoken, seen := false, sets.New[string]()
-	for i, v := range versions {
+	for i, v := range enough.Each(versions, &errs) {
 		if seen.Has(v) {
 			errs = append(errs, field.Invalid(path.Index(i), v, "duplicate version"))
 			continue
@@ -173,13 +175,13 @@ func validateRule(r *admissionv1.RuleWithOperations, path *field.Path) field.Err
 			path.Child("operations"), r.Operations, "if '*' is present, must not specify other operations",
 		))
 	}
-	for i, o := range r.Operations {
+	for i, o := range enough.Each(r.Operations, &errs) {
 		errs = append(errs, oneOf(path.Child("operations").Index(i), &o,
 			admissionv1.OperationAll, admissionv1.Connect, admissionv1.Create, admissionv1.Delete, admissionv1.Update)...)
 	}
 	errs = append(errs, wildcardAlone(r.APIGroups, "groups", path.Child("apiGroups"))...)
 	errs = append(errs, wildcardAlone(r.APIVersions, "versions", path.Child("apiVersions"))...)
-	for i, v := range r.APIVersions {
+	for i, v := range enough.Each(r.APIVersions, &errs) {
 		if v == "" {
 			errs = append(errs, field.Required(path.Child("apiVersions").Index(i), ""))
 		}
@@ -208,7 +210,7 @@ func validateResources(list []string, path *field.Path) field.ErrorList {
 		return field.ErrorList{field.Required(path, "")}
 	}
 	var errs field.ErrorList
-	for i, r := range list {
+	for i, r := range enough.Each(list, &errs) {
 		switch {
 		case r == "":
 			errs = append(errs, field.Required(path.Index(i), ""))

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/everynode/everynode/internal/apiserver/enough"
 )
 
 var (
@@ -57,13 +59,13 @@ func Validate(c *certificatesv1.CertificateSigningRequest) field.ErrorList {
 }
 
 func validateUsages(asked []certificatesv1.KeyUsage, at *field.Path) (errs field.ErrorList) {
-	for i, u := range asked {
+	for i, u := range enough.Each(asked, &errs) {
 		if !slices.Contains(usages, u) {
 			errs = append(errs, field.NotSupported(at.Index(i), u, usages))
 		}
 	}
 	seen := sets.New[certificatesv1.KeyUsage]()
-	for i, u := range asked {
+	for i, u := range enough.Each(asked, &errs) {
 		if seen.Has(u) {
 			errs = append(errs, field.Duplicate(at.Index(i), u))
 		}
@@ -117,7 +119,7 @@ func validateConditions(c *certificatesv1.CertificateSigningRequest) field.Error
 	var errs field.ErrorList
 	path := statusPath.Child("conditions")
 	seen := map[certificatesv1.RequestConditionType]bool{}
-	for i, condition := range c.Status.Conditions {
+	for i, condition := range enough.Each(c.Status.Conditions, &errs) {
 		at := path.Index(i)
 		if condition.Type == "" {
 			errs = append(errs, field.Required(at.Child("type"), ""))

@@ -12,6 +12,7 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
 )
@@ -38,7 +39,7 @@ func Definition() resource.Definition {
 func Validate(c *corev1.ConfigMap) field.ErrorList {
 	var errs field.ErrorList
 	size := 0
-	for _, key := range slices.Sorted(maps.Keys(c.Data)) {
+	for _, key := range enough.Each(slices.Sorted(maps.Keys(c.Data)), &errs) {
 		at := field.NewPath("data").Key(key)
 		for _, m := range utilvalidation.IsConfigMapKey(key) {
 			errs = append(errs, field.Invalid(at, key, m))
@@ -48,7 +49,7 @@ func Validate(c *corev1.ConfigMap) field.ErrorList {
 		}
 		size += len(c.Data[key])
 	}
-	for _, key := range slices.Sorted(maps.Keys(c.BinaryData)) {
+	for _, key := range enough.Each(slices.Sorted(maps.Keys(c.BinaryData)), &errs) {
 		for _, m := range utilvalidation.IsConfigMapKey(key) {
 			errs = append(errs, field.Invalid(field.NewPath("binaryData").Key(key), key, m))
 		}

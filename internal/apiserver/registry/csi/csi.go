@@ -10,12 +10,13 @@ import (
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/everynode/everynode/internal/apiserver/alike"
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
 )
@@ -34,7 +35,7 @@ func Definitions() []resource.Definition {
 			},
 			PrepareForUpdate: func(_ context.Context, d, old *storagev1.CSIDriver) {
 				// A new driver has no generation; it counts changes.
-				if !apiequality.Semantic.DeepEqual(d.Spec, old.Spec) {
+				if !alike.Values(d.Spec, old.Spec) {
 					d.Generation = old.Generation + 1
 				}
 			},
@@ -92,7 +93,7 @@ func ValidateDriver(d *storagev1.CSIDriver) field.ErrorList {
 		}
 	}
 	errs = append(errs, validateTokens(d.Spec.TokenRequests, path.Child("tokenRequests"))...)
-	for _, mode := range d.Spec.VolumeLifecycleModes {
+	for _, mode := range enough.Each(d.Spec.VolumeLifecycleModes, &errs) {
 		known := []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent, storagev1.VolumeLifecycleEphemeral}
 		if !slices.Contains(known, mode) {
 			errs = append(errs, field.NotSupported(path.Child("volumeLifecycleModes"), mode, known))
@@ -115,7 +116,7 @@ func ValidateDriver(d *storagev1.CSIDriver) field.ErrorList {
 func validateTokens(requests []storagev1.TokenRequest, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	seen := map[string]bool{}
-	for i, r := range requests {
+	for i, r := range enough.Each(requests, &errs) {
 		at := path.Index(i)
 		if seen[r.Audience] {
 			errs = append(errs, field.Duplicate(at.Child("audience"), r.Audience))
@@ -182,7 +183,7 @@ func ValidateNode(n, old *storagev1.CSINode) field.ErrorList {
 			before[old.Spec.Drivers[i].Name] = &old.Spec.Drivers[i]
 		}
 	}
-	for i := range n.Spec.Drivers {
+	for i := range enough.Each(n.Spec.Drivers, &errs) {
 		d, at := &n.Spec.Drivers[i], path.Index(i)
 		errs = append(errs, ValidateName(d.Name, at.Child("name"))...)
 		if seen[d.Name] {
@@ -191,7 +192,7 @@ func ValidateNode(n, old *storagev1.CSINode) field.ErrorList {
 		seen[d.Name] = true
 		errs = append(errs, validateNodeDriver(d, at)...)
 		was := before[d.Name]
-		if was != nil && (was.NodeID != d.NodeID || !apiequality.Semantic.DeepEqual(was.TopologyKeys, d.TopologyKeys)) {
+		if was != nil && (was.NodeID != d.NodeID || !alike.Values(was.TopologyKeys, d.TopologyKeys)) {
 			errs = append(errs, field.Invalid(path, d.Name, "field is immutable"))
 		}
 	}
@@ -212,7 +213,7 @@ func validateNodeDriver(d *storagev1.CSINodeDriver, at *field.Path) field.ErrorL
 		))
 	}
 	seen := map[string]bool{}
-	for _, key := range d.TopologyKeys {
+	for _, key := range enough.Each(d.TopologyKeys, &errs) {
 		if key == "" {
 			errs = append(errs, field.Required(at, key))
 		}

@@ -7,9 +7,9 @@ import (
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/internal/apiserver/alike"
 	"github.com/everynode/everynode/internal/apiserver/podspec/warnings"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 )
@@ -62,7 +62,7 @@ func prepareForCreate(_ context.Context, d *appsv1.DaemonSet) {
 
 func prepareForUpdate(_ context.Context, d, old *appsv1.DaemonSet) {
 	generation := templateGeneration(old)
-	if !apiequality.Semantic.DeepEqual(d.Spec.Template, old.Spec.Template) {
+	if !alike.Values(d.Spec.Template, old.Spec.Template) {
 		generation++
 	}
 	setTemplateGeneration(d, generation)

@@ -7,12 +7,12 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/everynode/everynode/internal/apiserver/alike"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
 	"github.com/everynode/everynode/internal/apiserver/podspec/warnings"
@@ -32,7 +32,7 @@ func Definition() resource.Definition {
 		Status:  func(d *appsv1.Deployment) any { return &d.Status },
 		// Annotations are copied to replica sets, so their change counts too.
 		PrepareForUpdate: func(_ context.Context, d, old *appsv1.Deployment) {
-			if d.Generation == old.Generation && !apiequality.Semantic.DeepEqual(d.Annotations, old.Annotations) {
+			if d.Generation == old.Generation && !alike.Values(d.Annotations, old.Annotations) {
 				d.Generation++
 			}
 		},

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"github.com/everynode/everynode/internal/apiserver/alike"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/stored"
 )
@@ -125,8 +125,8 @@ func (r rights) forAdministration(ctx context.Context, namespace string, at *fie
 
 // toBind checks the right to choose the devices and the pods of a claim.
 func (r rights) toBind(ctx context.Context, now, before *resourcev1.ResourceClaimStatus) field.ErrorList {
-	if apiequality.Semantic.DeepEqual(now.Allocation, before.Allocation) &&
-		apiequality.Semantic.DeepEqual(now.ReservedFor, before.ReservedFor) {
+	if alike.Values(now.Allocation, before.Allocation) &&
+		alike.Values(now.ReservedFor, before.ReservedFor) {
 		return nil
 	}
 	at := field.NewPath("status", "allocation")
@@ -222,7 +222,7 @@ func reportedAnew(now, before []resourcev1.AllocatedDeviceStatus) []string {
 	for _, s := range now {
 		was, known := old[reported(s)]
 		delete(old, reported(s))
-		if !known || !apiequality.Semantic.DeepEqual(was, s) {
+		if !known || !alike.Values(was, s) {
 			drivers[s.Driver] = true
 		}
 	}

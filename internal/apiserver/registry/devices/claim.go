@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -141,9 +142,7 @@ func ValidateStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
 			return validateReport(s, has, at)
 		})...)
 	if len(status.ReservedFor) > 0 {
-		added := slices.ContainsFunc(status.ReservedFor, func(r resourcev1.ResourceClaimConsumerReference) bool {
-			return !slices.Contains(before.ReservedFor, r)
-		})
+		added := !sets.New(before.ReservedFor...).HasAll(status.ReservedFor...)
 		switch {
 		case status.Allocation == nil:
 			errs = append(errs, field.Forbidden(reserved, "may not be specified when `allocated` is not set"))

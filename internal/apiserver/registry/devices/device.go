@@ -6,12 +6,14 @@ import (
 	"slices"
 
 	resourcev1 "k8s.io/api/resource/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
+
+	"github.com/everynode/everynode/internal/apiserver/alike"
+	"github.com/everynode/everynode/internal/apiserver/enough"
 )
 
 // validateDevice checks a device. Old is the same one before an update, nil for a new one.
@@ -27,16 +29,16 @@ func validateDevice(d, old *resourcev1.Device, eachHasNodes bool, path *field.Pa
 		))
 	}
 	attributes, capacity := path.Child("attributes"), path.Child("capacity")
-	for name, a := range d.Attributes {
+	for name, a := range enough.Entries(d.Attributes, &errs) {
 		errs = append(errs, validateQualified(name, attributes)...)
 		errs = append(errs, validateAttribute(a, attributes.Key(shortened(string(name))))...)
 	}
 	shared := ptr.Deref(d.AllowMultipleAllocations, false)
-	for name, c := range d.Capacity {
+	for name, c := range enough.Entries(d.Capacity, &errs) {
 		errs = append(errs, validateQualified(name, capacity)...)
 		errs = append(errs, validateCapacity(c, shared, capacity.Key(shortened(string(name))))...)
 	}
-	if old == nil || !apiequality.Semantic.DeepEqual(old.Taints, d.Taints) {
+	if old == nil || !alike.Values(old.Taints, d.Taints) {
 		errs = append(errs, each(d.Taints, resourcev1.DeviceTaintsMaxLength, path.Child("taints"), validateTaint)...)
 	}
 	errs = append(errs, distinct(

@@ -7,11 +7,11 @@ import (
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/internal/apiserver/alike"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
@@ -56,8 +56,8 @@ func classWarnings(c *resourcev1.DeviceClass) []string {
 
 // ValidateClass checks a class, metadata aside. Expressions that are as they were are not judged by newer rules.
 func ValidateClass(c, old *resourcev1.DeviceClass) field.ErrorList {
-	keptSelectors := old != nil && apiequality.Semantic.DeepEqual(c.Spec.Selectors, old.Spec.Selectors)
-	keptConfig := old != nil && apiequality.Semantic.DeepEqual(c.Spec.Config, old.Spec.Config)
+	keptSelectors := old != nil && alike.Values(c.Spec.Selectors, old.Spec.Selectors)
+	keptConfig := old != nil && alike.Values(c.Spec.Config, old.Spec.Config)
 	errs := validateSelectors(c.Spec.Selectors, specPath.Child("selectors"), keptSelectors)
 	errs = append(errs, each(c.Spec.Config, resourcev1.DeviceConfigMaxSize, specPath.Child("config"),
 		func(config resourcev1.DeviceClassConfiguration, at *field.Path) field.ErrorList {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 	devicecel "k8s.io/dynamic-resource-allocation/cel"
 
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/registry/csi"
 )
 
@@ -26,7 +27,7 @@ func each[T any](items []T, most int, path *field.Path, check func(T, *field.Pat
 		return field.ErrorList{field.TooMany(path, len(items), most)}
 	}
 	var errs field.ErrorList
-	for i, item := range items {
+	for i, item := range enough.Each(items, &errs) {
 		errs = append(errs, check(item, path.Index(i))...)
 	}
 	return errs
@@ -41,7 +42,7 @@ func distinct[T any, K comparable](
 		return errs
 	}
 	seen := map[K]bool{}
-	for i, item := range items {
+	for i, item := range enough.Each(items, &errs) {
 		if k := key(item); seen[k] {
 			errs = append(errs, field.Duplicate(path.Index(i), k))
 		} else {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec/placement"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
@@ -257,7 +258,7 @@ func validateCounters(counters map[string]resourcev1.Counter, most int, path *fi
 		return field.ErrorList{field.TooMany(path, len(counters), most)}
 	}
 	var errs field.ErrorList
-	for name := range counters {
+	for name := range enough.Entries(counters, &errs) {
 		errs = append(errs, invalid(path, name, utilvalidation.IsDNS1123Label(name))...)
 	}
 	return errs

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
 
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/registry/endpointslice/equal"
 	"github.com/everynode/everynode/internal/apiserver/resource"
@@ -79,21 +80,18 @@ func warnings(e *corev1.Endpoints) []string {
 
 func validate(e *corev1.Endpoints, strict bool) field.ErrorList {
 	var errs field.ErrorList
-	for i, s := range e.Subsets {
-		if len(errs) > resource.EnoughErrors {
-			return errs
-		}
+	for i, s := range enough.Each(e.Subsets, &errs) {
 		at := field.NewPath("subsets").Index(i)
 		if len(s.Addresses) == 0 && len(s.NotReadyAddresses) == 0 {
 			errs = append(errs, field.Required(at, "must specify `addresses` or `notReadyAddresses`"))
 		}
-		for j, a := range s.Addresses {
+		for j, a := range enough.Each(s.Addresses, &errs) {
 			errs = append(errs, validateAddress(&a, strict, at.Child("addresses").Index(j))...)
 		}
-		for j, a := range s.NotReadyAddresses {
+		for j, a := range enough.Each(s.NotReadyAddresses, &errs) {
 			errs = append(errs, validateAddress(&a, strict, at.Child("notReadyAddresses").Index(j))...)
 		}
-		for j, p := range s.Ports {
+		for j, p := range enough.Each(s.Ports, &errs) {
 			errs = append(errs, validatePort(&p, len(s.Ports) > 1, at.Child("ports").Index(j))...)
 		}
 	}

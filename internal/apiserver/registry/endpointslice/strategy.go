@@ -12,12 +12,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/everynode/everynode/internal/apiserver/alike"
 	"github.com/everynode/everynode/internal/apiserver/registry/endpointslice/equal"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
@@ -77,7 +77,7 @@ func dropTopology(s, old *discoveryv1.EndpointSlice) {
 func raiseGeneration(s, old *discoveryv1.EndpointSlice) {
 	s.Generation = old.Generation
 	same := s.AddressType == old.AddressType && maps.Equal(s.Labels, old.Labels) &&
-		equal.Endpoints(s.Endpoints, old.Endpoints) && apiequality.Semantic.DeepEqual(s.Ports, old.Ports)
+		equal.Endpoints(s.Endpoints, old.Endpoints) && alike.Values(s.Ports, old.Ports)
 	if !same {
 		s.Generation++
 	}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/registry/endpoints"
 	"github.com/everynode/everynode/internal/apiserver/registry/endpointslice/equal"
@@ -61,7 +62,7 @@ func validateEndpoints(list []discoveryv1.Endpoint, t discoveryv1.AddressType, s
 		return field.ErrorList{field.TooMany(path, len(list), maxEndpoints)}
 	}
 	var errs field.ErrorList
-	for i := range list {
+	for i := range enough.Each(list, &errs) {
 		errs = append(errs, validateEndpoint(&list[i], t, strict, path.Index(i))...)
 	}
 	return errs
@@ -76,7 +77,7 @@ func validateEndpoint(e *discoveryv1.Endpoint, t discoveryv1.AddressType, strict
 	case len(e.Addresses) > maxAddresses:
 		errs = append(errs, field.TooMany(at, len(e.Addresses), maxAddresses))
 	}
-	for i, a := range e.Addresses {
+	for i, a := range enough.Each(e.Addresses, &errs) {
 		errs = append(errs, validateAddress(a, t, strict, at.Index(i))...)
 	}
 	if e.NodeName != nil {
@@ -88,7 +89,7 @@ func validateEndpoint(e *discoveryv1.Endpoint, t discoveryv1.AddressType, strict
 	if len(e.DeprecatedTopology) > maxTopology {
 		errs = append(errs, field.TooMany(at, len(e.DeprecatedTopology), maxTopology))
 	}
-	for _, key := range slices.Sorted(maps.Keys(e.DeprecatedTopology)) {
+	for _, key := range enough.Each(slices.Sorted(maps.Keys(e.DeprecatedTopology)), &errs) {
 		for _, m := range utilvalidation.IsQualifiedName(key) {
 			errs = append(errs, field.Invalid(at, key, m))
 		}
@@ -147,7 +148,7 @@ func validateHints(h *discoveryv1.EndpointHints, path *field.Path) field.ErrorLi
 			return
 		}
 		seen := sets.New[string]()
-		for i, hint := range list {
+		for i, hint := range enough.Each(list, &errs) {
 			if seen.Has(hint) {
 				errs = append(errs, field.Duplicate(at.Index(i).Child("name"), hint))
 			}
@@ -175,7 +176,7 @@ func validatePorts(list []discoveryv1.EndpointPort, path *field.Path) field.Erro
 	}
 	var errs field.ErrorList
 	names := map[string]bool{}
-	for i, p := range list {
+	for i, p := range enough.Each(list, &errs) {
 		at := path.Index(i)
 		name := ptr.Deref(p.Name, "")
 		if name != "" {

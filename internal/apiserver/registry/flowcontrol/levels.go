@@ -4,10 +4,12 @@ import (
 	"fmt"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
 	"k8s.io/apiserver/pkg/util/shufflesharding"
+
+	"github.com/everynode/everynode/internal/apiserver/alike"
+	"github.com/everynode/everynode/internal/apiserver/enough"
 )
 
 // maxQueues bounds the memory of one level.
@@ -26,7 +28,7 @@ func ValidateLevel(l *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList 
 		if l.Name == flowcontrolv1.PriorityLevelConfigurationNameExempt {
 			want.Exempt, rule = l.Spec.Exempt, "spec of '%s' except the 'spec.exempt' field must equal the fixed value"
 		}
-		if !apiequality.Semantic.DeepEqual(&l.Spec, want) {
+		if !alike.Values(&l.Spec, want) {
 			errs = append(errs, field.Invalid(specPath, l.Spec, fmt.Sprintf(rule, l.Name)))
 		}
 	}
@@ -146,7 +148,7 @@ type condition interface {
 func validateConditions[C condition](conditions []C) field.ErrorList {
 	var errs field.ErrorList
 	seen := map[string]bool{}
-	for i, c := range conditions {
+	for i, c := range enough.Each(conditions, &errs) {
 		path := field.NewPath("status", "conditions").Index(i).Child("type")
 		var kind string
 		switch c := any(c).(type) {

@@ -6,10 +6,12 @@ import (
 	"strings"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
+
+	"github.com/everynode/everynode/internal/apiserver/alike"
+	"github.com/everynode/everynode/internal/apiserver/enough"
 )
 
 // everything matches all verbs, groups, resources, namespaces, names or paths.
@@ -32,7 +34,7 @@ var (
 func ValidateSchema(f *flowcontrolv1.FlowSchema) field.ErrorList {
 	errs := validateSchemaSpec(f.Name, &f.Spec)
 	for _, fixed := range bootstrap.MandatoryFlowSchemas {
-		if fixed.Name == f.Name && !apiequality.Semantic.DeepEqual(f.Spec, fixed.Spec) {
+		if fixed.Name == f.Name && !alike.Values(f.Spec, fixed.Spec) {
 			errs = append(errs, field.Invalid(specPath, f.Spec, fmt.Sprintf("spec of '%s' must equal the fixed value", f.Name)))
 		}
 	}
@@ -64,7 +66,7 @@ func validateSchemaSpec(name string, spec *flowcontrolv1.FlowSchemaSpec) field.E
 	} else {
 		errs = append(errs, badName(level, spec.PriorityLevelConfiguration.Name, validation.NameIsDNSSubdomain)...)
 	}
-	for i := range spec.Rules {
+	for i := range enough.Each(spec.Rules, &errs) {
 		errs = append(errs, validateRule(&spec.Rules[i], specPath.Child("rules").Index(i))...)
 	}
 	return errs
@@ -83,16 +85,16 @@ func validateRule(r *flowcontrolv1.PolicyRulesWithSubjects, path *field.Path) fi
 	if len(r.Subjects) == 0 {
 		errs = append(errs, field.Required(path.Child("subjects"), "subjects must contain at least one value"))
 	}
-	for i := range r.Subjects {
+	for i := range enough.Each(r.Subjects, &errs) {
 		errs = append(errs, validateSubject(&r.Subjects[i], path.Child("subjects").Index(i))...)
 	}
 	if len(r.ResourceRules) == 0 && len(r.NonResourceRules) == 0 {
 		errs = append(errs, field.Required(path, "at least one of resourceRules and nonResourceRules has to be non-empty"))
 	}
-	for i := range r.ResourceRules {
+	for i := range enough.Each(r.ResourceRules, &errs) {
 		errs = append(errs, validateResourceRule(&r.ResourceRules[i], path.Child("resourceRules").Index(i))...)
 	}
-	for i := range r.NonResourceRules {
+	for i := range enough.Each(r.NonResourceRules, &errs) {
 		errs = append(errs, validatePathRule(&r.NonResourceRules[i], path.Child("nonResourceRules").Index(i))...)
 	}
 	return errs
@@ -190,7 +192,7 @@ func validateResourceRule(r *flowcontrolv1.ResourcePolicyRule, path *field.Path)
 		return errs
 	}
 	errs = append(errs, list(namespaces, r.Namespaces, "", "namespaces")...)
-	for i, n := range r.Namespaces {
+	for i, n := range enough.Each(r.Namespaces, &errs) {
 		if n != everything {
 			errs = append(errs, badName(namespaces.Index(i), n, validation.ValidateNamespaceName)...)
 		}
@@ -204,7 +206,7 @@ func validatePathRule(r *flowcontrolv1.NonResourcePolicyRule, path *field.Path) 
 	errs = append(errs, list(
 		at, r.NonResourceURLs, "nonResourceURLs must contain at least one value", "non-resource URLs",
 	)...)
-	for i, p := range r.NonResourceURLs {
+	for i, p := range enough.Each(r.NonResourceURLs, &errs) {
 		if problem := badPath(p); p != everything && problem != "" {
 			errs = append(errs, field.Invalid(at.Index(i), p, problem))
 		}

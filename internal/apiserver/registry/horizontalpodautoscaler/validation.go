@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/everynode/everynode/internal/apiserver/enough"
 )
 
 // The longest times that rules may look back over.
@@ -29,7 +31,7 @@ func Validate(spec *autoscalingv2.HorizontalPodAutoscalerSpec, path *field.Path)
 			"must be greater than or equal to `minReplicas`"))
 	}
 	errs = append(errs, reference(spec.ScaleTargetRef, path.Child("scaleTargetRef"))...)
-	for i := range spec.Metrics {
+	for i := range enough.Each(spec.Metrics, &errs) {
 		errs = append(errs, metric(&spec.Metrics[i], path.Child("metrics").Index(i))...)
 	}
 	if b := spec.Behavior; b != nil {
@@ -230,7 +232,7 @@ func rules(r *autoscalingv2.HPAScalingRules, path *field.Path) field.ErrorList {
 	if len(r.Policies) == 0 {
 		errs = append(errs, field.Required(path.Child("policies"), "must specify at least one Policy"))
 	}
-	for i, p := range r.Policies {
+	for i, p := range enough.Each(r.Policies, &errs) {
 		errs = append(errs, policy(p, path.Child("policies").Index(i))...)
 	}
 	return errs

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/registry/amount"
 	"github.com/everynode/everynode/internal/indexset"
 )
@@ -59,7 +60,7 @@ func validateFailurePolicy(s *batchv1.JobSpec, path *field.Path) (errs field.Err
 			containers = append(containers, list[i].Name)
 		}
 	}
-	for i := range rules {
+	for i := range enough.Each(rules, &errs) {
 		errs = append(errs, validateFailureRule(s, &rules[i], path.Index(i), containers)...)
 	}
 	return errs
@@ -111,7 +112,7 @@ func validatePatterns(patterns []batchv1.PodFailurePolicyOnPodConditionsPattern,
 	if len(patterns) > mostPatterns {
 		errs = append(errs, field.TooMany(path, len(patterns), mostPatterns))
 	}
-	for i, p := range patterns {
+	for i, p := range enough.Each(patterns, &errs) {
 		for _, message := range utilvalidation.IsQualifiedName(string(p.Type)) {
 			errs = append(errs, field.Invalid(path.Index(i).Child("type"), string(p.Type), message))
 		}
@@ -140,7 +141,7 @@ func validateExitCodes(r *batchv1.PodFailurePolicyOnExitCodesRequirement, path *
 		errs = append(errs, field.TooMany(at, len(r.Values), mostExitCodes))
 	}
 	seen := make(map[int32]bool, len(r.Values))
-	for i, code := range r.Values {
+	for i, code := range enough.Each(r.Values, &errs) {
 		if code == 0 && r.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn {
 			errs = append(errs, field.Invalid(at.Index(i), code, "must not be 0 for the In operator"))
 		}
@@ -163,7 +164,7 @@ func validateSuccessPolicy(s *batchv1.JobSpec, path *field.Path) (errs field.Err
 	if len(rules) > mostRules {
 		errs = append(errs, field.TooMany(path, len(rules), mostRules))
 	}
-	for i := range rules {
+	for i := range enough.Each(rules, &errs) {
 		errs = append(errs, validateSuccessRule(&rules[i], int(ptr.Deref(s.Completions, 0)), path.Index(i))...)
 	}
 	return errs

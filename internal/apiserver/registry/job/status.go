@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/registry/amount"
 	"github.com/everynode/everynode/internal/indexset"
 	"github.com/everynode/everynode/internal/job"
@@ -36,7 +37,7 @@ func validateCounts(s *batchv1.JobStatus, path *field.Path) field.ErrorList {
 	}
 	seen := map[types.UID]bool{}
 	check := func(at *field.Path, uids []types.UID) {
-		for i, uid := range uids {
+		for i, uid := range enough.Each(uids, &errs) {
 			switch {
 			case uid == "":
 				errs = append(errs, field.Invalid(at.Index(i), uid, "must not be empty"))

@@ -5,11 +5,11 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/everynode/everynode/internal/apiserver/alike"
 	"github.com/everynode/everynode/internal/job"
 )
 
@@ -73,7 +73,7 @@ func rescheduled(old, template *corev1.PodTemplateSpec) *corev1.PodTemplateSpec 
 	}
 	if spec.Affinity != nil {
 		spec.Affinity.NodeAffinity = nodes
-		if template.Spec.Affinity == nil && apiequality.Semantic.DeepEqual(*spec.Affinity, corev1.Affinity{}) {
+		if template.Spec.Affinity == nil && alike.Values(*spec.Affinity, corev1.Affinity{}) {
 			spec.Affinity = nil
 		}
 	}

@@ -5,8 +5,9 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/internal/apiserver/alike"
 )
 
 // Renewable says whether a lease is one that a node renews.
@@ -30,7 +31,7 @@ func Renewed(now, next *coordinationv1.Lease) *coordinationv1.Lease {
 	same.Spec.RenewTime = before
 	same.TypeMeta, same.ResourceVersion = now.TypeMeta, now.ResourceVersion
 	same.ManagedFields = now.ManagedFields
-	if !equality.Semantic.DeepEqual(&same, now) || !sameManagers(now.ManagedFields, next.ManagedFields) {
+	if !alike.Values(&same, now) || !sameManagers(now.ManagedFields, next.ManagedFields) {
 		return nil
 	}
 	if at.Time.Equal(before.Time) {
@@ -50,7 +51,7 @@ func sameManagers(now, next []metav1.ManagedFieldsEntry) bool {
 	for i := range next {
 		same := next[i]
 		same.Time = now[i].Time
-		if !equality.Semantic.DeepEqual(same, now[i]) {
+		if !alike.Values(same, now[i]) {
 			return false
 		}
 	}

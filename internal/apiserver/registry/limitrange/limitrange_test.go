@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	apiresource "github.com/everynode/everynode/internal/apiserver/resource"
+	"github.com/everynode/everynode/internal/apiserver/enough"
 )
 
 func amounts(pairs ...string) corev1.ResourceList {
@@ -77,7 +77,7 @@ func TestValidate(t *testing.T) {
 func TestManyBadItems(t *testing.T) {
 	l := &corev1.LimitRange{Spec: corev1.LimitRangeSpec{Limits: make([]corev1.LimitRangeItem, 5000)}}
 	errs := Validate(l)
-	if len(errs) < apiresource.EnoughErrors || len(errs) > 2*apiresource.EnoughErrors {
+	if len(errs) < enough.Errors || len(errs) > 2*enough.Errors {
 		t.Errorf("there are %d errors", len(errs))
 	}
 }

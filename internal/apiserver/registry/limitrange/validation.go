@@ -11,9 +11,9 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
-	apiresource "github.com/everynode/everynode/internal/apiserver/resource"
 )
 
 var types = []corev1.LimitType{corev1.LimitTypePod, corev1.LimitTypeContainer, corev1.LimitTypePersistentVolumeClaim}
@@ -23,10 +23,7 @@ func Validate(l *corev1.LimitRange) field.ErrorList {
 	var errs field.ErrorList
 	seen := map[corev1.LimitType]bool{}
 	path := field.NewPath("spec", "limits")
-	for i := range l.Spec.Limits {
-		if len(errs) > apiresource.EnoughErrors {
-			return errs
-		}
+	for i := range enough.Each(l.Spec.Limits, &errs) {
 		item, at := &l.Spec.Limits[i], path.Index(i)
 		errs = append(errs, validateType(item.Type, at.Child("type"))...)
 		if seen[item.Type] {
@@ -34,7 +31,7 @@ func Validate(l *corev1.LimitRange) field.ErrorList {
 		}
 		seen[item.Type] = true
 		errs = append(errs, validateNames(item, at)...)
-		for _, name := range namesOf(item) {
+		for _, name := range enough.Each(namesOf(item), &errs) {
 			errs = append(errs, validateAmounts(item, name, at)...)
 		}
 	}

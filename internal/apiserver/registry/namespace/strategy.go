@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
 )
@@ -74,7 +75,7 @@ func label(n *corev1.Namespace) {
 // Validate checks a namespace, metadata aside.
 func Validate(n *corev1.Namespace) field.ErrorList {
 	var errs field.ErrorList
-	for _, f := range n.Spec.Finalizers {
+	for _, f := range enough.Each(n.Spec.Finalizers, &errs) {
 		errs = append(errs, validation.ValidateFinalizerName(string(f), field.NewPath("spec", "finalizers"))...)
 	}
 	return errs

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
 )
@@ -71,10 +72,10 @@ func SetPolicyDefaults(p *networkingv1.NetworkPolicy) {
 func ValidatePolicy(p *networkingv1.NetworkPolicy) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validateSelector(&p.Spec.PodSelector, path.Child("podSelector"))
-	for i, rule := range p.Spec.Ingress {
+	for i, rule := range enough.Each(p.Spec.Ingress, &errs) {
 		errs = append(errs, validateRules(rule.Ports, rule.From, path.Child("ingress").Index(i), "from")...)
 	}
-	for i, rule := range p.Spec.Egress {
+	for i, rule := range enough.Each(p.Spec.Egress, &errs) {
 		errs = append(errs, validateRules(rule.Ports, rule.To, path.Child("egress").Index(i), "to")...)
 	}
 	known := []networkingv1.PolicyType{networkingv1.PolicyTypeEgress, networkingv1.PolicyTypeIngress}
@@ -82,7 +83,7 @@ func ValidatePolicy(p *networkingv1.NetworkPolicy) field.ErrorList {
 	if len(p.Spec.PolicyTypes) > len(known) {
 		return append(errs, field.Invalid(at, p.Spec.PolicyTypes, "may not specify more than two policyTypes"))
 	}
-	for i, t := range p.Spec.PolicyTypes {
+	for i, t := range enough.Each(p.Spec.PolicyTypes, &errs) {
 		if !slices.Contains(known, t) {
 			errs = append(errs, field.NotSupported(at.Index(i), t, known))
 		}
@@ -98,10 +99,10 @@ func validateRules(
 	ports []networkingv1.NetworkPolicyPort, peers []networkingv1.NetworkPolicyPeer, path *field.Path, of string,
 ) field.ErrorList {
 	var errs field.ErrorList
-	for i := range ports {
+	for i := range enough.Each(ports, &errs) {
 		errs = append(errs, validatePort(&ports[i], path.Child("ports").Index(i))...)
 	}
-	for i := range peers {
+	for i := range enough.Each(peers, &errs) {
 		errs = append(errs, validatePeer(&peers[i], path.Child(of).Index(i))...)
 	}
 	return errs
@@ -162,7 +163,7 @@ func validateBlock(b *networkingv1.IPBlock, path *field.Path) field.ErrorList {
 		return errs
 	}
 	whole, err := netip.ParsePrefix(b.CIDR)
-	for i, text := range b.Except {
+	for i, text := range enough.Each(b.Except, &errs) {
 		at := path.Child("except").Index(i)
 		if bad := utilvalidation.IsValidCIDRForLegacyField(at, text, true, nil); len(bad) > 0 {
 			errs = append(errs, bad...)

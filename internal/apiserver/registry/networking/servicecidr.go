@@ -12,6 +12,7 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
 	"github.com/everynode/everynode/internal/servicenetwork"
@@ -59,7 +60,7 @@ func ValidateServiceCIDR(c *networkingv1.ServiceCIDR) field.ErrorList {
 		)}
 	}
 	var errs field.ErrorList
-	for i, text := range cidrs {
+	for i, text := range enough.Each(cidrs, &errs) {
 		errs = append(errs, utilvalidation.IsValidCIDR(at.Index(i), text)...)
 	}
 	return errs

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/everynode/everynode/internal/apiserver/enough"
 )
 
 // invalid makes an error of each text.
@@ -42,12 +44,12 @@ func validateIngressSpec(s *networkingv1.IngressSpec, path *field.Path) field.Er
 	if s.DefaultBackend != nil {
 		errs = append(errs, validateBackend(s.DefaultBackend, path.Child("defaultBackend"))...)
 	}
-	for i := range s.Rules {
+	for i := range enough.Each(s.Rules, &errs) {
 		errs = append(errs, validateRule(&s.Rules[i], path.Child("rules").Index(i))...)
 	}
-	for i, tls := range s.TLS {
+	for i, tls := range enough.Each(s.TLS, &errs) {
 		at := path.Child("tls").Index(i)
-		for j, host := range tls.Hosts {
+		for j, host := range enough.Each(tls.Hosts, &errs) {
 			errs = append(errs, validateHost(host, at.Child("hosts").Index(j))...)
 		}
 		if tls.SecretName != "" {
@@ -87,7 +89,7 @@ func validateRule(r *networkingv1.IngressRule, path *field.Path) field.ErrorList
 	if len(r.HTTP.Paths) == 0 {
 		errs = append(errs, field.Required(at, ""))
 	}
-	for i := range r.HTTP.Paths {
+	for i := range enough.Each(r.HTTP.Paths, &errs) {
 		errs = append(errs, validatePath(&r.HTTP.Paths[i], at.Index(i))...)
 	}
 	return errs
@@ -183,7 +185,7 @@ func validateReference(group *string, kind, name string, path *field.Path) field
 func validateAddresses(i *networkingv1.Ingress) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("status", "loadBalancer", "ingress")
-	for n, a := range i.Status.LoadBalancer.Ingress {
+	for n, a := range enough.Each(i.Status.LoadBalancer.Ingress, &errs) {
 		at := path.Index(n)
 		if a.IP != "" {
 			errs = append(errs, utilvalidation.IsValidIPForLegacyField(at.Child("ip"), a.IP, true, nil)...)

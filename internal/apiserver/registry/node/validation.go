@@ -6,13 +6,14 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
 
+	"github.com/everynode/everynode/internal/apiserver/alike"
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/podspec/placement"
 )
@@ -43,7 +44,7 @@ func ValidateUpdate(n, old *corev1.Node) field.ErrorList {
 			field.NewPath("spec", "providerID"), "node updates may not change providerID except from \"\" to valid",
 		))
 	}
-	if !apiequality.Semantic.DeepEqual(n.Spec.Taints, old.Spec.Taints) {
+	if !alike.Values(n.Spec.Taints, old.Spec.Taints) {
 		errs = append(errs, validateTaints(n.Spec.Taints)...)
 	}
 	if n.Spec.DoNotUseExternalID != old.Spec.DoNotUseExternalID {
@@ -56,7 +57,7 @@ func validateAddresses(n *corev1.Node) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("status", "addresses")
 	seen := sets.New[corev1.NodeAddress]()
-	for i, a := range n.Status.Addresses {
+	for i, a := range enough.Each(n.Status.Addresses, &errs) {
 		if seen.Has(a) {
 			errs = append(errs, field.Duplicate(path.Index(i), a))
 		}
@@ -70,7 +71,7 @@ func validateTaints(taints []corev1.Taint) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("metadata", "taints")
 	seen := sets.New[[2]string]()
-	for i, t := range taints {
+	for i, t := range enough.Each(taints, &errs) {
 		at := path.Index(i)
 		for _, m := range utilvalidation.IsQualifiedName(t.Key) {
 			errs = append(errs, field.Invalid(at.Child("key"), t.Key, m))
@@ -109,7 +110,7 @@ func validateResources(n *corev1.Node) field.ErrorList {
 		name string
 		list corev1.ResourceList
 	}{{"capacity", n.Status.Capacity}, {"allocatable", n.Status.Allocatable}} {
-		for name, amount := range l.list {
+		for name, amount := range enough.Entries(l.list, &errs) {
 			errs = append(errs, podspec.Amount(field.NewPath("status", l.name, string(name)), name, amount)...)
 		}
 	}
@@ -118,7 +119,7 @@ func validateResources(n *corev1.Node) field.ErrorList {
 
 func validateCIDRs(cidrs []string) field.ErrorList {
 	var errs field.ErrorList
-	for i, c := range cidrs {
+	for i, c := range enough.Each(cidrs, &errs) {
 		errs = append(errs, utilvalidation.IsValidCIDRForLegacyField(cidrsPath.Index(i), c, true, nil)...)
 	}
 	if len(cidrs) < 2 {

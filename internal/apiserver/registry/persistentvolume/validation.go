@@ -5,11 +5,12 @@ import (
 	"path"
 
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/diff"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/internal/apiserver/alike"
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/podspec/placement"
 )
@@ -20,7 +21,7 @@ func Validate(v, old *corev1.PersistentVolume) field.ErrorList {
 	errs := validateSpec(&v.Spec, at)
 	if a := v.Spec.NodeAffinity; a != nil {
 		// What was stored stays good, whatever its labels' values are.
-		if old == nil || !apiequality.Semantic.DeepEqual(a, old.Spec.NodeAffinity) {
+		if old == nil || !alike.Values(a, old.Spec.NodeAffinity) {
 			errs = append(errs, validateAffinity(a, at.Child("nodeAffinity"))...)
 		}
 	} else if v.Spec.Local != nil {
@@ -83,7 +84,7 @@ func validateCapacity(capacity corev1.ResourceList, at *field.Path) field.ErrorL
 	if _, there := capacity[corev1.ResourceStorage]; !there || len(capacity) > 1 {
 		errs = append(errs, field.NotSupported(at, capacity, []corev1.ResourceName{corev1.ResourceStorage}))
 	}
-	for name, amount := range capacity {
+	for name, amount := range enough.Entries(capacity, &errs) {
 		if amount.Sign() < 0 {
 			errs = append(errs, field.Invalid(at.Key(string(name)), amount.Value(), "must be a valid resource quantity"))
 		}
@@ -148,7 +149,7 @@ func validateStays(v, old *corev1.PersistentVolume) field.ErrorList {
 		now = now.DeepCopy()
 		now.CSI.ControllerExpandSecretRef = nil // may be added
 	}
-	if !apiequality.Semantic.DeepEqual(now.PersistentVolumeSource, before.PersistentVolumeSource) {
+	if !alike.Values(now.PersistentVolumeSource, before.PersistentVolumeSource) {
 		text := fmt.Sprintf(
 			"spec.persistentvolumesource is immutable after creation\n%v",
 			diff.Diff(before.PersistentVolumeSource, now.PersistentVolumeSource),
@@ -159,7 +160,7 @@ func validateStays(v, old *corev1.PersistentVolume) field.ErrorList {
 		errs, validation.ValidateImmutableField(now.VolumeMode, before.VolumeMode, field.NewPath("volumeMode"))...,
 	)
 	if before.NodeAffinity != nil &&
-		!apiequality.Semantic.DeepEqual(now.NodeAffinity, renamed(before.NodeAffinity, now.NodeAffinity)) {
+		!alike.Values(now.NodeAffinity, renamed(before.NodeAffinity, now.NodeAffinity)) {
 		errs = append(errs, field.Invalid(
 			field.NewPath("nodeAffinity"), now.NodeAffinity, "field is immutable, except for updating from beta label to GA",
 		))

@@ -5,12 +5,13 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/diff"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/internal/apiserver/alike"
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 )
 
@@ -41,9 +42,9 @@ func ValidateUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 		}
 		now.VolumeAttributesClassName = before.VolumeAttributesClassName
 	}
-	if sources := *before; !apiequality.Semantic.DeepEqual(*now, sources) {
+	if sources := *before; !alike.Values(*now, sources) {
 		completeSources(&sources) // what an older version stored
-		if !apiequality.Semantic.DeepEqual(*now, sources) {
+		if !alike.Values(*now, sources) {
 			text := fmt.Sprintf(
 				"spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n%v",
 				diff.Diff(sources, *now),
@@ -74,7 +75,7 @@ func movesClass(c, old *corev1.PersistentVolumeClaim) bool {
 // validateAttributes checks that attributes which a volume has got are not taken back.
 func validateAttributes(c, old *corev1.PersistentVolumeClaim, at *field.Path) field.ErrorList {
 	if old.Status.CurrentVolumeAttributesClassName == nil ||
-		apiequality.Semantic.DeepEqual(c.Spec.VolumeAttributesClassName, old.Spec.VolumeAttributesClassName) {
+		alike.Values(c.Spec.VolumeAttributesClassName, old.Spec.VolumeAttributesClassName) {
 		return nil
 	}
 	switch name := c.Spec.VolumeAttributesClassName; {
@@ -101,14 +102,14 @@ var resizes = []corev1.ClaimResourceStatus{
 func ValidateStatus(c *corev1.PersistentVolumeClaim) field.ErrorList {
 	var errs field.ErrorList
 	at := field.NewPath("status")
-	for name, amount := range c.Status.Capacity {
+	for name, amount := range enough.Entries(c.Status.Capacity, &errs) {
 		if amount.Sign() < 0 {
 			errs = append(errs, field.Invalid(
 				at.Child("capacity").Key(string(name)), amount.Value(), "must be a valid resource quantity",
 			))
 		}
 	}
-	for name, state := range c.Status.AllocatedResourceStatuses {
+	for name, state := range enough.Entries(c.Status.AllocatedResourceStatuses, &errs) {
 		errs = append(errs, validateResource(name, at.Child("allocatedResourceStatuses"))...)
 		known := false
 		for _, r := range resizes {
@@ -118,7 +119,7 @@ func ValidateStatus(c *corev1.PersistentVolumeClaim) field.ErrorList {
 			errs = append(errs, field.NotSupported(at.Child("allocatedResourceStatuses"), name, resizes))
 		}
 	}
-	for name, amount := range c.Status.AllocatedResources {
+	for name, amount := range enough.Entries(c.Status.AllocatedResources, &errs) {
 		path := at.Child("allocatedResources")
 		errs = append(errs, validateResource(name, path)...)
 		if amount.Sign() < 0 {

@@ -4,12 +4,13 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/diff"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/everynode/everynode/internal/apiserver/alike"
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	podfacts "github.com/everynode/everynode/internal/pod"
@@ -43,12 +44,12 @@ func validateEphemeralUpdate(p, old *corev1.Pod) field.ErrorList {
 		now[p.Spec.EphemeralContainers[i].Name] = &p.Spec.EphemeralContainers[i]
 	}
 	path := specPath.Child("ephemeralContainers")
-	for _, was := range old.Spec.EphemeralContainers {
+	for _, was := range enough.Each(old.Spec.EphemeralContainers, &errs) {
 		if c := now[was.Name]; c == nil {
 			errs = append(errs, field.Forbidden(
 				path, fmt.Sprintf("existing ephemeral containers %q may not be removed\n", was.Name),
 			))
-		} else if !apiequality.Semantic.DeepEqual(was, *c) {
+		} else if !alike.Values(was, *c) {
 			errs = append(errs, field.Forbidden(
 				path, fmt.Sprintf("existing ephemeral containers %q may not be changed\n%v", was.Name, diff.Diff(was, *c)),
 			))

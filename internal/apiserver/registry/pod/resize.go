@@ -4,12 +4,13 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/diff"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/everynode/everynode/internal/apiserver/alike"
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	podfacts "github.com/everynode/everynode/internal/pod"
@@ -74,7 +75,7 @@ func validateResize(p, old *corev1.Pod) field.ErrorList {
 			specPath, p.Status.QOSClass, "Pod QOS Class may not change as a result of resizing",
 		))
 	}
-	for _, s := range old.Status.ContainerStatuses {
+	for _, s := range enough.Each(old.Status.ContainerStatuses, &errs) {
 		if s.State.Running != nil && s.Resources == nil {
 			errs = append(errs, field.Forbidden(specPath, "Pod running on node without support for resize"))
 			break
@@ -88,7 +89,7 @@ func validateResize(p, old *corev1.Pod) field.ErrorList {
 	errs = append(errs, onlyComputeChanges(
 		without.InitContainers, old.Spec.InitContainers, specPath.Child("initContainers"),
 	)...)
-	if !apiequality.Semantic.DeepEqual(without, old.Spec) {
+	if !alike.Values(without, old.Spec) {
 		errs = append(errs, field.Forbidden(
 			specPath,
 			fmt.Sprintf("pod resize may not change fields other than cpu and memory\n%v", diff.Diff(old.Spec, without)),
@@ -112,7 +113,7 @@ func otherContainers(p, old *corev1.Pod) field.ErrorList {
 			errs = append(errs, field.Forbidden(path, l.name+" may not be added or removed on resize"))
 			continue
 		}
-		for i := range l.now {
+		for i := range enough.Each(l.now, &errs) {
 			if l.now[i].Name != l.was[i].Name {
 				errs = append(errs, field.Forbidden(
 					path.Index(i).Child("name"), l.name+" may not be renamed or reordered on resize",
@@ -127,10 +128,10 @@ func otherContainers(p, old *corev1.Pod) field.ErrorList {
 // they had.
 func onlyComputeChanges(now, was []corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for i := range now {
+	for i := range enough.Each(now, &errs) {
 		at, inits := path.Index(i).Child("resources"), path.String() == "spec.initContainers"
 		if inits && !podfacts.IsSidecar(&was[i]) {
-			if !apiequality.Semantic.DeepEqual(now[i].Resources, was[i].Resources) {
+			if !alike.Values(now[i].Resources, was[i].Resources) {
 				errs = append(errs, field.Forbidden(at, "resources for non-sidecar init containers are immutable"))
 				now[i].Resources = was[i].Resources
 			}
@@ -144,7 +145,7 @@ func onlyComputeChanges(now, was []corev1.Container, path *field.Path) field.Err
 		}
 		now[i].Resources.Requests = podfacts.WithCompute(now[i].Resources.Requests, was[i].Resources.Requests)
 		now[i].Resources.Limits = podfacts.WithCompute(now[i].Resources.Limits, was[i].Resources.Limits)
-		if !apiequality.Semantic.DeepEqual(now[i], was[i]) {
+		if !alike.Values(now[i], was[i]) {
 			errs = append(errs, field.Forbidden(specPath, "only cpu and memory resources are mutable"))
 			now[i] = was[i]
 		}

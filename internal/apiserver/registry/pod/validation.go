@@ -6,12 +6,13 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/diff"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/internal/apiserver/alike"
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 	"github.com/everynode/everynode/internal/apiserver/registry/amount"
@@ -51,7 +52,7 @@ func ValidateUpdate(p, old *corev1.Pod) field.ErrorList {
 	}
 	errs = append(errs, onlyMoreTolerations(p.Spec.Tolerations, old.Spec.Tolerations)...)
 	errs = append(errs, onlyFewerGates(p.Spec.SchedulingGates, old.Spec.SchedulingGates)...)
-	if apiequality.Semantic.DeepEqual(p.Spec, old.Spec) {
+	if alike.Values(p.Spec, old.Spec) {
 		return errs
 	}
 	// The class of what is not valid anyway, such as an empty container, says nothing.
@@ -98,7 +99,7 @@ func onlyMoreTolerations(now, was []corev1.Toleration) field.ErrorList {
 func onlyFewerGates(now, was []corev1.PodSchedulingGate) field.ErrorList {
 	var errs field.ErrorList
 	before := sets.New(was...)
-	for i, g := range now {
+	for i, g := range enough.Each(now, &errs) {
 		if !before.Has(g) {
 			errs = append(errs, field.Forbidden(
 				specPath.Child("schedulingGates").Index(i), "only deletion is allowed, but found new scheduling gate '"+g.Name+"'",
@@ -135,7 +136,7 @@ func nothingElse(now, was *corev1.PodSpec) field.ErrorList {
 		keepNodeAffinity(same, was)
 		errs = onlyNarrower(now, was)
 	}
-	if apiequality.Semantic.DeepEqual(*same, *was) {
+	if alike.Values(*same, *was) {
 		return errs
 	}
 	return append(errs, field.Forbidden(specPath, fmt.Sprintf("pod updates may not change fields other than %s\n%v",
@@ -163,7 +164,7 @@ func keepNodeAffinity(spec, was *corev1.PodSpec) {
 // that its required node affinity stayed, or got more requirements.
 func onlyNarrower(now, was *corev1.PodSpec) field.ErrorList {
 	var errs field.ErrorList
-	for key, value := range was.NodeSelector {
+	for key, value := range enough.Entries(was.NodeSelector, &errs) {
 		if v, ok := now.NodeSelector[key]; !ok || v != value {
 			errs = append(errs, field.Invalid(
 				specPath.Child("nodeSelector"), now.NodeSelector,
@@ -184,7 +185,7 @@ func onlyNarrower(now, was *corev1.PodSpec) field.ErrorList {
 			path, after, "no additions/deletions to non-empty NodeSelectorTerms list are allowed",
 		))
 	}
-	for i := range before {
+	for i := range enough.Each(before, &errs) {
 		if !onlyAdds(&after[i], &before[i]) {
 			errs = append(errs, field.Invalid(path.Index(i), after[i], "only additions are allowed (no mutations or deletions)"))
 		}
@@ -213,13 +214,13 @@ func onlyAdds(now, was *corev1.NodeSelectorTerm) bool {
 
 func begins(list, start []corev1.NodeSelectorRequirement) bool {
 	return len(list) >= len(start) &&
-		apiequality.Semantic.DeepEqual(list[:len(start):len(start)], start[:len(start):len(start)])
+		alike.Values(list[:len(start):len(start)], start[:len(start):len(start)])
 }
 
 // ValidateStatusUpdate checks a status that an agent or controller reports.
 func ValidateStatusUpdate(p, old *corev1.Pod) field.ErrorList {
 	errs := podspec.ValidateAnnotationsUpdate(p.Annotations, old.Annotations, annotationsPath)
-	for i, c := range p.Status.Conditions {
+	for i, c := range enough.Each(p.Status.Conditions, &errs) {
 		for _, m := range utilvalidation.IsQualifiedName(string(c.Type)) {
 			// The path is Kubernetes' own, and wrong.
 			errs = append(errs, field.Invalid(field.NewPath("metadata", "conditions").Index(i).Child("Type"), c.Type, m))
@@ -261,7 +262,7 @@ func claimStatuses(p *corev1.Pod, path *field.Path) field.ErrorList {
 	for i := range p.Spec.ResourceClaims {
 		entries.Insert(p.Spec.ResourceClaims[i].Name)
 	}
-	for i, s := range p.Status.ResourceClaimStatuses {
+	for i, s := range enough.Each(p.Status.ResourceClaimStatuses, &errs) {
 		at := path.Index(i)
 		if !entries.Has(s.Name) {
 			errs = append(errs, field.Invalid(
@@ -293,7 +294,7 @@ func noResurrection(now, was []corev1.ContainerStatus, path *field.Path, policy 
 			alive.Insert(after.Name)
 		}
 	}
-	for i, before := range was {
+	for i, before := range enough.Each(was, &errs) {
 		t := before.State.Terminated
 		if t == nil || t.ExitCode != 0 && policy == corev1.RestartPolicyOnFailure {
 			continue
@@ -314,7 +315,7 @@ func addresses[T any](list, before []T, ip func(T) string, path *field.Path) fie
 		known = append(known, ip(a))
 	}
 	families, checkIP := map[bool]bool{}, check.IPs(known)
-	for i, a := range list {
+	for i, a := range enough.Each(list, &errs) {
 		errs = append(errs, checkIP(path.Index(i), ip(a))...)
 		six := strings.Contains(ip(a), ":")
 		if families[six] {

@@ -7,12 +7,14 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/everynode/everynode/internal/apiserver/enough"
 )
 
 // ValidateRules checks what a role allows.
 func ValidateRules(rules []rbacv1.PolicyRule, namespaced bool) field.ErrorList {
 	var errs field.ErrorList
-	for i := range rules {
+	for i := range enough.Each(rules, &errs) {
 		errs = append(errs, validateRule(&rules[i], namespaced, field.NewPath("rules").Index(i))...)
 	}
 	return errs
@@ -54,7 +56,7 @@ func validateAggregation(a *rbacv1.AggregationRule) field.ErrorList {
 		return field.ErrorList{field.Required(at, "at least one clusterRoleSelector required if aggregationRule is non-nil")}
 	}
 	var errs field.ErrorList
-	for i := range a.ClusterRoleSelectors {
+	for i := range enough.Each(a.ClusterRoleSelectors, &errs) {
 		s := &a.ClusterRoleSelectors[i]
 		errs = append(errs, metav1validation.ValidateLabelSelector(
 			s, metav1validation.LabelSelectorValidationOptions{}, at.Index(i),
@@ -86,7 +88,7 @@ func validateBinding(ref *rbacv1.RoleRef, subjects []rbacv1.Subject, namespaced 
 			errs = append(errs, field.Invalid(at.Child("name"), ref.Name, m))
 		}
 	}
-	for i := range subjects {
+	for i := range enough.Each(subjects, &errs) {
 		errs = append(errs, validateSubject(&subjects[i], namespaced, field.NewPath("subjects").Index(i))...)
 	}
 	return errs

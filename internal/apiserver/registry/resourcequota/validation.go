@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 )
 
@@ -79,7 +80,7 @@ func ValidateStatus(q *corev1.ResourceQuota) field.ErrorList {
 
 func amounts(list corev1.ResourceList, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for _, name := range slices.Sorted(maps.Keys(list)) {
+	for _, name := range enough.Each(slices.Sorted(maps.Keys(list)), &errs) {
 		at := path.Key(string(name))
 		if strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix) {
 			errs = append(errs, podspec.Amount(at, name, list[name])...)
@@ -120,7 +121,7 @@ const mostErrors = 10
 
 func validateScopes(s *corev1.ResourceQuotaSpec, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	for _, scope := range s.Scopes {
+	for _, scope := range enough.Each(s.Scopes, &errs) {
 		switch _, known := scopes[scope]; {
 		case !known:
 			errs = append(errs, field.Invalid(at, s.Scopes, unsupported))
@@ -140,7 +141,7 @@ func validateScopes(s *corev1.ResourceQuotaSpec, at *field.Path) field.ErrorList
 func validateSelector(s *corev1.ResourceQuotaSpec, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	all := sets.New[corev1.ResourceQuotaScope]()
-	for _, e := range s.ScopeSelector.MatchExpressions {
+	for _, e := range enough.Each(s.ScopeSelector.MatchExpressions, &errs) {
 		all.Insert(e.ScopeName)
 		switch _, known := scopes[e.ScopeName]; {
 		case !known:

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
 	"github.com/everynode/everynode/internal/apiserver/podspec/placement"
@@ -75,7 +76,7 @@ func validateScheduling(s *nodev1.Scheduling, path *field.Path) field.ErrorList 
 		limited bool
 	}
 	seen := sets.New[whole]()
-	for i, t := range s.Tolerations {
+	for i, t := range enough.Each(s.Tolerations, &errs) {
 		key := whole{Toleration: t, seconds: ptr.Deref(t.TolerationSeconds, 0), limited: t.TolerationSeconds != nil}
 		key.TolerationSeconds = nil
 		if seen.Has(key) {

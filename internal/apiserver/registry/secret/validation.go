@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/everynode/everynode/internal/apiserver/enough"
 )
 
 var data = field.NewPath("data")
@@ -18,7 +20,7 @@ var data = field.NewPath("data")
 func Validate(s *corev1.Secret) field.ErrorList {
 	var errs field.ErrorList
 	size := 0
-	for _, key := range slices.Sorted(maps.Keys(s.Data)) {
+	for _, key := range enough.Each(slices.Sorted(maps.Keys(s.Data)), &errs) {
 		for _, m := range utilvalidation.IsConfigMapKey(key) {
 			errs = append(errs, field.Invalid(data.Key(key), key, m))
 		}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 )
 
@@ -38,7 +39,7 @@ func (r *CIDRREST) ofOurFamily(validate rest.ValidateObjectFunc) rest.ValidateOb
 	return func(ctx context.Context, obj runtime.Object) error {
 		c := obj.(*networkingv1.ServiceCIDR)
 		var errs field.ErrorList
-		for i, text := range c.Spec.CIDRs {
+		for i, text := range enough.Each(c.Spec.CIDRs, &errs) {
 			if p, err := netip.ParsePrefix(text); err == nil && p.Addr().Is4() != r.configured.Addr().Is4() {
 				errs = append(errs, field.Invalid(field.NewPath("spec", "cidrs").Index(i), text,
 					fmt.Sprintf("the Services of this cluster have addresses of one family, that of %s", r.configured)))

@@ -12,6 +12,7 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 	"github.com/everynode/everynode/internal/apiserver/registry/endpoints"
@@ -37,14 +38,14 @@ func validate(s, old *corev1.Service) field.ErrorList {
 	}
 	errs = append(errs, validateByType(s)...)
 	names := map[string]bool{}
-	for i := range s.Spec.Ports {
+	for i := range enough.Each(s.Spec.Ports, &errs) {
 		errs = append(errs, validatePort(&s.Spec.Ports[i], len(s.Spec.Ports) > 1, names, specPath.Child("ports").Index(i))...)
 	}
 	errs = append(errs, metav1validation.ValidateLabels(s.Spec.Selector, specPath.Child("selector"))...)
 	errs = append(errs, validateAffinity(s)...)
 	errs = append(errs, validateAddresses(s, old.Spec.ClusterIPs)...)
 	checkIP := check.IPs(old.Spec.ExternalIPs)
-	for i, ip := range s.Spec.ExternalIPs {
+	for i, ip := range enough.Each(s.Spec.ExternalIPs, &errs) {
 		at := specPath.Child("externalIPs").Index(i)
 		bad := checkIP(at, ip)
 		if len(bad) == 0 {
@@ -86,7 +87,7 @@ func validateByType(s *corev1.Service) field.ErrorList {
 	switch s.Spec.Type {
 	case corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort:
 		if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
-			for i, p := range s.Spec.Ports {
+			for i, p := range enough.Each(s.Spec.Ports, &errs) {
 				if p.Port == agentPort {
 					errs = append(errs, field.Invalid(specPath.Child("ports").Index(i), p.Port,
 						fmt.Sprintf("may not expose port %v externally since it is used by kubelet", agentPort)))
@@ -187,7 +188,7 @@ func validateAddresses(s *corev1.Service, before []string) field.ErrorList {
 		errs = append(errs, field.Invalid(path, ips, "may only hold up to 2 values"))
 	}
 	checkIP := check.IPs(before)
-	for i, ip := range ips {
+	for i, ip := range enough.Each(ips, &errs) {
 		if i == 0 && ip == corev1.ClusterIPNone {
 			if len(ips) > 1 {
 				errs = append(errs, field.Invalid(path, ips, "'None' must be the first and only value"))
@@ -201,7 +202,7 @@ func validateAddresses(s *corev1.Service, before []string) field.ErrorList {
 
 func validateFamilies(s *corev1.Service) field.ErrorList {
 	var errs field.ErrorList
-	for i, f := range s.Spec.IPFamilies {
+	for i, f := range enough.Each(s.Spec.IPFamilies, &errs) {
 		at := specPath.Child("ipFamilies").Index(i)
 		errs = append(errs, known(at, f, corev1.IPv4Protocol, corev1.IPv6Protocol)...)
 		if i > 0 && f == s.Spec.IPFamilies[0] {
@@ -238,7 +239,7 @@ func validatePortNumbers(s *corev1.Service) field.ErrorList {
 	var errs field.ErrorList
 	path := specPath.Child("ports")
 	if s.Spec.Type == corev1.ServiceTypeClusterIP {
-		for i, p := range s.Spec.Ports {
+		for i, p := range enough.Each(s.Spec.Ports, &errs) {
 			if p.NodePort != 0 {
 				errs = append(errs, field.Forbidden(path.Index(i).Child("nodePort"), "may not be used when `type` is 'ClusterIP'"))
 			}
@@ -249,14 +250,14 @@ func validatePortNumbers(s *corev1.Service) field.ErrorList {
 		port     int32
 	}
 	ports, nodePorts := map[key]bool{}, map[key]bool{}
-	for i, p := range s.Spec.Ports {
+	for i, p := range enough.Each(s.Spec.Ports, &errs) {
 		k := key{p.Protocol, p.NodePort}
 		if p.NodePort != 0 && nodePorts[k] {
 			errs = append(errs, field.Duplicate(path.Index(i).Child("nodePort"), p.NodePort))
 		}
 		nodePorts[k] = true
 	}
-	for i, p := range s.Spec.Ports {
+	for i, p := range enough.Each(s.Spec.Ports, &errs) {
 		k := key{p.Protocol, p.Port}
 		if ports[k] {
 			errs = append(errs, field.Duplicate(path.Index(i), shown(p)))
@@ -288,7 +289,7 @@ func validateLoadBalancer(s *corev1.Service, rangesBefore []string) field.ErrorL
 			errs = append(errs, field.Forbidden(at, only))
 		}
 		had := sets.New(rangesBefore...)
-		for i, cidr := range s.Spec.LoadBalancerSourceRanges {
+		for i, cidr := range enough.Each(s.Spec.LoadBalancerSourceRanges, &errs) {
 			if !had.Has(cidr) {
 				errs = append(errs, utilvalidation.IsValidCIDRForLegacyField(at.Index(i), strings.TrimSpace(cidr), true, nil)...)
 			}

@@ -6,7 +6,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
@@ -14,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/everynode/everynode/internal/apiserver/alike"
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/registry/amount"
 )
@@ -137,7 +138,7 @@ func validateRolling(r *appsv1.RollingUpdateStatefulSetStrategy, path *field.Pat
 func validateClaims(claims []corev1.PersistentVolumeClaim, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	seen := map[string]bool{}
-	for i := range claims {
+	for i := range enough.Each(claims, &errs) {
 		c, at := &claims[i], path.Index(i)
 		name := at.Child("metadata", "name")
 		switch {
@@ -181,7 +182,7 @@ func ValidateUpdate(s, old *appsv1.StatefulSet) field.ErrorList {
 	same := s.Spec.DeepCopy()
 	same.Replicas, same.Template, same.UpdateStrategy, same.MinReadySeconds = old.Spec.Replicas, old.Spec.Template, old.Spec.UpdateStrategy, old.Spec.MinReadySeconds
 	same.Ordinals, same.RevisionHistoryLimit, same.PersistentVolumeClaimRetentionPolicy = old.Spec.Ordinals, old.Spec.RevisionHistoryLimit, old.Spec.PersistentVolumeClaimRetentionPolicy
-	if !apiequality.Semantic.DeepEqual(*same, old.Spec) {
+	if !alike.Values(*same, old.Spec) {
 		errs = append(errs, field.Forbidden(
 			field.NewPath("spec"),
 			"updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "+

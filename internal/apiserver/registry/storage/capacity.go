@@ -8,12 +8,12 @@ import (
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/internal/apiserver/alike"
 	"github.com/everynode/everynode/internal/apiserver/podspec/warnings"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
@@ -68,7 +68,7 @@ func ValidateCapacity(c, old *storagev1.CSIStorageCapacity) field.ErrorList {
 	if old == nil {
 		return errs
 	}
-	if !apiequality.Semantic.DeepEqual(c.NodeTopology, old.NodeTopology) {
+	if !alike.Values(c.NodeTopology, old.NodeTopology) {
 		errs = append(errs, field.Invalid(at, c.NodeTopology, "field is immutable"))
 	}
 	if c.StorageClassName != old.StorageClassName {

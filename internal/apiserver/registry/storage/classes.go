@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec/warnings"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
@@ -68,10 +69,10 @@ func ValidateClass(c *storagev1.StorageClass) field.ErrorList {
 func validateTopologies(terms []corev1.TopologySelectorTerm, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	before := map[string]int{}
-	for i, term := range terms {
+	for i, term := range enough.Each(terms, &errs) {
 		at := path.Index(i).Child("matchLabelExpressions")
 		asked := map[string]sets.Set[string]{}
-		for j, r := range term.MatchLabelExpressions {
+		for j, r := range enough.Each(term.MatchLabelExpressions, &errs) {
 			values := sets.New(r.Values...)
 			errs = append(errs, validateTopology(r, at.Index(j))...)
 			if _, twice := asked[r.Key]; twice {
@@ -107,7 +108,7 @@ func validateTopology(r corev1.TopologySelectorLabelRequirement, path *field.Pat
 		errs = append(errs, field.Required(at, ""))
 	}
 	seen := sets.New[string]()
-	for i, value := range r.Values {
+	for i, value := range enough.Each(r.Values, &errs) {
 		if seen.Has(value) {
 			errs = append(errs, field.Duplicate(at.Index(i), value))
 		}
