@@ -436,4 +436,8 @@ type Failures struct {
 	// Since is when the revision was last tried again: what is older does not count.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
+	// After is the newest time in any object of the API that was known then. Since may be of a clock that was ahead;
+	// what an object says of a time after this one happened later all the same.
+	// +optional
+	After *metav1.Time `json:"after,omitempty"`
 }

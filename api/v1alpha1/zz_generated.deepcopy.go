@@ -486,6 +486,10 @@ func (in *Failures) DeepCopyInto(out *Failures) {
 		in, out := &in.Since, &out.Since
 		*out = (*in).DeepCopy()
 	}
+	if in.After != nil {
+		in, out := &in.After, &out.After
+		*out = (*in).DeepCopy()
+	}
 	return
 }
 

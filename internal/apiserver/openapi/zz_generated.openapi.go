@@ -1749,6 +1749,12 @@ func schema_everynode_everynode_api_v1alpha1_Failures(ref common.ReferenceCallba
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
+					"after": {
+						SchemaProps: spec.SchemaProps{
+							Description: "After is the newest time in any object of the API that was known then. Since may be of a clock that was ahead; what an object says of a time after this one happened later all the same.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
 				},
 				Required: []string{"revision"},
 			},

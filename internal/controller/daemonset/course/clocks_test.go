@@ -218,29 +218,45 @@ func TestKillsAreFoundAfterARestartByAnyClock(t *testing.T) {
 	}
 }
 
-// What fell before the target was tried again says nothing after a restart either.
-func TestARetryOverlooksWhatFellBeforeAfterARestart(t *testing.T) {
-	w := newWorld()
-	w.addFleet(1, 1, 100, "v1")
-	w.start(policy(t, "waves: [{name: canary, count: 10, maxUnavailable: 10, soak: 30m}]\n"+
-		"failure: {max: 5%, min: 2, startDeadline: 1m}"), dsWith("v1", 1))
-	w.pass(20 * time.Minute)
-	w.update("v2")
-	w.pass(30 * time.Second)
+// fall has some of the nodes that have v2 stop answering, by the API's clock, which is off.
+func (w *world) fall(some int, off time.Duration) {
 	for _, name := range w.names() {
-		if m := w.nodes[name]; m.daemon.Revision == "v2" {
-			m.fault, m.silent, m.since = "it is silent", true, w.now
+		if m := w.nodes[name]; m.daemon.Revision == "v2" && m.fault == "" && some > 0 {
+			some--
+			m.fault, m.silent, m.since = "it is silent", true, w.now.Add(off)
 			m.daemon.Available, m.daemon.Since = false, time.Time{}
 			w.tell(name)
 		}
 	}
-	w.pass(2 * time.Minute)
-	w.expect(t, v1alpha1.PhaseHalted, "2 of 10 changed nodes")
-	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Retry: &v1alpha1.Retry{Revision: "v2", Count: 1}})
-	w.pass(time.Second)
-	w.another(0)
-	w.pass(2 * time.Minute)
-	if phase, message := w.course.Phase(); phase == v1alpha1.PhaseHalted {
-		t.Errorf("%s: %s", phase, message)
+}
+
+// What fell before the target was tried again says nothing after a restart either, and what fell later does, whatever
+// the clock was of the process that tried it again.
+func TestARetryTellsEarlierFromLaterAfterARestartByAnyClock(t *testing.T) {
+	for _, killed := range []int{0, 6} {
+		for _, off := range append(offs, 0) {
+			w := newWorld()
+			w.addFleet(1, 1, 100, "v1")
+			w.start(policy(t, "waves: [{name: canary, count: 20, maxUnavailable: 20, soak: 30m}]\n"+
+				"failure: {max: 5%, min: 2, startDeadline: 1m}"), dsWith("v1", 1))
+			w.pass(20 * time.Minute)
+			w.update("v2")
+			w.pass(30 * time.Second)
+			w.fall(4, 0)
+			w.pass(2 * time.Minute)
+			w.expect(t, v1alpha1.PhaseHalted, "of 20 changed nodes")
+			w.another(off)
+			w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Retry: &v1alpha1.Retry{Revision: "v2", Count: 1}})
+			w.pass(2 * time.Second)
+			if n := w.on("v2"); n != 20 {
+				t.Errorf("a retry by a clock that is off by %s gives it to %d nodes, and the canary of 20 has to soak", off, n)
+			}
+			w.fall(killed, -off)
+			w.another(-off)
+			w.pass(2 * time.Minute)
+			if phase, message := w.course.Phase(); (phase == v1alpha1.PhaseHalted) != (killed > 0) {
+				t.Errorf("%d nodes fall after the retry, whose clock is off by %s: %s: %s", killed, off, phase, message)
+			}
+		}
 	}
 }

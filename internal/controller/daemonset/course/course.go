@@ -76,16 +76,16 @@ type state struct {
 	returns time.Time
 	// left is when the daemon was last taken away from a node of that step.
 	left time.Time
-	// quiet is since when no daemon has come to that step or left it. Where another process watched it before, soaks
-	// count from soaksFrom: its clock may have been another.
+	// quiet is since when no daemon has come to that step or left it. Soaks count from soaksFrom at the earliest: what
+	// was before this process began is known by a clock that may be another.
 	quiet, soaksFrom time.Time
 	// unread is where the steps were when the policy was read last, until it is again.
 	unread *v1alpha1.DaemonSetRolloutStatus
 	failedrevision.Memory
 	failures map[string]failure // nodes on which the target fails, and why
 	// since is when the target was last tried again, or became it while nodes still had it from before;
-	// zero if neither. What is older is no evidence.
-	since time.Time
+	// zero if neither. What is older is no evidence. after is the latest time of the API that was known then.
+	since, after time.Time
 	// most is how many failures were known when they were more than names are kept
 	// of; 0 before that. It only grows.
 	most int
@@ -207,7 +207,7 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 	c.takeAim()
 	c.findStandIn()
 	known := c.state.target == c.ds.Newest && status.Step != ""
-	stored := replaced(status.Replacing)
+	stored, soaked := replaced(status.Replacing), c.state.soaksFrom
 	if c.back || !c.state.returns.IsZero() {
 		c.recallReturn(stored)
 	}
@@ -221,6 +221,9 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 	}
 	if known && c.policy != nil {
 		c.reopen(c.begunSteps())
+	}
+	if !c.state.soaksFrom.Equal(soaked) {
+		c.state.soaksFrom = time.Time{} // another step than the status says
 	}
 	c.recallBefore(stored)
 	c.recallInstead()
@@ -248,6 +251,7 @@ func (c *Course) restore(status *v1alpha1.DaemonSetRolloutStatus) {
 		}
 		if f.Since != nil {
 			c.state.since = c.past(f.Since.Time)
+			c.state.after = ptr.Deref(f.After, metav1.NewTime(c.state.since)).Time
 		}
 	}
 	if r := status.Replacing; r != nil && r.Since != nil {
@@ -463,9 +467,7 @@ func (c *Course) Tick(now time.Time) {
 	for t := c.timers.Pop(c.now); t != nil; t = c.timers.Pop(c.now) {
 		c.refresh(t.Owner)
 	}
-	if l := &c.recent.lost; !l.again.After(c.now) {
-		l.again = time.Time{}
-	}
+	c.recent.lost.Tick(c.now)
 	c.recent.forget(c)
 	c.settle()
 }
@@ -475,6 +477,6 @@ func (c *Course) NextTick() (time.Time, bool) {
 	c.stands()
 	at, _ := c.timers.Next()
 	quiet, _ := c.recent.ends.Next()
-	at = deadline.Sooner(deadline.Sooner(at, quiet), deadline.Sooner(c.wake, c.recent.lost.again))
+	at = deadline.Sooner(deadline.Sooner(at, quiet), deadline.Sooner(c.wake, c.recent.lost.Again))
 	return at, !at.IsZero()
 }

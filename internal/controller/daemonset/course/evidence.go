@@ -121,5 +121,5 @@ func (c *Course) acquit(n *node) {
 // forgetFailures begins without evidence: the target is another one, or is tried again.
 func (c *Course) forgetFailures() {
 	clear(c.state.failures)
-	c.state.most, c.state.since, c.named = 0, time.Time{}, ""
+	c.state.most, c.state.since, c.state.after, c.named = 0, time.Time{}, time.Time{}, ""
 }

@@ -125,7 +125,7 @@ func (c *Course) recallInstead() {
 
 // disregardEarlier has what nodes and pods of the target did until now be no evidence.
 func (c *Course) disregardEarlier() {
-	c.state.since = c.now.Truncate(time.Second) // as the API keeps it
+	c.state.since, c.state.after = c.now.Truncate(time.Second), c.latest() // as the API keeps them
 	for _, n := range c.nodes {
 		n.change.earlier = n.daemon.Revision == c.state.target
 	}
@@ -135,7 +135,7 @@ func (c *Course) disregardEarlier() {
 // recallEarlier finds out after a restart which pods are from before the evidence begins.
 func (c *Course) recallEarlier() {
 	for _, n := range c.nodes {
-		n.change.earlier = n.daemon.Made.Before(c.state.since)
+		n.change.earlier = !n.daemon.Made.After(c.state.after)
 	}
 }
 

@@ -233,7 +233,7 @@ func (c *Course) deadline(n *node) time.Time {
 // opens has a step be the furthest that has begun, from now on.
 func (c *Course) opens(s rolloutpolicy.Step) {
 	c.state.open, c.state.openSince, c.state.left = s, c.now, time.Time{}
-	c.state.quiet, c.state.soaksFrom = c.now, time.Time{}
+	c.state.quiet, c.state.soaksFrom = c.now, c.began
 }
 
 func (c *Course) soak(n *node) time.Duration {

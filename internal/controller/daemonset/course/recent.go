@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/course/outage"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/deadline"
 )
@@ -33,7 +34,7 @@ type recent struct {
 	ends     deadline.Timers[*node]
 	// before is how many of all nodes had fallen out of order lately when the target came.
 	before, of int
-	lost       lost
+	lost       outage.Places
 }
 
 // note brings a node's place in the counts in line with its facts.
@@ -44,8 +45,7 @@ func (r *recent) note(c *Course, n *node) {
 		switch {
 		case !c.changing || d.Revision != c.state.target:
 			is = withoutCause
-		case n.fell.Before(c.state.since), !n.fell.After(c.began) && c.past(n.fact.Since).Before(c.state.since):
-			// before the target was tried again
+		case c.fellBefore(n): // the target was tried again
 		case c.fellAfterItsChange(n):
 			is = soonAfter
 		}
@@ -80,16 +80,29 @@ func (c *Course) fellAfterItsChange(n *node) bool {
 	return !fell.Before(bound) && fell.Before(bound.Add(suspicion))
 }
 
-// age has the faults that the course was told of before it began be as old as the API's clock says. What that clock
-// says now is not known: it is at least the latest time that it has given.
-func (c *Course) age() {
-	var latest time.Time
+// fellBefore reports whether the node fell out of order before the target was tried again. This process' clock says it
+// if it has seen one of both, and else the API's.
+func (c *Course) fellBefore(n *node) bool {
+	if c.state.since.After(c.began) || n.fell.After(c.began) {
+		return n.fell.Before(c.state.since)
+	}
+	return !n.fact.Since.After(c.state.after)
+}
+
+// latest is the latest time that the API's clock has given for a node or its daemon. It says at least that now.
+func (c *Course) latest() (at time.Time) {
 	for _, n := range c.nodes {
-		latest = deadline.Later(latest, deadline.Later(n.daemon.Made, n.daemon.Bound))
+		at = deadline.Later(at, deadline.Later(n.daemon.Made, n.daemon.Bound))
 		if n.fact.Silent {
-			latest = deadline.Later(latest, n.fact.Since)
+			at = deadline.Later(at, n.fact.Since)
 		}
 	}
+	return at
+}
+
+// age has the faults that the course was told of before it began be as old as the API's clock says.
+func (c *Course) age() {
+	latest := c.latest()
 	for _, n := range c.nodes {
 		if !n.fact.Since.IsZero() {
 			n.fell = c.now.Add(-max(0, latest.Sub(n.fact.Since)))
@@ -136,17 +149,17 @@ func (c *Course) suspect() bool {
 	if down*of <= 3*others*given {
 		return false
 	}
-	l := c.lostPlaces()
-	if l == nil {
+	l := &r.lost
+	if !l.Find(c.outages()) {
 		return false
 	}
-	if down, given = down-l.down, given-l.given; down < c.policy.Failure.Min || down*of <= 3*others*given {
+	if down, given = down-l.Down, given-l.Given; down < c.policy.Failure.Min || down*of <= 3*others*given {
 		return false
 	}
 	compared := fmt.Sprintf("%d of %d changed nodes did, %d of %d others", down, given, others, of)
 	found := false
 	for n := range r.unblamed {
-		if l.has(n) {
+		if l.Has(n.Group) {
 			continue
 		}
 		delete(r.unblamed, n)
@@ -161,4 +174,31 @@ func (c *Course) suspect() bool {
 		}
 	}
 	return found
+}
+
+// outages is what the places follow from that explain why nodes fell.
+func (c *Course) outages() *outage.Input {
+	of := func(n *node) outage.Node {
+		return outage.Node{
+			Group: n.Group, Fallen: n.lately == soonAfter, Fell: n.fell,
+			Bound: n.daemon.Bound, Has: n.daemon.Revision == c.state.target,
+		}
+	}
+	return &outage.Input{
+		Now: c.now, Target: c.state.target, Policy: c.policy, Places: c.queue.Places(), Count: len(c.recent.changed),
+		Fallen: func(yield func(outage.Node) bool) {
+			for n := range c.recent.changed {
+				if !yield(of(n)) {
+					return
+				}
+			}
+		},
+		Given: func(yield func(outage.Node) bool) {
+			for _, n := range c.nodes {
+				if n.view.Has(standing.Given) && !yield(of(n)) {
+					return
+				}
+			}
+		},
+	}
 }

@@ -61,7 +61,8 @@ func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
 			Revision: c.state.target, Nodes: names[:kept], More: int32(c.failures() - kept),
 		}
 		if since := metav1.NewTime(c.state.since); !since.IsZero() {
-			out.Failures.Since = &since
+			after := metav1.NewTime(c.state.after)
+			out.Failures.Since, out.Failures.After = &since, &after
 		}
 	}
 	out.Replacing = c.between()
