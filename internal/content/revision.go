@@ -28,10 +28,29 @@ func split(revision string) (template, id string) {
 	return revision[:at], revision[at+1:]
 }
 
+// variantsMark stands before the ID of variants in the name of a revision: TEMPLATE_VARIANTS.CONTENT. No hash has it.
+const variantsMark = "_"
+
 // TemplateOf returns the template's hash of a revision.
 func TemplateOf(revision string) string {
 	template, _ := split(revision)
-	return template
+	hash, _, _ := strings.Cut(template, variantsMark)
+	return hash
+}
+
+// VariantsOf returns the ID of the variants of a revision; "" if it has none.
+func VariantsOf(revision string) string {
+	template, _ := split(revision)
+	_, id, _ := strings.Cut(template, variantsMark)
+	return id
+}
+
+// WithVariants returns the revision with these variants in place of those that it has; with "" as their ID, without.
+func WithVariants(revision, id string) string {
+	if id != "" {
+		id = variantsMark + id
+	}
+	return Revision(TemplateOf(revision)+id, IDOf(revision))
 }
 
 // IDOf returns the content's ID of a revision; "" if it has none.

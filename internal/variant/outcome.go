@@ -29,21 +29,29 @@ type Mark struct {
 	Resources Resources `json:"resources,omitempty"`
 }
 
-// ReadMark reads the mark of a pod; one that cannot be read is told apart from every other.
-func ReadMark(text string) (m Mark, ok bool) {
-	if text == "" {
-		return m, true
-	}
-	err := json.Unmarshal([]byte(text), &m)
-	return m, err == nil
+// marked is a mark as it is written. The pod's own name is in it, so that it says nothing in a template, or copied to
+// another pod.
+type marked struct {
+	Pod string `json:"pod"`
+	Mark
 }
 
-// Text is the annotation's value; "" for a pod of the template as it is.
-func (m *Mark) Text() (string, error) {
+// MarkOf reads the mark of a pod. What cannot be read, or is of another pod, is none.
+func MarkOf(annotations map[string]string, pod string) Mark {
+	var m marked
+	text := annotations[Annotation]
+	if text == "" || json.Unmarshal([]byte(text), &m) != nil || m.Pod != pod {
+		return Mark{}
+	}
+	return m.Mark
+}
+
+// Text is the annotation's value for a pod of that name; "" for a pod of the template as it is.
+func (m *Mark) Text(pod string) (string, error) {
 	if m.Variant == "" {
 		return "", nil
 	}
-	text, err := json.Marshal(m)
+	text, err := json.Marshal(marked{pod, *m})
 	if err != nil {
 		return "", fmt.Errorf("write the mark of variant %s: %w", m.Variant, err)
 	}
@@ -55,8 +63,8 @@ type Outcome struct {
 	Mark
 	// Template is the template with the patch, and without what formulas give. Nobody changes it.
 	Template *corev1.PodTemplateSpec
-	// Plain tells that the pod is that of the template as it is.
-	Plain bool
+	// Plain tells that the pod is that of the template as it is, Close that it is but for amounts that are close.
+	Plain, Close bool
 	// Tied are the variants that are in conflict; the node keeps what it has, and a new pod is made by the first.
 	Tied []string
 	// Err says why the variant cannot be had there: the node keeps what it has.
@@ -64,14 +72,12 @@ type Outcome struct {
 }
 
 // Fits reports whether a pod with the mark need not be replaced.
-func (o *Outcome) Fits(have *Mark, readable bool) bool {
+func (o *Outcome) Fits(have *Mark) bool {
 	switch {
 	case o.Err != nil, len(o.Tied) > 0:
 		return true
-	case !readable:
-		return false
 	case have.Variant == "":
-		return o.Plain
+		return o.Plain || o.Close
 	case have.Effect != o.Effect || len(have.Resources) != len(o.Resources):
 		return false
 	}
@@ -132,7 +138,9 @@ func (m *Molds) Of(n *Node) (o Outcome) {
 		o.Err = fmt.Errorf("variant %s: %w", o.Variant, o.Err)
 		return o
 	}
-	o.Plain = o.Effect == "" && m.asWritten(o.Resources)
+	exactly := func(have, want resource.Quantity) bool { return have.Cmp(want) == 0 }
+	o.Plain = o.Effect == "" && m.asWritten(o.Resources, exactly)
+	o.Close = o.Effect == "" && m.asWritten(o.Resources, closeTo)
 	return o
 }
 
@@ -229,19 +237,18 @@ func with(have, computed corev1.ResourceList) corev1.ResourceList {
 }
 
 // asWritten reports whether the template says what was computed.
-func (m *Molds) asWritten(computed Resources) bool {
+func (m *Molds) asWritten(computed Resources, same func(have, want resource.Quantity) bool) bool {
+	says := func(have, want corev1.ResourceList) bool {
+		for name, amount := range want {
+			if h, is := have[name]; !is || !same(h, amount) {
+				return false
+			}
+		}
+		return true
+	}
 	for name, r := range computed {
 		c := containerOf(&m.of.Spec, name)
 		if c == nil || !says(c.Resources.Requests, r.Requests) || !says(c.Resources.Limits, r.Limits) {
-			return false
-		}
-	}
-	return true
-}
-
-func says(have, want corev1.ResourceList) bool {
-	for name, amount := range want {
-		if h, is := have[name]; !is || h.Cmp(amount) != 0 {
 			return false
 		}
 	}

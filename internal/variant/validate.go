@@ -90,10 +90,10 @@ func validateSelector(s *metav1.LabelSelector, at *field.Path) field.ErrorList {
 	return metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, at)
 }
 
-// Check says what is wrong with variants on a template, by their names: a patch that cannot be merged, or formulas of
-// containers that it does not have.
-func (s *Set) Check(t *corev1.PodTemplateSpec) map[string]error {
-	m, out := s.On(t), map[string]error{}
+// Check says what is wrong with the variants on the template, by their names: a patch that cannot be merged, or
+// formulas of containers that it does not have.
+func (m *Molds) Check() map[string]error {
+	s, out := m.set, map[string]error{}
 	for i := range s.Variants {
 		is, name := m.merge(i), s.Variants[i].Name
 		if is.err != nil {

@@ -204,17 +204,17 @@ func TestLessThanATenth(t *testing.T) {
 func TestWhatFits(t *testing.T) {
 	s := must(t, Variant{Name: "a", Resources: requests("memory", "node.allocatable.memory * 0.1")})
 	at := func(s *Set, gi float64) Outcome { m := s.On(template()); return m.Of(node(nil, 4, gi*(1<<30))) }
-	mark := func(o Outcome) (Mark, bool) {
-		text, err := o.Text()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return ReadMark(text)
-	}
 	was := at(s, 100)
-	have, readable := mark(was)
-	if !readable || !have.Same(&was.Mark) {
+	text, err := was.Text("pod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	have := MarkOf(map[string]string{Annotation: text}, "pod")
+	if !have.Same(&was.Mark) {
 		t.Fatalf("the mark %+v is read as %+v", was.Mark, have)
+	}
+	if other := MarkOf(map[string]string{Annotation: text}, "copy"); other.Variant != "" {
+		t.Errorf("the mark of another pod is read as %+v", other)
 	}
 	patched := must(t, Variant{Name: "b", Patch: json.RawMessage(threads), Resources: s.Variants[0].Resources})
 	sameAgain := must(t, Variant{Name: "b", Patch: json.RawMessage(`{"spec": {"containers": [{"name": "agent", "image": "agent:1"}]}}`),
@@ -238,14 +238,14 @@ func TestWhatFits(t *testing.T) {
 		"a conflict":                   {at(tied, 100), true},
 		"another resource":             {at(other, 100), false},
 	} {
-		if got := c.now.Fits(&have, true); got != c.fits {
+		if got := c.now.Fits(&have); got != c.fits {
 			t.Errorf("%s: it fits %v, want %v (%+v)", name, got, c.fits, c.now.Mark)
 		}
 	}
-	if now := at(s, 100); now.Fits(&Mark{}, true) || now.Fits(&Mark{}, false) {
-		t.Error("a pod of the plain template, or one that says nothing that can be read, fits")
+	if now := at(s, 100); now.Fits(&Mark{}) {
+		t.Error("a pod of the plain template fits")
 	}
-	if now := (Outcome{Plain: true}); !now.Fits(&Mark{}, true) {
+	if now := (Outcome{Plain: true}); !now.Fits(&Mark{}) {
 		t.Error("a plain pod does not fit where there is no variant")
 	}
 }
@@ -370,6 +370,21 @@ func TestWhatCannotBeHad(t *testing.T) {
 	} {
 		if o := must(t, c.of).On(limited).Of(node(nil, 1, 1<<30)); o.Err == nil || !strings.Contains(o.Err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, o.Err, c.want)
+		}
+	}
+}
+
+// What a patch would change of labels and placement is found in what comes out, too.
+func TestMergeLeavesPlacementAlone(t *testing.T) {
+	for patch, want := range map[string]string{
+		`{"spec": {"nodeSelector": {"a": "b"}}}`: "changes spec.nodeSelector",
+		`{"spec": {"schedulerName": "x"}}`:       "changes spec.schedulerName",
+		`{"spec": {"$patch": "replace"}}`:        "changes spec.",
+		`{"metadata": {"labels": {"a": "b"}}}`:   "changes more of the metadata",
+		`{"metadata": {"name": "b"}}`:            "changes more of the metadata",
+	} {
+		if after, err := merge(template(), []byte(patch)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %+v, %v", patch, after, err)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package daemonset
 
 import (
+	"maps"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,6 +10,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/variant"
 )
 
 // change is the newest that is known of one object.
@@ -131,6 +133,9 @@ const (
 	kindPolicy    = "RolloutPolicy"
 	kindRollout   = "DaemonSetRollout"
 	kindStartup   = "NodeStartup"
+	kindVariant   = "DaemonSetVariant"
+	// kindNodeSize is a Node, as far as variants go by it: its labels, and how large it is.
+	kindNodeSize = "NodeSize"
 )
 
 func sameVersion(old, obj metav1.Object) bool {
@@ -160,4 +165,11 @@ func ignoreNodeInOrder(old, obj metav1.Object) bool {
 	was, ok1 := old.(*corev1.Node)
 	is, ok2 := obj.(*corev1.Node)
 	return ok1 && ok2 && fact.HealthOf(was) == fact.HealthOf(is)
+}
+
+// ignoreNodeSize drops what changes neither a node's labels nor how large it is.
+func ignoreNodeSize(old, obj metav1.Object) bool {
+	was, ok1 := old.(*corev1.Node)
+	is, ok2 := obj.(*corev1.Node)
+	return ok1 && ok2 && maps.Equal(was.Labels, is.Labels) && variant.SizeOf(was) == variant.SizeOf(is)
 }

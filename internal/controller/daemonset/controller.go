@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,6 +39,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/contents"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
+	"github.com/everynode/everynode/internal/controller/daemonset/variants/storing"
 )
 
 // EventSource is the component name that the recorder should carry.
@@ -88,6 +90,8 @@ type Config struct {
 	LiveContent bool
 	// Startups tells that the API serves NodeStartups, and that daemons start on new nodes in their order.
 	Startups bool
+	// Variants writes DaemonSetVariants, and tells that the API serves them. With nil none is read.
+	Variants storing.StatusWriter
 	// Watches tells when Everynode's own kinds cannot be followed; NewWatches makes one.
 	// Without it they are taken to be, and the controller waits for them at its start.
 	Watches *Watches
@@ -206,6 +210,11 @@ func (c *Controller) listen(ctx context.Context) (remove func(), synced []toolsc
 	}
 	if c.cfg.Startups {
 		sources = append(sources, source{kindStartup, &v1alpha1.NodeStartup{}, sameVersion})
+	}
+	if c.cfg.Variants != nil {
+		// First: no pod is made before it is known how large its node is.
+		sources = slices.Concat([]source{{kindNodeSize, &corev1.Node{}, ignoreNodeSize}}, sources,
+			[]source{{kindVariant, &v1alpha1.DaemonSetVariant{}, sameVersion}})
 	}
 	for _, s := range sources {
 		own := s.kind == kindPolicy || s.kind == kindRollout

@@ -21,6 +21,7 @@ import (
 	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/mold"
 	"github.com/everynode/everynode/internal/fetch"
 	"github.com/everynode/everynode/internal/pod"
 )
@@ -43,8 +44,8 @@ type executor struct {
 
 // createPod makes the pod. A pod of that name that is just what the action asks
 // for, left by an earlier try, counts as made.
-func (e *executor) createPod(ctx context.Context, ds *appsv1.DaemonSet, mold *podMold, a *action.CreatePod) action.Answer {
-	created, err := e.writer.CreatePod(ctx, mold.pod(a))
+func (e *executor) createPod(ctx context.Context, ds *appsv1.DaemonSet, of *mold.Mold, a *action.CreatePod) action.Answer {
+	created, err := e.writer.CreatePod(ctx, of.Pod(a))
 	switch {
 	case err == nil:
 		klog.FromContext(ctx).V(3).Info(

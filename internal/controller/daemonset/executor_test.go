@@ -19,6 +19,7 @@ import (
 
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/mold"
 )
 
 // scriptedWriter answers what a test wants.
@@ -84,7 +85,7 @@ func TestEventsOfCreations(t *testing.T) {
 	} {
 		e, events := newExecutor(t, &scriptedWriter{create: c.err})
 		ds := testDaemonSet("logs")
-		outcome := e.createPod(t.Context(), ds, newPodMold(ds), &action.CreatePod{Target: logsTarget, Node: "n1", PodName: "logs-1"}).Outcome
+		outcome := e.createPod(t.Context(), ds, mold.New(ds), &action.CreatePod{Target: logsTarget, Node: "n1", PodName: "logs-1"}).Outcome
 		if got := recorded(events); !slices.Equal(got, c.want) || outcome != c.outcome {
 			t.Errorf("%s: events %q and outcome %v, want %q and %v", name, got, outcome, c.want, c.outcome)
 		}

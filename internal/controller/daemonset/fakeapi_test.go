@@ -41,6 +41,8 @@ type fakeAPI struct {
 
 	// refuseCreate, when it returns an error, fails a pod's creation.
 	refuseCreate func(*corev1.Pod) error
+	// started may change what a pod says that has just started.
+	started func(*corev1.Pod)
 	// holdCreate, when set, has a creation arrive only when what it returns is
 	// closed.
 	holdCreate func() <-chan struct{}
@@ -104,6 +106,8 @@ func kindOf(obj any) string {
 		return kindPolicy
 	case *v1alpha1.DaemonSetRollout:
 		return kindRollout
+	case *v1alpha1.DaemonSetVariant:
+		return kindVariant
 	}
 	panic(fmt.Sprintf("unknown kind of object %T", obj))
 }
@@ -114,6 +118,7 @@ var resource = map[string]schema.GroupResource{
 	kindDaemonSet: {Group: "apps", Resource: "daemonsets"}, kindNode: {Resource: "nodes"},
 	kindPod: {Resource: "pods"}, kindRevision: {Group: "apps", Resource: "controllerrevisions"},
 	kindPolicy: {Group: "everynode.io", Resource: "rolloutpolicies"}, kindRollout: {Group: "everynode.io", Resource: "daemonsetrollouts"},
+	kindVariant: {Group: "everynode.io", Resource: "daemonsetvariants"},
 }
 
 // put stores a copy, with the lock held, and tells the watchers.
@@ -269,6 +274,9 @@ func (a *fakeAPI) CreatePod(_ context.Context, p *corev1.Pod) (*corev1.Pod, erro
 	created := a.put(p).(*corev1.Pod)
 	if !a.manualStart {
 		start(created)
+		if a.started != nil {
+			a.started(created)
+		}
 		a.put(created)
 	}
 	if a.loseAnswer != nil && a.loseAnswer() {

@@ -2,7 +2,6 @@ package daemonset
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -19,11 +18,13 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/mold"
 	"github.com/everynode/everynode/internal/controller/daemonset/pins"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 	"github.com/everynode/everynode/internal/controller/daemonset/startups"
+	"github.com/everynode/everynode/internal/controller/daemonset/variants"
+	"github.com/everynode/everynode/internal/controller/daemonset/variants/storing"
 	"github.com/everynode/everynode/internal/fetch"
-	"github.com/everynode/everynode/internal/history"
 )
 
 // owner holds everything that changes. Only its goroutine touches it.
@@ -45,15 +46,15 @@ type owner struct {
 	pins *pins.Book
 	// startups stands before the matrix itself: it adds which daemons wait for others on nodes that start.
 	startups *startups.Book
+	// variants stands before startups: it adds how pods differ from node to node.
+	variants *variants.Book
 	// following ends the reading of a namespace's kind.
 	following map[followed]context.CancelFunc
 	rollouts  *rollouts.Book
 	own       *sight
 	seen      rollouts.Sight
-	molds     map[types.UID]*podMold
-	// olds are the molds of older revisions, by DaemonSet and hash.
-	olds map[types.UID]map[string]*podMold
-	now  time.Time
+	molds     *mold.Maker
+	now       time.Time
 	// auditing is how far an audit has come.
 	auditing auditing
 }
@@ -63,19 +64,21 @@ func newOwner(c *Controller, pods, rows, claims *lane) *owner {
 		cfg: c.cfg, own: &c.own, buffer: c.buffer, metrics: c.metrics, podLane: pods, rowLane: rows, claimLane: claims,
 		exec: &executor{writer: c.cfg.Writer, rollouts: c.cfg.Rollouts, recorder: c.cfg.Recorder, clock: c.cfg.Clock,
 			metrics: c.metrics, normalize: c.cfg.NormalizeTemplate},
-		molds: map[types.UID]*podMold{}, olds: map[types.UID]map[string]*podMold{},
 	}
 	o.matrix = matrix.New(c.cfg.Limits)
 	if c.cfg.Record != nil {
 		o.matrix = newRecorder(c.cfg.Limits, c.cfg.Record)
 	}
 	o.startups = startups.New(o.matrix)
-	o.pins = pins.New(o.startups)
+	o.variants = variants.New(o.startups)
+	o.pins = pins.New(o.variants)
 	o.contents, o.following = contents.New(o.pins), map[followed]context.CancelFunc{}
 	o.contents.Live = c.cfg.LiveContent
 	o.book = belongings.New(o.contents, c.cfg.NormalizeTemplate)
-	o.pins.Objects, o.pins.Guest = o.book, c.cfg.Guest
+	o.pins.Objects, o.pins.Guest, o.variants.Objects = o.book, c.cfg.Guest, mold.Templates{Book: o.book}
 	o.rollouts = rollouts.New(o.contents, time.LoadLocation)
+	o.molds = mold.NewMaker(mold.Maker{Revisions: o.book, Contents: o.contents, Pins: o.pins, Startups: o.startups,
+		Variants: o.variants, Follows: func(uid types.UID) bool { _, is := o.matrix.Rollout(uid); return is }})
 	o.book.Guest, o.rollouts.Guest, o.book.Live = c.cfg.Guest, c.cfg.Guest, c.cfg.LiveContent
 	return o
 }
@@ -136,6 +139,7 @@ func (o *owner) turn(ctx context.Context) {
 	o.rollouts.Step(rollouts.Now{Time: o.now})
 	o.contents.Tell(contents.Now{Time: o.now})
 	o.pins.Tick(o.now)
+	o.variants.Tick(o.now)
 	own := o.own.look() // before draining: what has been read by now is in the buffer
 	kinds, changes, results := o.buffer.drain()
 	for i, c := range changes {
@@ -160,6 +164,7 @@ func (o *owner) turn(ctx context.Context) {
 		}
 	}
 	o.keepContents(ctx)
+	o.keepVariants()
 	for _, a := range o.matrix.Ready() {
 		o.dispatch(a)
 	}
@@ -183,7 +188,7 @@ func (o *owner) look(own rollouts.Sight) {
 // nextTurn returns when there is something to do without any event.
 func (o *owner) nextTurn() (time.Time, bool) {
 	at, ok := o.matrix.NextTick()
-	for _, book := range []interface{ NextTick() (time.Time, bool) }{o.book, o.rollouts, o.contents, o.pins} {
+	for _, book := range []interface{ NextTick() (time.Time, bool) }{o.book, o.rollouts, o.contents, o.pins, o.variants} {
 		if t, also := book.NextTick(); also && (!ok || t.Before(at)) {
 			at, ok = t, true
 		}
@@ -192,6 +197,9 @@ func (o *owner) nextTurn() (time.Time, bool) {
 }
 
 func (o *owner) apply(kind string, c change) {
+	if o.tellVariants(kind, c) {
+		return
+	}
 	switch obj := c.obj.(type) {
 	case *appsv1.DaemonSet:
 		if o.cfg.Guest {
@@ -267,13 +275,13 @@ func (o *owner) dispatch(a action.Action) {
 	switch a := a.(type) {
 	case *action.CreatePod:
 		o.pins.Begun(a.Row(), a.Revision)
-		mold, err := o.moldOf(ds, a.Revision)
+		of, err := o.molds.For(ds, a)
 		if err != nil {
 			o.cfg.Recorder.Eventf(ds, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
-			o.matrix.Step(action.Answer{Action: a, Outcome: action.Failed})
+			o.matrix.Step(action.Answer{Action: a, Outcome: action.Failed, Refused: mold.Refusal(err)})
 			return
 		}
-		o.podLane.submit(func(ctx context.Context) { done(o.exec.createPod(ctx, ds, mold, a)) })
+		o.podLane.submit(func(ctx context.Context) { done(o.exec.createPod(ctx, ds, of, a)) })
 	case *action.DeletePod:
 		o.podLane.submit(func(ctx context.Context) { done(action.Answer{Outcome: o.exec.deletePod(ctx, ds, a)}) })
 	case *action.PointPod:
@@ -317,49 +325,8 @@ func (o *owner) dispatch(a action.Action) {
 
 // forget drops what is kept about a DaemonSet that is gone.
 func (o *owner) forget(ds *appsv1.DaemonSet) {
-	delete(o.molds, ds.UID)
-	delete(o.olds, ds.UID)
+	o.molds.Forget(ds.UID)
 	o.metrics.rollouts.forget(types.NamespacedName{Namespace: ds.Namespace, Name: ds.Name})
-}
-
-// moldOf returns what pods of a revision are made from, once for each generation or
-// older revision.
-func (o *owner) moldOf(ds *appsv1.DaemonSet, hash string) (*podMold, error) {
-	images, starts := o.imagesOf(ds.UID, hash), o.startups.Group(ds.Namespace, ds.Name)
-	revision, current := o.book.Revision(ds.UID, content.TemplateOf(hash))
-	if _, follows := o.matrix.Rollout(ds.UID); !follows || current {
-		m := o.molds[ds.UID]
-		if m == nil || m.generation != ds.Generation || m.content != content.IDOf(hash) || !m.images.same(&images) ||
-			m.starts != starts {
-			m = newPodMold(ds)
-			m.fillImages(images)
-			m.startIn(starts)
-			if err := o.fill(ds, m, hash); err != nil {
-				return nil, err
-			}
-			o.molds[ds.UID] = m
-		}
-		return m, nil
-	}
-	if m := o.olds[ds.UID][hash]; m != nil && m.images.same(&images) && m.starts == starts {
-		return m, nil
-	}
-	if revision == nil {
-		return nil, fmt.Errorf("the ControllerRevision with hash %s is gone", content.TemplateOf(hash))
-	}
-	template, err := history.Template(revision)
-	if err != nil {
-		return nil, err
-	}
-	// Of the older ones a rollout needs one at a time.
-	m := moldFrom(ds, template)
-	m.fillImages(images)
-	m.startIn(starts)
-	if err := o.fill(ds, m, hash); err != nil {
-		return nil, err
-	}
-	o.olds[ds.UID] = map[string]*podMold{hash: m}
-	return m, nil
 }
 
 // fetch has a worker ask a node for images.
@@ -380,36 +347,16 @@ func (o *owner) requestOf(ds *appsv1.DaemonSet, a *action.FetchImages) (*fetch.R
 	if a.Revision == "" {
 		return nil, nil
 	}
-	mold, err := o.moldOf(ds, a.Revision)
+	of, err := o.molds.Of(ds, a.Revision)
 	if err != nil {
 		return nil, err
 	}
 	request := &fetch.Request{Revision: a.Revision}
-	request.Images, _ = fetch.Images(&mold.spec) // the rollout's status says that there are more
+	request.Images, _ = fetch.Images(of.Spec()) // the rollout's status says that there are more
 	if p := o.book.Pod(a.PodUID); p != nil {
-		request.Lacks = fetch.Lacks(&mold.spec, &p.Spec)
+		request.Lacks = fetch.Lacks(of.Spec(), &p.Spec)
 	}
 	return request, nil
-}
-
-func (o *owner) imagesOf(uid types.UID, revision string) (images moldImages) {
-	images.pinned, images.first = o.pins.Images(uid, revision)
-	return images
-}
-
-// fill has a mold refer to the content of the revision.
-func (o *owner) fill(ds *appsv1.DaemonSet, m *podMold, revision string) error {
-	m.content = content.IDOf(revision)
-	if m.content == "" {
-		return nil
-	}
-	members, known := o.contents.Members(ds.UID, m.content)
-	if !known {
-		return fmt.Errorf("the content of revision %s is gone", revision)
-	}
-	content.Rewrite(&m.spec, members)
-	m.meta.Labels[content.RevisionLabel] = revision
-	return nil
 }
 
 // followed is a kind that is read in a namespace.
@@ -474,4 +421,49 @@ func (o *owner) follow(ctx context.Context, f followed) {
 			}
 		})
 	})
+}
+
+// tellVariants takes in what variants go by. It returns true for what is of no other use.
+func (o *owner) tellVariants(kind string, c change) bool {
+	switch obj := c.obj.(type) {
+	case *v1alpha1.DaemonSetVariant:
+		o.variants.TellVariant(obj, c.deleted)
+		return true
+	case *appsv1.DaemonSet:
+		o.variants.TellDaemonSet(obj, c.deleted)
+	case *corev1.Node:
+		if kind == kindNodeSize {
+			o.variants.TellNode(obj, c.deleted)
+			return true
+		}
+	case *appsv1.ControllerRevision:
+		if variants.IsStored(obj) {
+			o.variants.TellStored(obj, c.deleted)
+			return true
+		}
+	}
+	return false
+}
+
+// keepVariants settles which variants there are, and hands out what is to be written about them.
+func (o *owner) keepVariants() {
+	o.variants.Settle()
+	for _, j := range o.variants.Jobs() {
+		o.rowLane.submit(func(ctx context.Context) {
+			r := storing.Store(ctx, o.cfg.Writer, j)
+			if r.Why != "" {
+				o.metrics.writesFailed.Inc()
+			}
+			o.buffer.result(func(o *owner) { o.variants.TellResult(r) })
+		})
+	}
+	if o.cfg.Variants == nil {
+		return
+	}
+	for _, v := range o.variants.Statuses() {
+		o.rowLane.submit(func(ctx context.Context) {
+			written := storing.Tell(ctx, o.cfg.Variants, v)
+			o.buffer.result(func(o *owner) { o.variants.TellStatus(v, written) })
+		})
+	}
 }

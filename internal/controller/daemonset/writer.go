@@ -11,6 +11,7 @@ import (
 
 	everynode "github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/variants/storing"
 	"github.com/everynode/everynode/internal/podwriter"
 )
 
@@ -121,6 +122,15 @@ func (w rolloutWriter) DeleteRollout(ctx context.Context, r *v1alpha1.DaemonSetR
 
 func (w rolloutWriter) UpdatePolicyStatus(ctx context.Context, p *v1alpha1.RolloutPolicy) (*v1alpha1.RolloutPolicy, error) {
 	return w.client.RolloutPolicies(p.Namespace).UpdateStatus(ctx, p, metav1.UpdateOptions{})
+}
+
+// NewVariantWriter returns a writer of variants' status over an API client.
+func NewVariantWriter(client *everynode.Client) storing.StatusWriter { return rolloutWriter{client} }
+
+func (w rolloutWriter) UpdateVariantStatus(
+	ctx context.Context, v *v1alpha1.DaemonSetVariant,
+) (*v1alpha1.DaemonSetVariant, error) {
+	return w.client.DaemonSetVariants(v.Namespace).UpdateStatus(ctx, v, metav1.UpdateOptions{})
 }
 
 func onlyThat(uid types.UID) metav1.DeleteOptions {

@@ -241,6 +241,7 @@ func (c *control) addDaemonSets(a *actors.Actor) error {
 	run, err := DaemonSets(daemonset.Config{
 		Rollouts: daemonset.NewRolloutWriter(own), Watches: c.watches,
 		Content: copies.Access{Client: a.Client}, LiveContent: true, Startups: true,
+		Variants:  daemonset.NewVariantWriter(own),
 		Informers: c.manager.GetCache(), Writer: a.Inside.DaemonSets(daemonset.NewWriter(a.Client)),
 		Recorder:          a.Recorder(daemonset.EventSource),
 		NormalizeTemplate: defaults.SetTemplate, Registerer: c.Metrics,

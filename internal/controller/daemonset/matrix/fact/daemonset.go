@@ -106,6 +106,7 @@ type Live struct {
 // Leads reports whether a pod of one revision can be made one of another without a restart.
 func (l *Live) Leads(from, to string) bool {
 	return l != nil && content.TemplateOf(from) == content.TemplateOf(to) &&
+		content.VariantsOf(from) == content.VariantsOf(to) &&
 		slices.Contains(l.Ways, [2]string{content.IDOf(from), content.IDOf(to)})
 }
 

@@ -1,4 +1,6 @@
-package daemonset
+// Package mold makes the pods of DaemonSets: of a revision's template what all its pods have in common, of its node's
+// variant what this one has, and the pod for an action.
+package mold
 
 import (
 	"maps"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/pins"
@@ -23,38 +26,41 @@ import (
 // deprecated template generation. Nothing here reads it back.
 const templateGenerationLabel = "pod-template-generation"
 
-// podMold is what the pods of one generation of a DaemonSet have in common, so
+// Mold is what the pods of one generation of a DaemonSet have in common, so
 // that a thousand pods cost one copy of the template each and no more.
-type podMold struct {
+type Mold struct {
 	generation int64
 	content    string // its ID; "" where it is no part of the revision
-	images     moldImages
+	images     images
 	starts     int // in which group of a NodeStartup; 0: none lists the DaemonSet
 	meta       metav1.ObjectMeta
 	spec       corev1.PodSpec
 }
 
-// moldImages are the digests of a template's images; first tells that a pod is to ask the registry for them.
-type moldImages struct {
+// Spec is what its pods have as their spec. Nobody changes it.
+func (m *Mold) Spec() *corev1.PodSpec { return &m.spec }
+
+// images are the digests of a template's images; first tells that a pod is to ask the registry for them.
+type images struct {
 	pinned []v1alpha1.PinnedImage
 	first  bool
 }
 
-func (i *moldImages) same(o *moldImages) bool {
+func (i *images) same(o *images) bool {
 	return i.first == o.first && slices.Equal(i.pinned, o.pinned)
 }
 
 // fillImages has the mold, which is nobody else's, name digests.
-func (m *podMold) fillImages(images moldImages) {
-	m.images = images
-	if images.first || len(images.pinned) > 0 {
-		pins.Fill(&m.spec, images.pinned, images.first)
+func (m *Mold) fillImages(of images) {
+	m.images = of
+	if of.first || len(of.pinned) > 0 {
+		pins.Fill(&m.spec, of.pinned, of.first)
 	}
 }
 
 // startIn has the mold, which is nobody else's, tolerate the taint of nodes that start, and say in which group it
 // starts; 0 is for none.
-func (m *podMold) startIn(group int) {
+func (m *Mold) startIn(group int) {
 	m.starts = group
 	if group == 0 {
 		return
@@ -66,17 +72,23 @@ func (m *podMold) startIn(group int) {
 	}
 }
 
-func newPodMold(ds *appsv1.DaemonSet) *podMold {
-	m := moldFrom(ds, ds.Spec.Template.DeepCopy())
-	if g, err := strconv.ParseInt(ds.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64); err == nil {
-		m.meta.Labels[templateGenerationLabel] = strconv.FormatInt(g, 10)
-	}
+// New is the mold of the DaemonSet's present template.
+func New(ds *appsv1.DaemonSet) *Mold {
+	m := from(ds, ds.Spec.Template.DeepCopy())
+	m.countGeneration(ds)
 	return m
 }
 
-// moldFrom makes a mold of a template, which it keeps.
-func moldFrom(ds *appsv1.DaemonSet, t *corev1.PodTemplateSpec) *podMold {
-	m := &podMold{
+// countGeneration has pods of the present template repeat the DaemonSet's deprecated template generation.
+func (m *Mold) countGeneration(ds *appsv1.DaemonSet) {
+	if g, err := strconv.ParseInt(ds.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64); err == nil {
+		m.meta.Labels[templateGenerationLabel] = strconv.FormatInt(g, 10)
+	}
+}
+
+// from makes a mold of a template, which it keeps.
+func from(ds *appsv1.DaemonSet, t *corev1.PodTemplateSpec) *Mold {
+	m := &Mold{
 		generation: ds.Generation,
 		meta: metav1.ObjectMeta{
 			Namespace:       ds.Namespace,
@@ -84,7 +96,7 @@ func moldFrom(ds *appsv1.DaemonSet, t *corev1.PodTemplateSpec) *podMold {
 			Labels:          t.Labels,
 			Annotations:     t.Annotations,
 			Finalizers:      t.Finalizers,
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(ds, controllerKind)},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(ds, belongings.Kind)},
 		},
 		spec: t.Spec,
 	}
@@ -95,13 +107,16 @@ func moldFrom(ds *appsv1.DaemonSet, t *corev1.PodTemplateSpec) *podMold {
 	return m
 }
 
-// pod returns the pod for an action. It shares what no writer changes with the
+// Pod returns the pod for an action. It shares what no writer changes with the
 // mold: the API client only encodes it.
-func (m *podMold) pod(a *action.CreatePod) *corev1.Pod {
+func (m *Mold) Pod(a *action.CreatePod) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: m.meta, Spec: m.spec}
 	p.Name = a.PodName
 	p.Labels = maps.Clone(m.meta.Labels)
 	p.Labels[appsv1.ControllerRevisionHashLabelKey] = content.TemplateOf(a.Revision)
+	if content.VariantsOf(a.Revision) != "" {
+		p.Labels[content.RevisionLabel] = a.Revision
+	}
 	if a.Before != "" {
 		p.Annotations = maps.Clone(m.meta.Annotations)
 		metav1.SetMetaDataAnnotation(&p.ObjectMeta, fact.Replaced, fact.ReplacedText(a.Before, a.PodName))

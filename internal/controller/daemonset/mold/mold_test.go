@@ -1,4 +1,4 @@
-package daemonset
+package mold
 
 import (
 	"reflect"
@@ -25,7 +25,7 @@ func TestPodOfANode(t *testing.T) {
 	template.Spec.NodeSelector = map[string]string{"disk": "ssd"}
 	template.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{}}
 	before := ds.DeepCopy()
-	p := newPodMold(ds).pod(&action.CreatePod{Node: "n1", Revision: "hash", PodName: "logs-1"})
+	p := New(ds).Pod(&action.CreatePod{Node: "n1", Revision: "hash", PodName: "logs-1"})
 
 	want := metav1.ObjectMeta{
 		Namespace: "default", Name: "logs-1", GenerateName: "logs-",
@@ -59,9 +59,9 @@ func TestPodSaysWhatItReplaced(t *testing.T) {
 	ds := testDaemonSet("logs")
 	for _, annotations := range []map[string]string{nil, {"note": "n"}, {fact.Replaced: "unavailable logs-2"}} {
 		ds.Spec.Template.Annotations = annotations
-		mold := newPodMold(ds)
+		mold := New(ds)
 		for _, before := range []standing.Before{standing.WasAvailable, standing.WasNotAvailable} {
-			p := mold.pod(&action.CreatePod{Node: "n1", PodName: "logs-1", Before: before})
+			p := mold.Pod(&action.CreatePod{Node: "n1", PodName: "logs-1", Before: before})
 			if got := fact.OfPod(p, "").Before; got != before || p.Annotations["note"] != annotations["note"] {
 				t.Errorf("%v, %s: it says %q, and its annotations are %v", annotations, before, got, p.Annotations)
 			}
@@ -70,7 +70,7 @@ func TestPodSaysWhatItReplaced(t *testing.T) {
 				t.Errorf("%v: copied to another pod it says %q", annotations, before)
 			}
 		}
-		p := mold.pod(&action.CreatePod{Node: "n1", PodName: "logs-1"})
+		p := mold.Pod(&action.CreatePod{Node: "n1", PodName: "logs-1"})
 		if got := fact.OfPod(p, "").Before; got != "" || !reflect.DeepEqual(p.Annotations, annotations) {
 			t.Errorf("one that replaced nothing says %q, and its annotations are %v", got, p.Annotations)
 		}
@@ -81,7 +81,7 @@ func TestPodWithoutATemplateGeneration(t *testing.T) {
 	ds := testDaemonSet("logs")
 	for _, annotation := range []string{"", "abc"} {
 		ds.Annotations = map[string]string{appsv1.DeprecatedTemplateGeneration: annotation}
-		p := newPodMold(ds).pod(&action.CreatePod{Node: "n1", Revision: "hash"})
+		p := New(ds).Pod(&action.CreatePod{Node: "n1", Revision: "hash"})
 		if _, ok := p.Labels["pod-template-generation"]; ok {
 			t.Errorf("annotation %q: labels are %v", annotation, p.Labels)
 		}
@@ -92,7 +92,7 @@ func TestPrefixOfNames(t *testing.T) {
 	for name, want := range map[string]string{"logs": "logs-", strings.Repeat("a", 252): strings.Repeat("a", 252)} {
 		ds := testDaemonSet("x")
 		ds.Name = name
-		if got := newPodMold(ds).meta.GenerateName; got != want {
+		if got := New(ds).meta.GenerateName; got != want {
 			t.Errorf("%d characters: names begin with %q, want %q", len(name), got, want)
 		}
 	}
@@ -106,28 +106,39 @@ func TestWhatIsFetchedOfPinnedImages(t *testing.T) {
 		{Image: "r.example/agent:2", Digest: digest}, {Image: "r.example/unknown:1"},
 	}
 	for name, c := range map[string]struct {
-		images moldImages
+		images images
 		want   []fetch.Image
 	}{
-		"as written": {moldImages{}, []fetch.Image{{Image: "r.example/unknown:1"}, {Image: "r.example/agent:2"}}},
-		"nobody knows the digests": {moldImages{first: true}, []fetch.Image{
+		"as written": {images{}, []fetch.Image{{Image: "r.example/unknown:1"}, {Image: "r.example/agent:2"}}},
+		"nobody knows the digests": {images{first: true}, []fetch.Image{
 			{Image: "r.example/unknown:1", Policy: corev1.PullAlways},
 			{Image: "r.example/agent:2", Policy: corev1.PullAlways}}},
-		"one has a digest": {moldImages{pinned: pinned}, []fetch.Image{
+		"one has a digest": {images{pinned: pinned}, []fetch.Image{
 			{Image: "r.example/unknown:1"}, {Image: "r.example/agent@" + digest}}},
 	} {
 		ds := testDaemonSet("logs")
 		spec := &ds.Spec.Template.Spec
 		spec.InitContainers = []corev1.Container{{Name: "init", Image: "r.example/unknown:1"}}
 		spec.Containers = []corev1.Container{{Name: "agent", Image: "r.example/agent:2"}}
-		m := newPodMold(ds)
+		m := New(ds)
 		m.fillImages(c.images)
 		if got, more := fetch.Images(&m.spec); !reflect.DeepEqual(got, c.want) || more != 0 {
 			t.Errorf("%s: %v and %d more are asked for, want %v", name, got, more, c.want)
 		}
-		p := m.pod(&action.CreatePod{Node: "n1", Revision: "hash", PodName: "logs-1"})
+		p := m.Pod(&action.CreatePod{Node: "n1", Revision: "hash", PodName: "logs-1"})
 		if got, _ := fetch.Images(&p.Spec); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: the pod needs %v, and its node was asked for %v", name, got, c.want)
 		}
+	}
+}
+
+func testDaemonSet(name string) *appsv1.DaemonSet {
+	labels := map[string]string{"app": name}
+	return &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Generation: 1,
+			Annotations: map[string]string{appsv1.DeprecatedTemplateGeneration: "1"}},
+		Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "demo:v1"}}}}},
 	}
 }

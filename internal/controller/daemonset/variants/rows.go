@@ -1,0 +1,312 @@
+package variants
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/variant"
+)
+
+// Drifted stands for the variants of a pod that is not what its revision says, since its node is another now.
+const Drifted = "drifted"
+
+// variantsOf and without name the parts of a revision.
+func variantsOf(revision string) string { return content.VariantsOf(revision) }
+
+func without(revision string) string { return content.WithVariants(revision, "") }
+
+// Step takes an event for the matrix in, and passes it on.
+func (b *Book) Step(e matrix.Event) {
+	switch e := e.(type) {
+	case fact.DaemonSet:
+		s := b.set(e.UID)
+		s.info = &e
+		b.tell(e.UID, s)
+	case fact.Rollout:
+		b.set(e.UID).status = e.Status
+		b.rows.Step(e)
+	case fact.RolloutGone:
+		if s := b.sets[types.UID(e)]; s != nil {
+			s.status = nil
+		}
+		b.rows.Step(e)
+	case fact.Pod:
+		b.onPod(e)
+	case fact.PodGone:
+		b.drop(types.UID(e))
+		b.rows.Step(e)
+	default:
+		b.rows.Step(e)
+	}
+}
+
+// onPod passes a pod on, with the revision that it is as good as.
+func (b *Book) onPod(e fact.Pod) {
+	s := b.sets[e.Owner]
+	if e.Owner == "" || (s == nil || s.pods == nil) && !b.isMarked(e.UID) {
+		b.drop(e.UID)
+		b.rows.Step(e)
+		return
+	}
+	s = b.set(e.Owner)
+	b.concern(e.Owner, s)
+	b.drop(e.UID)
+	if s.pods[e.Node] == nil {
+		s.pods[e.Node] = map[types.UID]bool{}
+	}
+	s.pods[e.Node][e.UID] = true
+	e.Revision = b.as(e.Owner, s, &e)
+	b.rows.Step(e)
+}
+
+// isMarked reports whether a pod was made by a variant.
+func (b *Book) isMarked(uid types.UID) bool {
+	p := b.Objects.Pod(uid)
+	return p != nil && variant.MarkOf(p.Annotations, p.Name).Variant != ""
+}
+
+// drop forgets a pod.
+func (b *Book) drop(uid types.UID) {
+	info, known := b.rows.Pod(uid)
+	if s := b.sets[info.Owner]; known && s != nil {
+		delete(s.pods[info.Node], uid)
+		if len(s.pods[info.Node]) == 0 {
+			delete(s.pods, info.Node)
+		}
+	}
+}
+
+// concern has the pods of a DaemonSet be kept by node from now on.
+func (b *Book) concern(uid types.UID, s *set) {
+	if s.pods != nil {
+		return
+	}
+	s.pods, s.names = map[string]map[types.UID]bool{}, map[string]bool{}
+	for _, pod := range b.rows.Pods() {
+		info, known := b.rows.Pod(pod)
+		if !known || info.Owner != uid {
+			continue
+		}
+		if s.pods[info.Node] == nil {
+			s.pods[info.Node] = map[types.UID]bool{}
+		}
+		s.pods[info.Node][pod] = true
+	}
+}
+
+// lookAll passes all pods of a DaemonSet on again whose revision is called otherwise now.
+func (b *Book) lookAll(uid types.UID, s *set) {
+	s.names = map[string]bool{}
+	for node := range s.pods {
+		b.look(uid, s, node)
+	}
+}
+
+// look does that for the pods of one node.
+func (b *Book) look(uid types.UID, s *set, node string) {
+	for pod := range s.pods[node] {
+		info, known := b.rows.Pod(pod)
+		if !known {
+			continue
+		}
+		if as := b.as(uid, s, &info); as != info.Revision {
+			info.Revision = as
+			b.rows.Step(info)
+		}
+	}
+	b.moved = true
+}
+
+// aim is what a rollout aims at.
+type aim struct {
+	stable, target string
+	back           bool
+}
+
+// aimOf is what the rollout aims at, or did when that was stored.
+func (b *Book) aimOf(uid types.UID) aim {
+	st, known := b.rows.Rollout(uid)
+	if !known {
+		s := b.sets[uid]
+		if s == nil || s.status == nil {
+			return aim{}
+		}
+		st = *s.status
+	}
+	return aim{st.StableRevision, st.TargetRevision, st.Phase == v1alpha1.PhaseRolledBack}
+}
+
+// aimMoved reports whether the rollout aims at something else than when pods were last looked at.
+func (b *Book) aimMoved(uid types.UID, s *set) bool {
+	is := b.aimOf(uid)
+	moved := s.seen != is
+	s.seen = is
+	return moved
+}
+
+// wanted are the revisions that pods may be as good as, the one that counts first.
+func (b *Book) wanted(uid types.UID, s *set) []string {
+	is, newest := b.aimOf(uid), ""
+	if s.told != nil {
+		newest = s.told.Revision
+	}
+	if is.back {
+		return []string{is.stable, is.target}
+	}
+	return []string{newest, is.target, is.stable}
+}
+
+// as is how the matrix calls the revision of a pod: one that is wanted, if the pod would be the same by it. Else it is
+// the one that the pod was made of, unless the pod is not any more what that says.
+func (b *Book) as(uid types.UID, s *set, info *fact.Pod) string {
+	base := without(info.Revision)
+	if base == "" {
+		return info.Revision
+	}
+	own, mark := base, variant.Mark{}
+	if p := b.Objects.Pod(info.UID); p != nil {
+		own = content.WithVariants(base, variantsOf(p.Labels[content.RevisionLabel]))
+		mark = variant.MarkOf(p.Annotations, p.Name)
+	}
+	out := own
+	for _, revision := range b.wanted(uid, s) {
+		if revision == "" || without(revision) != base {
+			continue
+		}
+		fits, sure := b.fits(uid, s, revision, info.Node, &mark)
+		if !sure {
+			fits = revision == own
+		}
+		if fits {
+			out = revision
+			break
+		}
+		if revision == own {
+			out = content.WithVariants(base, Drifted)
+		}
+	}
+	s.names[out] = true
+	return out
+}
+
+// fits reports whether a pod with the mark would be the same by the revision; not sure where that cannot be known.
+func (b *Book) fits(uid types.UID, s *set, revision, node string, mark *variant.Mark) (fits, sure bool) {
+	if variantsOf(revision) == "" {
+		return mark.Variant == "", true
+	}
+	n, m := b.nodes[node], b.moldsOf(uid, s, revision)
+	if n == nil || m == nil {
+		return false, false
+	}
+	o := m.Of(n)
+	return o.Fits(mark), true
+}
+
+// moldsOf are the pods of a revision by its variants; nil if that is not known.
+func (b *Book) moldsOf(uid types.UID, s *set, revision string) *variant.Molds {
+	k := s.known[variantsOf(revision)]
+	if k == nil {
+		return nil
+	}
+	key := content.TemplateOf(revision) + " " + k.ID
+	m := s.molds[key]
+	if m == nil {
+		template := b.Objects.Template(uid, content.TemplateOf(revision))
+		if template == nil {
+			return nil
+		}
+		m = k.On(template)
+		if s.molds == nil || len(s.molds) > maxMolds {
+			s.molds = map[string]*variant.Molds{}
+		}
+		s.molds[key] = m
+	}
+	return m
+}
+
+// maxMolds is how many templates with variants are kept worked out.
+const maxMolds = 8
+
+// tell passes a DaemonSet on, with its variants.
+func (b *Book) tell(uid types.UID, s *set) {
+	if s.info == nil {
+		return
+	}
+	info := *s.info
+	id, digest := "", ""
+	switch {
+	case s.newest == nil:
+	case s.known[s.newest.ID].stored != nil:
+		id, digest = s.newest.ID, s.newest.Digest
+	case s.told != nil: // those it had, until the new ones are stored
+		id = variantsOf(s.told.Revision)
+		if k := s.known[id]; k != nil {
+			digest = k.Digest
+		}
+	default:
+		info.Held = true
+	}
+	info.Revision = content.WithVariants(info.Revision, id)
+	info.Digest = contentsDigest(info.Digest, digest)
+	was := s.told
+	s.told = &info
+	if s.pods != nil && (was == nil || was.Revision != info.Revision) {
+		b.lookAll(uid, s) // first: what has the newest already is no evidence against it
+	}
+	b.rows.Step(info)
+}
+
+// Pod returns what was last told about a pod.
+func (b *Book) Pod(uid types.UID) (fact.Pod, bool) {
+	info, known := b.rows.Pod(uid)
+	if s := b.sets[info.Owner]; s != nil && s.pods != nil {
+		info.Revision = without(info.Revision)
+	}
+	return info, known
+}
+
+// Rollout is where the rollout of a DaemonSet stands, in revisions without variants.
+func (b *Book) Rollout(uid types.UID) (v1alpha1.DaemonSetRolloutStatus, bool) {
+	st, known := b.rows.Rollout(uid)
+	if s := b.sets[uid]; s != nil && s.concerned() {
+		st.StableRevision, st.TargetRevision = without(st.StableRevision), without(st.TargetRevision)
+	}
+	return st, known
+}
+
+// PodsOfRevision returns how many pods the DaemonSet owns that are of a revision, with whatever variants.
+func (b *Book) PodsOfRevision(uid types.UID, revision string) int {
+	s := b.sets[uid]
+	if s == nil || s.pods == nil {
+		return b.rows.PodsOfRevision(uid, revision)
+	}
+	n := 0
+	s.names[revision] = true
+	for name := range s.names {
+		if without(name) == revision {
+			n += b.rows.PodsOfRevision(uid, name)
+		}
+	}
+	return n
+}
+
+// KeepsRevision reports whether pods of a revision, with whatever variants, may still have to be made.
+func (b *Book) KeepsRevision(uid types.UID, revision string) bool {
+	if b.rows.KeepsRevision(uid, revision) {
+		return true
+	}
+	s := b.sets[uid]
+	if s == nil {
+		return false
+	}
+	for name := range s.names {
+		if without(name) == revision && b.rows.KeepsRevision(uid, name) {
+			return true
+		}
+	}
+	is := b.aimOf(uid)
+	return s.concerned() && (without(is.stable) == revision || without(is.target) == revision)
+}

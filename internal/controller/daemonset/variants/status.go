@@ -1,0 +1,164 @@
+package variants
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/variant"
+)
+
+// statusAgain is when a status is written again that changes meanwhile, or cannot be written.
+const statusAgain = 2 * time.Second
+
+// count is what is counted of one variant of a DaemonSet.
+type count struct {
+	nodes, failing, tied int
+	// example is one node where it cannot be had, and why; with others of the same priority there.
+	node, why string
+	with      []string
+}
+
+// Statuses returns the variants whose status says something else than what is so now, with what it is to say.
+func (b *Book) Statuses() (out []*v1alpha1.DaemonSetVariant) {
+	if !b.moved {
+		return nil
+	}
+	b.moved = false
+	for _, s := range b.sets {
+		b.recount(s)
+	}
+	for _, uid := range slices.Sorted(maps.Keys(b.all)) {
+		v := b.all[uid]
+		next := v.DeepCopy()
+		b.describe(next)
+		if apiequality.Semantic.DeepEqual(v.Status, next.Status) || v.DeletionTimestamp != nil {
+			continue
+		}
+		if b.writing[uid] {
+			b.again = b.now.Add(statusAgain)
+			continue
+		}
+		b.writing[uid] = true
+		out = append(out, next)
+	}
+	return out
+}
+
+// recount counts the nodes of each variant of a DaemonSet: those that have its pod, or are to have it.
+func (b *Book) recount(s *set) {
+	s.counts = map[string]*count{}
+	if s.newest == nil || s.info == nil {
+		return
+	}
+	of := func(name string) *count {
+		if s.counts[name] == nil {
+			s.counts[name] = &count{}
+		}
+		return s.counts[name]
+	}
+	m := b.moldsOf(s.info.UID, s, content.WithVariants(s.info.Revision, s.newest.ID))
+	if m == nil {
+		return
+	}
+	for _, node := range slices.Sorted(maps.Keys(s.pods)) {
+		n := b.nodes[node]
+		if n == nil {
+			continue
+		}
+		o := m.Of(n)
+		if o.Variant == "" {
+			continue
+		}
+		c := of(o.Variant)
+		c.nodes++
+		if o.Err != nil {
+			c.failing++
+			if c.why == "" {
+				c.node, c.why = node, o.Err.Error()
+			}
+		}
+		for _, name := range o.Tied {
+			t := of(name)
+			t.tied++
+			t.with = o.Tied
+		}
+	}
+	for name, err := range m.Check() {
+		if c := of(name); c.why == "" {
+			c.why = err.Error()
+		}
+	}
+}
+
+// describe writes what is so into a variant's status.
+func (b *Book) describe(v *v1alpha1.DaemonSetVariant) {
+	st := &v.Status
+	st.ObservedGeneration, st.DaemonSets, st.Nodes = v.Generation, 0, 0
+	var wrong, tied []string
+	for _, uid := range slices.Sorted(maps.Keys(b.sets)) {
+		s := b.sets[uid]
+		if s.object == nil || s.object.Namespace != v.Namespace || !variant.Selects(v, s.object.Labels) {
+			continue
+		}
+		st.DaemonSets++
+		if s.why != "" {
+			wrong = append(wrong, fmt.Sprintf("DaemonSet %s: %s", s.object.Name, s.why))
+		}
+		c := s.counts[v.Name]
+		if c == nil {
+			continue
+		}
+		st.Nodes += int32(c.nodes)
+		if c.why != "" {
+			wrong = append(wrong, fmt.Sprintf("DaemonSet %s%s: %s", s.object.Name, where(c), c.why))
+		}
+		if c.tied > 0 {
+			tied = append(tied, fmt.Sprintf("DaemonSet %s on %d nodes: %s have the same priority", s.object.Name, c.tied,
+				strings.Join(c.with, ", ")))
+		}
+	}
+	say := func(kind, reason string, bad []string, good metav1.ConditionStatus, fine string) {
+		status, message := good, fine
+		if len(bad) > 0 {
+			message = strings.Join(bad, "; ")
+			status = metav1.ConditionTrue
+			if good == metav1.ConditionTrue {
+				status = metav1.ConditionFalse
+			}
+		} else {
+			reason = "AsItShould"
+		}
+		meta.SetStatusCondition(&st.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason,
+			Message: message, ObservedGeneration: v.Generation})
+	}
+	say(v1alpha1.VariantApplies, "CannotBeHad", wrong, metav1.ConditionTrue, "")
+	say(v1alpha1.VariantConflict, "SamePriority", tied, metav1.ConditionFalse, "")
+}
+
+func where(c *count) string {
+	if c.failing == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" on %d nodes, such as %s", c.failing, c.node)
+}
+
+// TellStatus takes in what became of the writing of a status: what the API holds of the variant then, or nil.
+func (b *Book) TellStatus(asked, written *v1alpha1.DaemonSetVariant) {
+	delete(b.writing, asked.UID)
+	have := b.all[asked.UID]
+	switch {
+	case written == nil:
+		b.again = b.now.Add(statusAgain)
+	case have != nil && have.Generation == written.Generation:
+		b.all[asked.UID] = written
+	}
+}
