@@ -42,3 +42,23 @@ func TestLongListsAreLookedAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// A container's mounts are not looked for in the list of its devices.
+func TestMountsAreLookedUpAmongDevices(t *testing.T) {
+	const n = 300_000
+	c := &corev1.Container{VolumeMounts: make([]corev1.VolumeMount, n), VolumeDevices: make([]corev1.VolumeDevice, n)}
+	for i := range n {
+		c.VolumeMounts[i] = corev1.VolumeMount{Name: "v", MountPath: fmt.Sprint("/m", i)}
+		c.VolumeDevices[i] = corev1.VolumeDevice{Name: fmt.Sprint("d", i), DevicePath: fmt.Sprint("/d", i)}
+	}
+	p := containerChecks{volumes: map[string]corev1.VolumeSource{"v": {}}}
+	if errs := p.mounts(c, field.NewPath("m")); len(errs) > 0 {
+		t.Errorf("%d are wrong: %v", len(errs), errs[0])
+	}
+	c.VolumeMounts, c.VolumeDevices[0] = c.VolumeMounts[:1], corev1.VolumeDevice{Name: "v", DevicePath: "/m0"}
+	want := `[m[0].name: Invalid value: "v": must not already exist in volumeDevices ` +
+		`m[0].mountPath: Invalid value: "/m0": must not already exist as a path in volumeDevices]`
+	if got := fmt.Sprint(p.mounts(c, field.NewPath("m"))); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -25,7 +26,7 @@ import (
 )
 
 // With -entries each list has so many, and may take a second of one processor and 500 MB; without, two sizes are
-// compared by what they allocate. No busy machine changes either.
+// compared by what they allocate, and two longer ones by the processor's time, which a busy machine does not change.
 var entries = flag.Int("entries", 0, "the entries of each list, such as 100000; makes the test measure time")
 
 const (
@@ -36,12 +37,19 @@ const (
 	mostBody = 3 << 20
 	// linear is by how much the work may grow when a list becomes twice as long.
 	linear = 3
+	// someEntries are compared by time: so many, compared with each other, take 17 ms at 2 ns for each pair.
+	someEntries = 3000
+	// someTime is below what those take whose work grows with the square of their number.
+	someTime = 12 * time.Millisecond
 )
 
 // Who may write an object of a kind cannot have the server busy with one of its lists: each list and
 // map of each kind is filled, with equal and with different entries, and goes through all that
 // creates and updates go through.
 func TestCostOfAnObject(t *testing.T) {
+	if underRace {
+		t.Skip("nothing runs at once here: it is measured without the race detector")
+	}
 	klog.SetLogger(logr.Discard()) // The library logs what it warns of, and is asked for that here also of what is refused.
 	t.Cleanup(klog.ClearLogger)
 	kinds := registry.Kinds()
@@ -70,6 +78,9 @@ func measure(t *testing.T, kind resource.Definition, types *scheme.Set, at place
 	t.Helper()
 	what := fmt.Sprintf("%+v", fill)
 	if *entries == 0 {
+		if !testing.Short() {
+			compareTimes(t, what, func(n int) func() { return write(kind, types, copies(object(kind, at, fill, n))) })
+		}
 		of := func(n int) uint64 { return allocated(write(kind, types, object(kind, at, fill, n))) }
 		once, twice := of(fewEntries), of(2*fewEntries)
 		if twice < 300<<10 || twice < linear*once {
@@ -93,6 +104,37 @@ func measure(t *testing.T, kind resource.Definition, types *scheme.Set, at place
 	if took := used(t) - begin; took > mostTime || memory > mostMemory {
 		t.Errorf("%s: took %v and %d MB", what, took.Round(time.Millisecond), memory>>20)
 	}
+}
+
+// compareTimes finds work that grows with the square of a list and allocates nothing, such as looking each entry up in
+// another list. No garbage is collected in a try.
+func compareTimes(t *testing.T, what string, of func(n int) func()) {
+	t.Helper()
+	least := func(n, tries int) time.Duration {
+		best := time.Hour
+		for range tries {
+			f := of(n)
+			percent := debug.SetGCPercent(-1)
+			begin := used(t)
+			f()
+			best = min(best, used(t)-begin)
+			debug.SetGCPercent(percent)
+		}
+		return best
+	}
+	if least(someEntries, 1) < someTime {
+		return
+	}
+	most := least(someEntries, 4)
+	if few := least(someEntries/5, 4); most > someTime && most > 9*few {
+		t.Errorf("%s: five times as many entries take %v, after %v", what, most, few)
+	}
+}
+
+// copies makes one object, and others as copies of it.
+func copies(made func() apiruntime.Object) func() apiruntime.Object {
+	obj := made()
+	return func() apiruntime.Object { return obj.DeepCopyObject() }
 }
 
 // used is the time of processors that this process has had, which a busy machine does not change.
