@@ -3,6 +3,7 @@ package nodestatus
 import (
 	"context"
 	"errors"
+	"io"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -34,11 +35,13 @@ func TestHoursAlone(t *testing.T) {
 			return own(ctx)
 		}
 		var away atomic.Bool
-		s.client.PrependReactor("*", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		s.client.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			if !away.Load() {
 				return false, nil, nil
 			}
-			tries.Add(1)
+			if action.GetResource().Resource == "nodes" {
+				tries.Add(1)
+			}
 			return true, nil, errors.New("dial tcp 10.0.0.1:6443: connect: network is unreachable")
 		})
 		var node atomic.Pointer[corev1.Node]
@@ -50,7 +53,8 @@ func TestHoursAlone(t *testing.T) {
 		asked.Store(0)
 		written := &lines{}
 		klog.LogToStderr(false)
-		klog.SetOutput(written)
+		klog.SetOutput(io.Discard)
+		klog.SetOutputBySeverity("INFO", written) // which has the lines of all severities
 		defer klog.LogToStderr(true)
 		const hours = 4
 		time.Sleep(hours * time.Hour)

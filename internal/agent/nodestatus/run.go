@@ -102,7 +102,7 @@ func (r *Reporter) Run(ctx context.Context) error {
 	defer wg.Wait()
 	wg.Go(func() {
 		lease.NewController(r.cfg.Clock, r.cfg.Client, r.cfg.NodeName, leaseSeconds, r.Check, leaseRenewal,
-			r.cfg.NodeName, corev1.NamespaceNodeLease, r.ownLease).Run(ctx)
+			r.cfg.NodeName, corev1.NamespaceNodeLease, r.ownLease).Run(seldom(ctx, r.cfg.Clock))
 	})
 	var rest rests
 	for {

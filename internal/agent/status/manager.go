@@ -24,6 +24,9 @@ const (
 	writers  = 4
 	minRetry = 200 * time.Millisecond
 	maxRetry = 10 * time.Second
+	// logEach is which failures of a pod in a row are logged after the first: one in five minutes, while a server may be
+	// away for days.
+	logEach = 30
 )
 
 // Writer changes pods in the API. That the API has no pod of that name and UID is a NotFound error.
@@ -163,8 +166,9 @@ func (m *Manager) next(ctx context.Context) bool {
 	}
 	defer m.queue.Done(uid)
 	if err := m.write(ctx, uid); err != nil {
-		if ctx.Err() == nil {
-			klog.FromContext(ctx).Info("Could not report a pod's status, will try again", "podUID", uid, "err", err)
+		if failures := m.queue.NumRequeues(uid); ctx.Err() == nil && failures%logEach == 0 {
+			klog.FromContext(ctx).Info("Could not report a pod's status, will try again", "podUID", uid, "err", err,
+				"failures", failures+1)
 		}
 		m.queue.AddRateLimited(uid)
 		return true
