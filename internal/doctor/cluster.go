@@ -72,6 +72,7 @@ func Cluster(ctx context.Context, config *rest.Config) (c diagnosis.Cluster, err
 	}{
 		{"nodes", l.nodes}, {"leases", l.leases}, {"daemonsets", l.daemonSets}, {"daemonsetrollouts", l.rollouts},
 		{"rolloutpolicies", l.policies}, {"nodestartups", l.startups},
+		{"daemonsetvariants", l.variants},
 		{"servicecidrs", l.serviceCIDRs}, {"ipaddresses", l.addresses},
 		{"validatingwebhookconfigurations", l.validating}, {"mutatingwebhookconfigurations", l.mutating},
 		{"apiservices", l.extensions},
@@ -202,6 +203,15 @@ func (l *looker) startups(ctx context.Context) error {
 		return err
 	}
 	l.seen.Startups = pointers(list.Items)
+	return nil
+}
+
+func (l *looker) variants(ctx context.Context) error {
+	list, err := l.own.DaemonSetVariants("").List(ctx, cached)
+	if err != nil {
+		return err
+	}
+	l.seen.Variants = pointers(list.Items)
 	return nil
 }
 

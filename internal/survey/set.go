@@ -17,6 +17,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 	"github.com/everynode/everynode/internal/fetch"
 	"github.com/everynode/everynode/internal/history"
+	"github.com/everynode/everynode/internal/variant"
 )
 
 // Set is one DaemonSet and what belongs to it.
@@ -38,6 +39,8 @@ type Set struct {
 	present   *appsv1.ControllerRevision
 	// content is the ID of the content of Revision, "" where that is a template alone.
 	content string
+	// variants are those that it has now; nil for none.
+	variants *variant.Set
 }
 
 // Set finds what belongs to a DaemonSet.
@@ -63,7 +66,7 @@ func (s *Survey) Set(ds *appsv1.DaemonSet) (*Set, error) {
 		set.Policy = s.Policy(ds)
 	}
 	set.addContent()
-	return set, nil
+	return set, set.addVariants()
 }
 
 // addContent finds the content that the present template has, where the policy wants it to be a part of revisions.
@@ -223,6 +226,10 @@ func (s *Set) surroundings(cfg row.Config) *Core {
 
 // begin adds the row. Pods that are there before it are judged once, with it.
 func (s *Set) begin(c *Core, row fact.DaemonSet) {
+	if b := s.vary(c); b != nil {
+		s.beginVaried(b, row)
+		return
+	}
 	for _, pods := range s.survey.byOwner[row.UID] {
 		for _, p := range pods {
 			c.Step(s.Project(p))

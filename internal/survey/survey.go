@@ -32,6 +32,8 @@ type Objects struct {
 	Rollouts []*v1alpha1.DaemonSetRollout
 	// Startups are empty where the API does not have NodeStartups, or does not show them.
 	Startups []*v1alpha1.NodeStartup
+	// Variants are empty where the API does not have DaemonSetVariants, or does not show them.
+	Variants []*v1alpha1.DaemonSetVariant
 	// Edits are changes of content that a plan is about, by the DaemonSet whose revision they change.
 	Edits map[types.UID][]content.Edit
 	// Locate finds time zones.

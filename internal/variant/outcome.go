@@ -288,10 +288,14 @@ func (m *Mark) Words() string {
 // Same reports whether both are the same, with amounts compared as amounts.
 func (m *Mark) Same(o *Mark) bool { return apiequality.Semantic.DeepEqual(m, o) }
 
-// Total is what all containers of a pod request of a resource, computed amounts included.
-func Total(spec *corev1.PodSpec, name corev1.ResourceName) (sum resource.Quantity) {
-	for i := range spec.Containers {
-		sum.Add(spec.Containers[i].Resources.Requests[name])
+// Requests is what the containers of the pod request together, in cores and bytes.
+func (o *Outcome) Requests() map[corev1.ResourceName]float64 {
+	out := map[corev1.ResourceName]float64{}
+	for i := range o.Template.Spec.Containers {
+		c := &o.Template.Spec.Containers[i]
+		for name, amount := range with(c.Resources.Requests, o.Resources[c.Name].Requests) {
+			out[name] += amount.AsApproximateFloat64()
+		}
 	}
-	return sum
+	return out
 }

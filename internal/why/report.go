@@ -48,7 +48,9 @@ type Place struct {
 	Wanted   string `json:"wanted,omitempty"`
 	Step     string `json:"step,omitempty"`
 	Pod      string `json:"pod,omitempty"`
-	PodUID   string `json:"-"`
+	// Variant is what the pod was made by, where that is not the template alone.
+	Variant string `json:"variant,omitempty"`
+	PodUID  string `json:"-"`
 	// Container is one that failed; Log are its last lines.
 	Container string   `json:"container,omitempty"`
 	Restarted bool     `json:"-"`
@@ -129,6 +131,11 @@ func place(v *survey.View, name string) Place {
 	}
 	for _, reason := range st.Reasons {
 		p.Reasons = append(p.Reasons, numbered(v, reason))
+	}
+	has, kept := v.Variant(name)
+	p.Variant = has
+	if kept != "" {
+		p.Reasons = append(p.Reasons, kept)
 	}
 	if !st.Since.IsZero() {
 		at := st.Since.UTC()

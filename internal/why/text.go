@@ -91,6 +91,9 @@ func (p *Place) write(w io.Writer, s Style) {
 	if p.Pod != "" {
 		fmt.Fprintf(w, "  pod %s\n", p.Pod)
 	}
+	if p.Variant != "" {
+		fmt.Fprint(w, survey.Wrap("made by variant "+p.Variant, "  "))
+	}
 	list(w, "events", p.Events)
 	if len(p.Log) > 0 {
 		list(w, "last lines of container "+p.Container, p.Log)

@@ -84,6 +84,13 @@ func (l *lists) look(ctx context.Context) (s *survey.Survey, hidden string, err 
 	case rollout.Hidden(err) == "":
 		return nil, "", fmt.Errorf("list NodeStartups: %w", err)
 	}
+	variants, err := l.own.DaemonSetVariants("").List(ctx, cached)
+	switch {
+	case err == nil:
+		o.Variants = pointers(variants.Items)
+	case rollout.Hidden(err) == "":
+		return nil, "", fmt.Errorf("list DaemonSetVariants: %w", err)
+	}
 	policies, err := l.own.RolloutPolicies("").List(ctx, cached)
 	if err != nil {
 		if hidden = rollout.Hidden(err); hidden == "" {

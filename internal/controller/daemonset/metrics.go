@@ -1,6 +1,10 @@
 package daemonset
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/variants/storing"
+)
 
 // metrics are the controller's own, subsystem daemonset_controller.
 type metrics struct {
@@ -11,6 +15,7 @@ type metrics struct {
 	turnSeconds  prometheus.Histogram
 	auditDrift   prometheus.Counter
 	rollouts     *rolloutMetrics
+	variants     *prometheus.GaugeVec
 }
 
 // newMetrics makes the metrics and, given a registerer, registers them.
@@ -31,13 +36,13 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			"audit_drift_total",
 			"Differences between the running totals and a recount that the audit found and mended. Anything but 0 is a bug.",
 		),
-		rollouts: newRolloutMetrics(),
+		rollouts: newRolloutMetrics(), variants: storing.NewGauge(),
 	}
 	if reg == nil {
 		return m, nil
 	}
 	own := []prometheus.Collector{
-		m.podsCreated, m.podsDeleted, m.writesFailed, m.statusWrites, m.turnSeconds, m.auditDrift,
+		m.podsCreated, m.podsDeleted, m.writesFailed, m.statusWrites, m.turnSeconds, m.auditDrift, m.variants,
 	}
 	for _, c := range append(own, m.rollouts.collectors()...) {
 		if err := reg.Register(c); err != nil {

@@ -460,7 +460,11 @@ func (o *owner) keepVariants() {
 	if o.cfg.Variants == nil {
 		return
 	}
-	for _, v := range o.variants.Statuses() {
+	statuses, moved := o.variants.Statuses()
+	if moved {
+		storing.Show(o.metrics.variants, o.variants.Reserved())
+	}
+	for _, v := range statuses {
 		o.rowLane.submit(func(ctx context.Context) {
 			written := storing.Tell(ctx, o.cfg.Variants, v)
 			o.buffer.result(func(o *owner) { o.variants.TellStatus(v, written) })

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -431,5 +432,51 @@ func TestWithoutVariantsNothingDiffers(t *testing.T) {
 	}
 	if written[true] != written[false] || written[true] == "" {
 		t.Errorf("pods are\n%s\nwithout knowing of variants\n%s", written[true], written[false])
+	}
+}
+
+// What the pods of each variant request is counted, computed amounts and others.
+func TestWhatVariantsReserve(t *testing.T) {
+	a := policyAPI{newFakeAPI(t), func() bool { return false }}
+	for i, size := range []string{"s", "s", "xl"} {
+		a.add(sizedNode(fmt.Sprint("n", i), size, 4))
+	}
+	registry := prometheus.NewRegistry()
+	c, err := New(Config{Informers: a, Writer: a, Recorder: record.NewFakeRecorder(100000), Rollouts: a, Variants: a,
+		Registerer: registry})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	ds := testDaemonSet("logs")
+	ds.Spec.Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: apiresource.MustParse("100m")}
+	a.add(ds)
+	a.add(testVariant("all", "", "", "quantity('160Mi')"))
+	a.add(testVariant("large", "xl", threads(8), "quantity('1Gi')"))
+	settled(t, a.fakeAPI, "logs", 3)
+	want := map[string]float64{"all cpu": 0.2, "all memory": 320 << 20, "large cpu": 0.1, "large memory": 1 << 30}
+	eventually(t, func() string {
+		families, err := registry.Gather()
+		if err != nil {
+			return err.Error()
+		}
+		got := map[string]float64{}
+		for _, f := range families {
+			for _, m := range f.Metric {
+				if l := m.Label; f.GetName() == "everynode_variant_requested" {
+					got[l[3].GetValue()+" "+l[2].GetValue()] = m.GetGauge().GetValue()
+				}
+			}
+		}
+		if !maps.Equal(got, want) {
+			return fmt.Sprintf("reserved are %v, want %v", got, want)
+		}
+		return ""
+	})
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }

@@ -36,6 +36,7 @@ type Cluster struct {
 	Rollouts   []*v1alpha1.DaemonSetRollout
 	Policies   []*v1alpha1.RolloutPolicy
 	Startups   []*v1alpha1.NodeStartup
+	Variants   []*v1alpha1.DaemonSetVariant
 	// StartupsUnread tells that NodeStartups could not be read.
 	StartupsUnread bool
 	Webhooks       []Webhook
@@ -96,7 +97,7 @@ func OfCluster(c Cluster) []Finding {
 	}{
 		{"api", answers}, {"members", serversOf}, {"clock", clocks}, {"versions", nodeVersions}, {"nodes", nodes},
 		{"daemons", daemons}, {"rollouts", rollouts}, {"fetch", fetches}, {"services", services}, {"webhooks", webhooks},
-		{"beside", besides}, {"startups", startups},
+		{"beside", besides}, {"startups", startups}, {"variants", variants},
 	} {
 		f := findings{check: check.name}
 		check.look(&f, &c)

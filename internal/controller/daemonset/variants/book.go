@@ -42,7 +42,9 @@ type Book struct {
 	dirty map[types.UID]bool
 	// moved tells that what the variants' status says may be another.
 	moved bool
-	// writing are the variants whose status is being written, again when to try the rest.
+	// looked is when statuses were last looked at. writing are the variants of which one is being written, again when to
+	// try the rest.
+	looked  time.Time
 	writing map[types.UID]bool
 	again   time.Time
 }

@@ -36,7 +36,8 @@ func (b *Book) Step(e matrix.Event) {
 	case fact.Pod:
 		b.onPod(e)
 	case fact.PodGone:
-		b.drop(types.UID(e))
+		kept := b.drop(types.UID(e))
+		b.moved = b.moved || kept
 		b.rows.Step(e)
 	default:
 		b.rows.Step(e)
@@ -53,6 +54,7 @@ func (b *Book) onPod(e fact.Pod) {
 	}
 	s = b.set(e.Owner)
 	b.concern(e.Owner, s)
+	b.moved = b.moved || !s.pods[e.Node][e.UID]
 	b.drop(e.UID)
 	if s.pods[e.Node] == nil {
 		s.pods[e.Node] = map[types.UID]bool{}
@@ -68,15 +70,17 @@ func (b *Book) isMarked(uid types.UID) bool {
 	return p != nil && variant.MarkOf(p.Annotations, p.Name).Variant != ""
 }
 
-// drop forgets a pod.
-func (b *Book) drop(uid types.UID) {
+// drop forgets a pod. It returns true for one that was kept.
+func (b *Book) drop(uid types.UID) bool {
 	info, known := b.rows.Pod(uid)
-	if s := b.sets[info.Owner]; known && s != nil {
+	if s := b.sets[info.Owner]; known && s != nil && s.pods[info.Node][uid] {
 		delete(s.pods[info.Node], uid)
 		if len(s.pods[info.Node]) == 0 {
 			delete(s.pods, info.Node)
 		}
+		return true
 	}
+	return false
 }
 
 // concern has the pods of a DaemonSet be kept by node from now on.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,17 +23,23 @@ const statusAgain = 2 * time.Second
 // count is what is counted of one variant of a DaemonSet.
 type count struct {
 	nodes, failing, tied int
+	requested            map[corev1.ResourceName]float64
 	// example is one node where it cannot be had, and why; with others of the same priority there.
 	node, why string
 	with      []string
 }
 
-// Statuses returns the variants whose status says something else than what is so now, with what it is to say.
-func (b *Book) Statuses() (out []*v1alpha1.DaemonSetVariant) {
-	if !b.moved {
-		return nil
+// Statuses returns the variants whose status says something else than what is so now, with what it is to say; moved is
+// false if nothing was looked at.
+func (b *Book) Statuses() (out []*v1alpha1.DaemonSetVariant, moved bool) {
+	switch next := b.looked.Add(statusAgain); {
+	case !b.moved:
+		return nil, false
+	case next.After(b.now): // many pods come at once, and nodes are counted one by one
+		b.again = next
+		return nil, false
 	}
-	b.moved = false
+	b.moved, b.looked = false, b.now
 	for _, s := range b.sets {
 		b.recount(s)
 	}
@@ -50,7 +57,7 @@ func (b *Book) Statuses() (out []*v1alpha1.DaemonSetVariant) {
 		b.writing[uid] = true
 		out = append(out, next)
 	}
-	return out
+	return out, true
 }
 
 // recount counts the nodes of each variant of a DaemonSet: those that have its pod, or are to have it.
@@ -86,6 +93,7 @@ func (b *Book) recount(s *set) {
 				c.node, c.why = node, o.Err.Error()
 			}
 		}
+		c.add(&o)
 		for _, name := range o.Tied {
 			t := of(name)
 			t.tied++
@@ -97,6 +105,35 @@ func (b *Book) recount(s *set) {
 			c.why = err.Error()
 		}
 	}
+}
+
+// add adds what a pod requests.
+func (c *count) add(o *variant.Outcome) {
+	if o.Err != nil {
+		return
+	}
+	if c.requested == nil {
+		c.requested = map[corev1.ResourceName]float64{}
+	}
+	for name, amount := range o.Requests() {
+		c.requested[name] += amount
+	}
+}
+
+// Reserved is what the pods request that a variant makes of a DaemonSet, in cores and bytes.
+type Reserved struct {
+	Namespace, DaemonSet, Variant string
+	Requested                     map[corev1.ResourceName]float64
+}
+
+// Reserved returns it of all variants, as of the last time that statuses were looked at.
+func (b *Book) Reserved() (out []Reserved) {
+	for _, s := range b.sets {
+		for name, c := range s.counts {
+			out = append(out, Reserved{s.object.Namespace, s.object.Name, name, c.requested})
+		}
+	}
+	return out
 }
 
 // describe writes what is so into a variant's status.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
@@ -66,4 +67,21 @@ func Tell(
 		klog.FromContext(ctx).V(2).Info("Cannot write the status of a variant", "variant", klog.KObj(v), "err", err)
 	}
 	return nil
+}
+
+// NewGauge returns the metric of what variants reserve.
+func NewGauge() *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "everynode_variant_requested",
+		Help: "What the pods that a variant makes of a DaemonSet request on all its nodes together, in cores and bytes."},
+		[]string{"namespace", "daemonset", "variant", "resource"})
+}
+
+// Show has the metric say what is reserved now.
+func Show(g *prometheus.GaugeVec, all []variants.Reserved) {
+	g.Reset()
+	for _, r := range all {
+		for name, amount := range r.Requested {
+			g.WithLabelValues(r.Namespace, r.DaemonSet, r.Variant, string(name)).Set(amount)
+		}
+	}
 }

@@ -1,0 +1,133 @@
+package survey
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/variants"
+	"github.com/everynode/everynode/internal/variant"
+)
+
+// addVariants finds the variants that the DaemonSet has now, and makes them a part of its revision.
+func (s *Set) addVariants() error {
+	var all []variant.Variant
+	for _, v := range s.survey.Variants {
+		if v.Namespace == s.DaemonSet.Namespace && variant.Selects(v, s.DaemonSet.Labels) {
+			all = append(all, variant.Of(v))
+		}
+	}
+	var err error
+	s.variants, err = variant.NewSet(all)
+	if err != nil {
+		return err
+	}
+	if s.variants != nil {
+		s.Revision = content.WithVariants(s.Revision, s.variants.ID)
+	}
+	whole := []string{s.Revision}
+	if s.Rollout != nil {
+		whole = append(whole, s.Rollout.Status.StableRevision, s.Rollout.Status.TargetRevision)
+	}
+	for _, revision := range whole {
+		n := s.Numbers[content.TemplateOf(revision)]
+		if content.VariantsOf(revision) != "" && n > 0 {
+			s.Numbers[revision] = n
+		}
+	}
+	return nil
+}
+
+// vary returns what adds variants before a core: nil for a DaemonSet that has nothing to do with them.
+func (s *Set) vary(c *Core) *variants.Book {
+	marked := false
+	for _, pods := range s.survey.byOwner[s.DaemonSet.UID] {
+		marked = marked || slices.ContainsFunc(pods, func(p *corev1.Pod) bool {
+			return variant.MarkOf(p.Annotations, p.Name).Variant != ""
+		})
+	}
+	if s.variants == nil && !marked {
+		return nil
+	}
+	b := variants.New(c)
+	b.Objects = objects{s}
+	b.Tick(s.survey.Now)
+	for _, n := range s.survey.Nodes {
+		b.TellNode(n, false)
+	}
+	for _, v := range s.survey.Variants {
+		b.TellVariant(v, false)
+	}
+	for _, r := range s.survey.Revisions {
+		if variants.IsStored(r) {
+			b.TellStored(r, false)
+		}
+	}
+	b.TellDaemonSet(s.DaemonSet, false)
+	if c.Follows != nil {
+		b.Step(*c.Follows)
+	}
+	return b
+}
+
+// beginVaried adds the row and its pods by the book of variants. What the controller will store counts as stored.
+func (s *Set) beginVaried(b *variants.Book, row fact.DaemonSet) {
+	for _, pods := range s.survey.byOwner[row.UID] {
+		for _, p := range pods {
+			b.Step(s.Project(p))
+		}
+	}
+	row.Revision = content.WithVariants(row.Revision, "")
+	b.Settle()
+	for _, j := range b.Jobs() {
+		b.TellResult(variants.Result{Job: j, Made: j.Make})
+	}
+	b.Settle()
+	b.Step(row)
+	b.Settle()
+}
+
+// objects are what was read.
+type objects struct{ *Set }
+
+// Pod implements variants.Objects.
+func (o objects) Pod(uid types.UID) *corev1.Pod {
+	for _, pods := range o.survey.byOwner[o.DaemonSet.UID] {
+		for _, p := range pods {
+			if p.UID == uid {
+				return p
+			}
+		}
+	}
+	return nil
+}
+
+// Template implements variants.Objects.
+func (o objects) Template(_ types.UID, hash string) *corev1.PodTemplateSpec {
+	return o.Set.Template(hash)
+}
+
+// Variant says by which variant the pod of a node was made, and what keeps the node from another; "" for nothing.
+func (v *View) Variant(name string) (has, why string) {
+	for _, p := range v.Pods(name) {
+		mark := variant.MarkOf(p.Annotations, p.Name)
+		has = mark.Words()
+	}
+	n := v.survey.nodes[name]
+	if v.variants == nil || n == nil {
+		return has, ""
+	}
+	of := variant.OfNode(n)
+	o := v.variants.On(v.Set.Template(v.Revision)).Of(&of)
+	switch {
+	case o.Err != nil:
+		return has, "it keeps the pod that it has: " + o.Err.Error()
+	case len(o.Tied) > 0:
+		return has, "it keeps the pod that it has: variants " + strings.Join(o.Tied, ", ") + " have the same priority"
+	}
+	return has, ""
+}
