@@ -31,13 +31,26 @@ func PathSegmentName(name string, prefix bool) []string {
 	return content.IsPathSegmentName(name)
 }
 
+// An error may repeat a list of 3 MB. Of errors with more text than longText, in bytes, only the first fewErrors are
+// told, because the library copies all that it has for each that it adds.
+const (
+	longText  = 1 << 20
+	fewErrors = 10
+)
+
 // few cuts a list of errors that is too long to be told.
 func few(errs field.ErrorList) field.ErrorList {
-	if len(errs) <= enough.Told {
+	most, text := min(len(errs), enough.Told), 0
+	for i := 0; i < most; i++ {
+		if text += len(errs[i].Error()); text > longText && i+1 >= fewErrors {
+			most = i + 1
+		}
+	}
+	if most == len(errs) {
 		return errs
 	}
 	more := field.Invalid(field.NewPath("object"), len(errs), "has so many errors; those above are the first")
-	return append(errs[:enough.Told:enough.Told], more)
+	return append(errs[:most:most], more)
 }
 
 // strategy serves create, update and delete of the main resource.
