@@ -83,9 +83,9 @@ func TestControllerChart(t *testing.T) {
 		t.Errorf("the chart gives other rights than examples/controller-rbac.yaml; copy its rules to packaging/chart/files/rules.yaml\n%v\nwant\n%v", got.Rules, want.Rules)
 	}
 	got, lease := one[rbacv1.Role](t, all, "Role"), one[rbacv1.Role](t, want, "Role")
-	lease.Rules[1].ResourceNames = []string{"en"}
-	if !reflect.DeepEqual(got.Rules, lease.Rules) {
-		t.Errorf("the chart gives other rights to leases than the example: %v, want %v", got.Rules, lease.Rules)
+	if !reflect.DeepEqual(got.Rules, lease.Rules) || got.Namespace != lease.Namespace {
+		t.Errorf("the chart gives other rights to leases than the example: %v in %s, want %v in %s",
+			got.Rules, got.Namespace, lease.Rules, lease.Namespace)
 	}
 	definitionsAreThoseOfTheProgram(t, all["CustomResourceDefinition"])
 	budget := one[policyv1.PodDisruptionBudget](t, all, "PodDisruptionBudget")
@@ -133,12 +133,28 @@ func TestBesideChart(t *testing.T) {
 	if want := one[rbacv1.ClusterRole](t, want, "ClusterRole"); !reflect.DeepEqual(got.Rules, want.Rules) {
 		t.Errorf("the chart gives other rights than examples/beside-rbac.yaml; copy its rules to packaging/chart/files/beside-rules.yaml\n%v\nwant\n%v", got.Rules, want.Rules)
 	}
-	role, own := one[rbacv1.Role](t, all, "Role"), one[rbacv1.Role](t, want, "Role")
-	own.Rules[1].ResourceNames, own.Rules[3].ResourceNames = []string{"en"}, []string{"en-webhook"}
-	if !reflect.DeepEqual(role.Rules, own.Rules) {
-		t.Errorf("the chart gives other rights in its namespace than the example: %v, want %v", role.Rules, own.Rules)
+	var rules []rbacv1.PolicyRule
+	for _, text := range all["Role"] {
+		role := one[rbacv1.Role](t, rendered{"Role": {text}}, "Role")
+		rules = append(rules, role.Rules...)
+		if want := []string{"kube-system", "agents"}[len(rules)/2-1]; role.Namespace != want {
+			t.Errorf("the role %v is in %s, want %s", role.Rules, role.Namespace, want)
+		}
 	}
-	argumentsAreKnown(t, one[appsv1.Deployment](t, all, "Deployment"))
+	own := one[rbacv1.Role](t, want, "Role")
+	own.Rules[3].ResourceNames = []string{"en-webhook"}
+	if !reflect.DeepEqual(rules, own.Rules) {
+		t.Errorf("the chart gives other rights in namespaces than the example: %v, want %v", rules, own.Rules)
+	}
+	beside := one[appsv1.Deployment](t, all, "Deployment")
+	argumentsAreKnown(t, beside)
+	instead := one[appsv1.Deployment](t, render(t, r, "--namespace", "others"), "Deployment")
+	for _, d := range []appsv1.Deployment{beside, instead} {
+		args := d.Spec.Template.Spec.Containers[0].Args
+		if !slices.Contains(args, "--leader-elect-namespace=kube-system") || strings.Contains(fmt.Sprint(args), "elect-name=") {
+			t.Errorf("in namespace %s the lease is another one: %s", d.Namespace, args)
+		}
+	}
 	job := one[batchv1.Job](t, all, "Job")
 	argumentsAreKnown(t, appsv1.Deployment{Spec: appsv1.DeploymentSpec{Template: job.Spec.Template}})
 	if args := fmt.Sprint(job.Spec.Template.Spec.Containers[0].Args); !strings.Contains(args, "--leave") || job.Annotations["helm.sh/hook"] != "pre-delete" ||
@@ -252,6 +268,8 @@ func TestControllerChartOnACluster(t *testing.T) {
 		}
 		return err
 	})
+	moved := append(slices.Clone(values), "--set", "lease.namespace=agents")
+	r.refused("kubectl -n agents scale deployment everynode --replicas=0", append([]string{"upgrade", r.name, r.chart}, moved...)...)
 	r.upgrade(append(values, "--set", "replicas=1")...)
 	r.helm("rollback", r.name, "1", "--wait", "--timeout", patience)
 	r.helm("uninstall", r.name, "--wait", "--timeout", patience)

@@ -24,6 +24,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{- /* What a controller beside another one, and who leaves, must agree about. */}}
 {{- define "controller.webhook" -}}
+- --webhook-namespace={{ .Release.Namespace }}
 - --webhook-service={{ include "controller.name" . }}-webhook
 - --webhook-secret={{ include "controller.name" . }}-webhook
 {{- with .Values.beside.url }}
