@@ -99,6 +99,9 @@ func (c *Course) waitsFor(n *node) string {
 	if n.daemon.Refused != "" {
 		return n.daemon.Refused + "; it is tried again"
 	}
+	if c.policy == nil {
+		return "its turn"
+	}
 	if full := n.Group.Limits(c.policy.Domains); full != "" {
 		return full
 	}
