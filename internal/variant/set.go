@@ -78,6 +78,9 @@ func NewSet(of []Variant) (*Set, error) {
 	if len(of) == 0 {
 		return nil, nil
 	}
+	if n := len(of); n > MaxVariants {
+		return nil, fmt.Errorf("%d variants choose it, at most %d may", n, MaxVariants)
+	}
 	s := &Set{Variants: slices.Clone(of)}
 	slices.SortFunc(s.Variants, func(a, b Variant) int { return cmp.Compare(a.Name, b.Name) })
 	for i := range s.Variants {

@@ -60,6 +60,10 @@ type set struct {
 	newest  *variant.Set
 	why     string
 	version int // of which newest was worked out
+	// refused says why its variants cannot be used as they are now: newest are the last that could. None were if
+	// not settled.
+	refused string
+	settled bool
 	// known are all that may be needed, by ID.
 	known map[string]*known
 	// pods are its pods by node, for a DaemonSet that has variants or pods by variants.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -264,6 +265,42 @@ func TestWhatIsStored(t *testing.T) {
 	}
 	if w.sets["ds"].known[first] != nil && w.sets["ds"].known[first].stored != nil {
 		t.Error("they are kept though nobody needs them")
+	}
+}
+
+// Too many variants change nothing: the DaemonSet keeps those that it had, and one whose variants nobody knows, since the
+// controller has just started, is held.
+func TestTooManyVariants(t *testing.T) {
+	w := newWorld()
+	w.setNode("n0", "s", 4)
+	w.setVariant("v", "", 0, 7, 0)
+	w.begin()
+	had := w.newest()
+	for i := range variant.MaxVariants {
+		w.setVariant(fmt.Sprint("w", i), "", -1, 0, 0.1)
+	}
+	w.settle()
+	if got := w.newest(); got != had || content.VariantsOf(had) == "" || w.sets["ds"].told.Held {
+		t.Errorf("the newest revision is %s, held %t; it was %s", got, w.sets["ds"].told.Held, had)
+	}
+	if w.describe(w.all["v"]); !strings.Contains(w.all["v"].Status.Conditions[0].Message, "21 variants choose it") {
+		t.Errorf("the conditions are %+v", w.all["v"].Status.Conditions)
+	}
+	other := newWorld()
+	other.all = w.all
+	for _, v := range w.all {
+		other.TellVariant(v, false)
+	}
+	other.begin()
+	if !other.sets["ds"].told.Held {
+		t.Error("after a restart its pods may be taken for outdated")
+	}
+	for _, book := range []*world{w, other} {
+		book.TellVariant(w.all["w3"], true)
+		book.settle()
+		if got := book.newest(); got == had || content.VariantsOf(got) == "" || book.sets["ds"].told.Held {
+			t.Errorf("with one less the newest revision is %s, held %t", got, book.sets["ds"].told.Held)
+		}
 	}
 }
 

@@ -242,6 +242,8 @@ func (b *Book) tell(uid types.UID, s *set) {
 	info := *s.info
 	id, digest := "", ""
 	switch {
+	case s.refused != "" && !s.settled:
+		info.Held = true // its pods may be by variants that are not known
 	case s.newest == nil:
 	case s.known[s.newest.ID].stored != nil:
 		id, digest = s.newest.ID, s.newest.Digest

@@ -147,8 +147,10 @@ func (b *Book) describe(v *v1alpha1.DaemonSetVariant) {
 			continue
 		}
 		st.DaemonSets++
-		if s.why != "" {
-			wrong = append(wrong, fmt.Sprintf("DaemonSet %s: %s", s.object.Name, s.why))
+		for _, why := range []string{s.refused, s.why} {
+			if why != "" {
+				wrong = append(wrong, fmt.Sprintf("DaemonSet %s: %s", s.object.Name, why))
+			}
 		}
 		c := s.counts[v.Name]
 		if c == nil {

@@ -2,7 +2,6 @@ package variants
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -217,11 +216,12 @@ func (b *Book) settle(uid types.UID, s *set) {
 	had, newest := s.newest, s.newest
 	if s.version != b.version {
 		var err error
+		s.refused = ""
 		newest, err = variant.NewSet(b.choosing(s.object))
 		if err != nil {
-			s.why = fmt.Sprintf("the variants cannot be read: %v", err)
-			return
+			newest, s.refused = had, "nothing of its variants changes: "+err.Error()
 		}
+		s.settled = s.settled || err == nil
 		if had != nil && newest != nil && had.ID == newest.ID {
 			newest = had
 		}
@@ -230,7 +230,7 @@ func (b *Book) settle(uid types.UID, s *set) {
 	if newest != nil && s.known[newest.ID] == nil {
 		s.known[newest.ID] = &known{Set: newest}
 	}
-	if newest == nil && had == nil && !s.concerned() {
+	if newest == nil && had == nil && s.refused == "" && !s.concerned() {
 		return
 	}
 	b.concern(uid, s)
