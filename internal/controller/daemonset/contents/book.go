@@ -80,6 +80,8 @@ type set struct {
 	told *fact.DaemonSet
 	why  string
 	live ways
+	// naming is how the revisions of its pods are called.
+	naming naming
 	// refs are what the template of refsOf names.
 	refs   []content.Ref
 	refsOf *corev1.PodTemplateSpec

@@ -17,5 +17,6 @@
 //   - What cannot be read, has no room or is not what it says makes the policy one that cannot be
 //     followed: nothing changes, and the reason is told.
 //   - Without a policy, or with one that does not want content, pods that refer to copies are as good as
-//     others of their template: nothing restarts, and the copies stay as long as such pods do.
+//     others of their template: nothing restarts, and the copies stay as long as such pods do. The stable revision
+//     keeps its content until the newest one is everywhere; names.go says which pods have it.
 package contents

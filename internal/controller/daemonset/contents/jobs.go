@@ -53,6 +53,7 @@ type jobState struct {
 
 // Jobs returns what is to be done now, each once: it is under way until its result is told.
 func (b *Book) Jobs() (jobs []*Job) {
+	b.renameAll()
 	for uid, at := range b.due {
 		if !at.After(b.now) {
 			delete(b.due, uid)

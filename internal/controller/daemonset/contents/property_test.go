@@ -2,6 +2,9 @@ package contents
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +21,9 @@ waves: [{name: canary, count: 1, soak: 1m}, {name: all, percent: 100, soak: 10m}
 failure: {max: 0, min: 1, then: Rollback}
 content: {configMaps: Referenced, secrets: Referenced, settle: 5s}`
 
+// withoutContent is a policy that makes content no part of revisions.
+func withoutContent(policy string) string { return policy[:strings.Index(policy, "\ncontent:")] }
+
 // random is a world in which anything happens, and what its history allows.
 type random struct {
 	*world
@@ -27,6 +33,9 @@ type random struct {
 	// canaries are the nodes that were given a target while its canary was under way, by target.
 	canaries map[string]map[string]bool
 	trace    []string
+	// deleted counts the pods that were deleted since something happened, by node; off: content is off.
+	deleted map[string]int
+	off     bool
 }
 
 // newRandom starts one, in which the author's ConfigMap is good.
@@ -34,6 +43,12 @@ func newRandom(t *rapid.T) *random {
 	r := &random{t: t, held: map[string]bool{"good": true}, canaries: map[string]map[string]bool{}}
 	r.world = newWorld(t, soaking)
 	r.assigned = r.judge
+	r.deletes = func(a *action.DeletePod) {
+		r.deleted[a.Node]++
+		if r.deleted[a.Node] > 3 {
+			r.Fatalf("the pod on %s is deleted for the %dth time since something happened: %v", a.Node, r.deleted[a.Node], r.trace)
+		}
+	}
 	return r
 }
 
@@ -75,13 +90,19 @@ func (r *random) judge(a *action.CreatePod) {
 // happen has one thing happen.
 func (r *random) happen() {
 	nodes := []string{"n0", "n1", "n2", "n3", "n4"}
-	what := rapid.SampledFrom([]string{"write", "write", "secret", "edit", "vanish", "restart", "die", "lose", "quota", "pass", "pass", "long"}).Draw(r.t, "what")
+	what := rapid.SampledFrom([]string{"write", "write", "secret", "edit", "vanish", "restart", "die", "lose", "quota", "turn", "pass", "pass", "long"}).Draw(r.t, "what")
 	r.trace = append(r.trace, what)
+	r.deleted = map[string]int{}
 	switch what {
+	case "turn":
+		r.turn()
+	case "abort":
+		r.abort()
 	case "write":
 		value := rapid.SampledFrom([]string{"good", "bad", "a", "b"}).Draw(r.t, "value")
 		r.held[value] = true
 		r.write(value)
+		r.recover()
 	case "secret":
 		value := rapid.SampledFrom([]string{"hunter2", "hunter3"}).Draw(r.t, "token")
 		r.put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "token"}, Data: map[string][]byte{"token": []byte(value)}})
@@ -92,6 +113,7 @@ func (r *random) happen() {
 		r.held["none"] = true
 		if r.objects[confRef] != nil {
 			r.drop(confRef)
+			r.recover()
 		}
 	case "restart":
 		r.crash()
@@ -113,6 +135,30 @@ func (r *random) happen() {
 	case "long":
 		r.pass(20 * time.Minute)
 	}
+}
+
+// recover has pods without content come up that read the author's ConfigMap again: containers that end are restarted.
+func (r *random) recover() {
+	for _, node := range slices.Sorted(maps.Keys(r.pods)) {
+		if p := r.pods[node]; !p.Ready && content.IDOf(p.Revision) == "" && r.reads(p.Revision) != "bad" {
+			p.Ready, p.ReadySince, p.Trouble, p.Certain, p.Cause = true, r.now, "", false, ""
+			r.pods[node] = p
+			r.book.Step(p)
+		}
+	}
+	r.settle()
+}
+
+// turn turns content off, or on again.
+func (r *random) turn() {
+	r.off = !r.off
+	text := soaking
+	if r.off {
+		text = withoutContent(soaking)
+	}
+	r.policy = r.compile(text)
+	r.tellPolicy()
+	r.settle()
 }
 
 // crash has the controller end in the middle of its writes, and another one begin.
@@ -142,10 +188,20 @@ func (r *random) lose() {
 	}
 }
 
-// rest ends what happens, and checks that all is as it should be: liveness, and that no copy is left over.
+// rest ends what happens, and checks that all is as it should be: liveness, also without content, and that no copy is
+// left over.
 func (r *random) rest() {
-	r.refuse, r.held["last"] = nil, true
+	r.refuse, r.held["last"], r.deleted = nil, true, map[string]int{}
 	r.write("last")
+	r.recover()
+	if r.off {
+		r.edit()
+		for range 10 {
+			r.pass(10 * time.Minute)
+		}
+		r.wantPhase(complete, "5 of 5")
+		r.turn()
+	}
 	for range 10 {
 		r.pass(10 * time.Minute)
 	}
@@ -156,8 +212,9 @@ func (r *random) rest() {
 	}
 }
 
-// Templates and content are edited at random, pods and copies go, writes are refused, and the controller starts again:
-// no node gets what was not assigned to it, no pod refers to a copy that is gone (world.check), and none is left over.
+// Templates and content are edited at random, content is turned off and on, changes are aborted, pods and copies go,
+// writes are refused, and the controller starts again: no node gets what was not assigned to it, no pod is made again
+// and again, none refers to a copy that is gone (world.check), and no copy is left over.
 func TestRandomChangesOfContent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := newRandom(t)

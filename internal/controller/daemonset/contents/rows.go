@@ -19,6 +19,7 @@ func (b *Book) Step(e matrix.Event) {
 	case fact.DaemonSet:
 		s := b.set(e.UID)
 		s.info = &e
+		b.rename(e.UID, s)
 		b.settle(s)
 	case fact.Pod:
 		b.onPod(e)
@@ -32,7 +33,6 @@ func (b *Book) Step(e matrix.Event) {
 
 func (b *Book) onRollout(e fact.Rollout) {
 	s := b.set(e.UID)
-	was := s.rules
 	b.moved = true
 	s.rollout = &e
 	if e.Policy != nil {
@@ -41,9 +41,7 @@ func (b *Book) onRollout(e fact.Rollout) {
 			s.why = "" // what is not wanted hinders nothing
 		}
 	}
-	if (was == nil) != (s.rules == nil) {
-		b.remark(e.UID)
-	}
+	b.rename(e.UID, s)
 	if s.rules != nil {
 		s.refsOf = nil // what is excluded may be another now
 	}
@@ -68,12 +66,9 @@ func (b *Book) onRolloutGone(uid types.UID) {
 	if s == nil {
 		return
 	}
-	had := s.rules != nil
 	b.moved = true
 	s.rollout, s.rules, s.why = nil, nil, ""
-	if had {
-		b.remark(uid)
-	}
+	b.rename(uid, s)
 	if s.told != nil {
 		b.settle(s)
 	}
@@ -92,14 +87,6 @@ func (b *Book) onPod(p fact.Pod) {
 	}
 	p.Revision = b.as(p.Owner, p.Revision)
 	b.rows.Step(p)
-}
-
-// as is how the matrix calls the revision of a pod.
-func (b *Book) as(owner types.UID, revision string) string {
-	if s := b.sets[owner]; s != nil && s.rules != nil {
-		return revision
-	}
-	return content.TemplateOf(revision)
 }
 
 func (b *Book) mark(pod types.UID, m mark) {
@@ -130,17 +117,6 @@ func (b *Book) unmark(pod types.UID) {
 	b.dirty[m.owner] = true
 }
 
-// remark tells of all pods of a DaemonSet with content again: content is now a part of its revisions, or
-// no part any more.
-func (b *Book) remark(uid types.UID) {
-	for pod, m := range b.marked {
-		if info, known := b.rows.Pod(pod); known && m.owner == uid {
-			info.Revision = b.as(uid, m.revision)
-			b.rows.Step(info)
-		}
-	}
-}
-
 // Pod returns what was last told about a pod.
 func (b *Book) Pod(uid types.UID) (fact.Pod, bool) {
 	info, known := b.rows.Pod(uid)
@@ -156,20 +132,6 @@ func (b *Book) Pods() []types.UID { return b.rows.Pods() }
 // Rollout is where the rollout of a DaemonSet stands.
 func (b *Book) Rollout(uid types.UID) (v1alpha1.DaemonSetRolloutStatus, bool) {
 	return b.rows.Rollout(uid)
-}
-
-// PodsOfRevision returns how many pods the DaemonSet owns that carry the hash of a template.
-func (b *Book) PodsOfRevision(uid types.UID, hash string) int {
-	n := b.rows.PodsOfRevision(uid, hash)
-	if s := b.sets[uid]; s == nil || s.rules == nil {
-		return n
-	}
-	for revision := range b.counts[uid] {
-		if content.TemplateOf(revision) == hash {
-			n += b.rows.PodsOfRevision(uid, revision)
-		}
-	}
-	return n
 }
 
 // KeepsRevision reports whether pods with the hash of a template may still have to be made.

@@ -65,6 +65,8 @@ type world struct {
 	readable bool
 	// assigned, if there is one, is asked about each pod that is made.
 	assigned func(*action.CreatePod)
+	// deletes, if there is one, is told of each pod that is deleted.
+	deletes func(*action.DeletePod)
 }
 
 const careful = `
@@ -170,6 +172,16 @@ func (w *world) tellSet() {
 		Digest: fmt.Sprintf("sha256:%064d", w.set.Generation), Placement: placement.Compile(&w.set.Spec.Template.Spec),
 		Earlier: &placement.Revisions{ByRevision: earlier}, Strategy: strategy,
 	})
+}
+
+// abort has somebody abort the change that is under way.
+func (w *world) abort() {
+	if w.stored == nil || w.policy == nil {
+		return
+	}
+	w.book.Step(fact.Rollout{UID: w.set.UID, PolicyUID: "p", Policy: w.policy, Status: w.stored, Spec: v1alpha1.DaemonSetRolloutSpec{
+		Abort: &v1alpha1.Abort{Revision: w.status().TargetRevision, Digest: w.stored.TargetDigest}}})
+	w.settle()
 }
 
 // edit changes the template as little as can be.
@@ -323,6 +335,9 @@ func (w *world) act(a action.Action) {
 		w.book.Step(p)
 		w.matrix.Step(action.Answer{Action: a, Outcome: action.OK})
 	case *action.DeletePod:
+		if w.deletes != nil {
+			w.deletes(a)
+		}
 		delete(w.pods, a.Node)
 		w.matrix.Step(action.Answer{Action: a, Outcome: action.OK})
 		w.book.Step(fact.PodGone(a.PodUID))
