@@ -11,6 +11,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/failedrevision"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/failures"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/fetching"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/queue"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
@@ -41,10 +42,7 @@ type Course struct {
 	phase   v1alpha1.Phase
 	message string
 	wake    time.Time
-	// named is what failing3 says, "" when a failure has come or gone since.
-	named string
-
-	nodes map[string]*node
+	nodes   map[string]*node
 	// replacing are nodes between the daemon that a change took away and the next one.
 	replacing map[*node]bool
 	fleet     *rolloutpolicy.Fleet
@@ -82,13 +80,10 @@ type state struct {
 	// unread is where the steps were when the policy was read last, until it is again.
 	unread *v1alpha1.DaemonSetRolloutStatus
 	failedrevision.Memory
-	failures map[string]failure // nodes on which the target fails, and why
+	failures failures.Failures // of the target
 	// since is when the target was last tried again, or became it while nodes still had it from before;
 	// zero if neither. What is older is no evidence. after is the latest time of the API that was known then.
 	since, after time.Time
-	// most is how many failures were known when they were more than names are kept
-	// of; 0 before that. It only grows.
-	most int
 }
 
 // aim is what follows from the revisions and what is known to have failed.
@@ -111,18 +106,11 @@ func (c *Course) takeAim() {
 	}
 }
 
-// failure is why the target fails on a node; both "" if that was seen before a restart.
-type failure struct {
-	reason standing.Reason
-	why    string
-}
-
 // New returns a course that has been told nothing.
 func New() *Course {
 	c := &Course{
 		nodes: map[string]*node{}, replacing: map[*node]bool{}, queue: queue.New(), counts: map[standing.Verdict]int32{},
 	}
-	c.state.failures = map[string]failure{}
 	c.takeAim()
 	c.recent.changed, c.recent.unblamed = map[*node]bool{}, map[*node]bool{}
 	return c
@@ -207,7 +195,7 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 	c.takeAim()
 	c.findStandIn()
 	known := c.state.target == c.ds.Newest && status.Step != ""
-	stored, soaked := replaced(status.Replacing), c.state.soaksFrom
+	stored := replaced(status.Replacing)
 	if c.back || !c.state.returns.IsZero() {
 		c.recallReturn(stored)
 	}
@@ -221,9 +209,6 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 	}
 	if known && c.policy != nil {
 		c.reopen(c.begunSteps())
-	}
-	if !c.state.soaksFrom.Equal(soaked) {
-		c.state.soaksFrom = time.Time{} // another step than the status says
 	}
 	c.recallBefore(stored)
 	c.recallInstead()
@@ -243,12 +228,7 @@ func (c *Course) restore(status *v1alpha1.DaemonSetRolloutStatus) {
 	c.state.steps = !c.ds.Beside && status.StableRevision == "" && named
 	c.state.Memory = failedrevision.Recall(status)
 	if f := status.Failures; f != nil && f.Revision == status.TargetRevision {
-		for _, n := range f.Nodes {
-			c.state.failures[n] = failure{}
-		}
-		if f.More > 0 {
-			c.state.most = len(f.Nodes) + int(f.More)
-		}
+		c.state.failures.Recall(f)
 		if f.Since != nil {
 			c.state.since = c.past(f.Since.Time)
 			c.state.after = ptr.Deref(f.After, metav1.NewTime(c.state.since)).Time
@@ -374,8 +354,11 @@ func (c *Course) reopen(b begun) {
 		open = c.inRamp(open, b)
 	}
 	c.state.open = open
-	if len(b.names) == 0 || c.policy.StepName(open) != b.names[0] {
+	if name := c.policy.StepName(open); len(b.names) == 0 || name != b.names[0] {
 		c.opens(open)
+		if slices.Contains(b.names, name) {
+			c.state.soaksFrom = time.Time{} // it has soaked, since a later one had begun
+		}
 	}
 	c.state.unread, c.gate = nil, gate{}
 }
@@ -434,7 +417,7 @@ func (c *Course) retarget() {
 func (c *Course) beginAnew() {
 	c.revoke()
 	for _, n := range c.nodes {
-		n.change.late = false
+		n.change.late, n.change.worksOf = false, ""
 	}
 	c.opens(rolloutpolicy.Step{})
 	c.state.unread, c.gate = nil, gate{}

@@ -59,24 +59,6 @@ func TestStatusIsTheSameAfterARestart(t *testing.T) {
 	}
 }
 
-// More failures than names are kept of only grow in number; as many as names are kept of heal.
-func TestFailuresThatHealAreForgottenAsFarAsTheyAreNamed(t *testing.T) {
-	for failed, want := range map[int]int{keptNames: 0, keptNames + 1: keptNames + 1} {
-		w := newWorld()
-		w.addFleet(1, 1, failed, "v1")
-		w.start(policy(t, "{}"), daemonSet("v1"))
-		for _, name := range w.names() {
-			w.course.blame(w.course.nodes[name], failure{standing.BecauseLate, "not available in time"})
-		}
-		for _, name := range w.names() {
-			w.course.acquit(w.course.nodes[name])
-		}
-		if n := w.course.failures(); n != want {
-			t.Errorf("of %d nodes that failed and healed %d count, want %d", failed, n, want)
-		}
-	}
-}
-
 // A node that fails for one reason is not said to fail for what follows from it.
 func TestTheFirstReasonOfAFailureStays(t *testing.T) {
 	w := newWorld()

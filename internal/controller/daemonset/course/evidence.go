@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/course/failures"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
 )
@@ -12,8 +13,8 @@ import (
 // weigh adds the node to the evidence against the target, or takes it off when it
 // has healed before the limit was passed.
 func (c *Course) weigh(n *node, in *standing.Input) {
-	if !n.chosen.target {
-		return // what is taken away cannot fail
+	if !n.chosen.target || c.policy == nil {
+		return // what is taken away cannot fail, and nobody says what a failure is
 	}
 	d := &n.daemon
 	has, failed := d.Revision == in.Target, in.Failed
@@ -25,7 +26,7 @@ func (c *Course) weigh(n *node, in *standing.Input) {
 	soaked := available && in.Fault == "" && !in.Soaked.After(in.Now)
 	switch {
 	case failed && soaked && !c.targetFailed:
-		c.acquit(n)
+		c.state.failures.Acquit(n.Name)
 	case failed:
 		c.recall(n, in, available)
 	case soaked:
@@ -38,19 +39,21 @@ func (c *Course) weigh(n *node, in *standing.Input) {
 // weighFetch counts a node as failed that is to change, and cannot have the images by the target's fault; no longer
 // when it has them after all.
 func (c *Course) weighFetch(n *node, in *standing.Input) {
-	f, failed := c.state.failures[n.Name]
+	f, failed := c.state.failures.Of(n.Name)
 	has := in.Fetch.Images
 	switch {
-	case has == standing.NobodyCan && in.Fault == "" && in.Want == in.Target && f.why == "":
-		c.blame(n, failure{standing.BecauseFetch, "its images cannot be fetched: " + in.Fetch.Why})
-	case failed && f.reason == standing.BecauseFetch && !c.targetFailed && !in.Fetch.Lacks():
-		c.acquit(n)
+	case has == standing.NobodyCan && in.Fault == "" && in.Want == in.Target && f.Why == "":
+		c.state.failures.Blame(n.Name, failures.Failure{
+			Reason: standing.BecauseFetch, Why: "its images cannot be fetched: " + in.Fetch.Why,
+		})
+	case failed && f.Reason == standing.BecauseFetch && !c.targetFailed && !in.Fetch.Lacks():
+		c.state.failures.Acquit(n.Name)
 	}
 }
 
 // recall finds out once more why the target fails on a node that a status named.
 func (c *Course) recall(n *node, in *standing.Input, available bool) {
-	if c.state.failures[n.Name].why == "" && in.Fault == "" {
+	if f, _ := c.state.failures.Of(n.Name); f.Why == "" && in.Fault == "" {
 		c.blameFor(n, in, available)
 	}
 }
@@ -58,8 +61,8 @@ func (c *Course) recall(n *node, in *standing.Input, available bool) {
 // blameFor counts a node as failed if the target fails on it.
 func (c *Course) blameFor(n *node, in *standing.Input, available bool) {
 	f := c.failing(n, in, available)
-	if f.why != "" {
-		c.blame(n, f)
+	if f.Why != "" {
+		c.state.failures.Blame(n.Name, f)
 	}
 }
 
@@ -67,11 +70,10 @@ func (c *Course) blameFor(n *node, in *standing.Input, available bool) {
 // that has just ended and by all for long enough.
 func (c *Course) refusedBeside(n *node) {
 	d := &n.daemon
-	_, failed := c.state.failures[n.Name]
 	begun := n.change.begun
 	if begun != nil && d.Revision == *begun && d.Revision != "" && d.Held && d.Refused != "" &&
-		c.lasts(n) && !failed && c.changing && c.target(n) == c.state.target {
-		c.blame(n, failure{standing.BecauseRefused, d.Refused})
+		c.lasts(n) && !c.state.failures.Has(n.Name) && c.changing && c.target(n) == c.state.target {
+		c.state.failures.Blame(n.Name, failures.Failure{Reason: standing.BecauseRefused, Why: d.Refused})
 	}
 }
 
@@ -83,43 +85,30 @@ func (c *Course) innocent(n *node, in *standing.Input, available bool) bool {
 }
 
 // failing says why the target fails on the node; nothing if it does not.
-func (c *Course) failing(n *node, in *standing.Input, available bool) failure {
+func (c *Course) failing(n *node, in *standing.Input, available bool) failures.Failure {
 	d := &n.daemon
 	switch {
 	case d.NoRoom != "":
 		if in.Crowded && n.change.before != "" && d.Revision == in.Target {
-			return failure{standing.BecauseNoRoom, "there is no room for it: " + d.NoRoom}
+			return failures.Failure{Reason: standing.BecauseNoRoom, Why: "there is no room for it: " + d.NoRoom}
 		}
 	case in.Restarted:
-		return failure{cmp.Or(d.Cause, standing.BecauseRestarts),
-			fmt.Sprintf("%d restarts%s", c.restarts(n), words.Colon(d.Trouble))}
+		return failures.Failure{Reason: cmp.Or(d.Cause, standing.BecauseRestarts),
+			Why: fmt.Sprintf("%d restarts%s", c.restarts(n), words.Colon(d.Trouble))}
 	case d.Refused != "" && c.lasts(n):
-		return failure{standing.BecauseRefused, d.Refused}
+		return failures.Failure{Reason: standing.BecauseRefused, Why: d.Refused}
 	case available:
 	case in.Hopeless:
-		return failure{cmp.Or(d.Cause, standing.BecauseStart), cmp.Or(d.Trouble, "its containers cannot start")}
+		return failures.Failure{
+			Reason: cmp.Or(d.Cause, standing.BecauseStart), Why: cmp.Or(d.Trouble, "its containers cannot start"),
+		}
 	case standing.IsPast(in.Late, in.Now):
-		return failure{standing.BecauseLate, "not available in time" + words.Colon(d.Trouble)}
+		return failures.Failure{Reason: standing.BecauseLate, Why: "not available in time" + words.Colon(d.Trouble)}
 	}
-	return failure{}
-}
-
-// blame counts a node as failed by the target revision.
-func (c *Course) blame(n *node, f failure) {
-	c.state.failures[n.Name], c.named = f, ""
-	if known := len(c.state.failures); known > keptNames {
-		c.state.most = max(c.state.most, known)
-	}
-}
-
-// acquit takes a failure off: the node has healed before the limit was passed.
-func (c *Course) acquit(n *node) {
-	delete(c.state.failures, n.Name)
-	c.named = ""
+	return failures.Failure{}
 }
 
 // forgetFailures begins without evidence: the target is another one, or is tried again.
 func (c *Course) forgetFailures() {
-	clear(c.state.failures)
-	c.state.most, c.state.since, c.state.after, c.named = 0, time.Time{}, time.Time{}, ""
+	c.state.failures, c.state.since, c.state.after = failures.Failures{}, time.Time{}, time.Time{}
 }

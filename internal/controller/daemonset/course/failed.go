@@ -16,7 +16,7 @@ func (c *Course) fail(why string, action v1alpha1.FailureAction) {
 		action = halt
 	}
 	f := v1alpha1.FailedRevision{
-		Revision: c.state.target, Why: why, Nodes: c.failedSample(), Time: metav1.NewTime(c.now), Action: action,
+		Revision: c.state.target, Why: why, Nodes: c.state.failures.Sample(), Time: metav1.NewTime(c.now), Action: action,
 	}
 	if r := c.spec.Retry; r != nil && r.Revision == c.state.target {
 		f.Retries = r.Count

@@ -32,7 +32,7 @@ func (c *Course) input(n *node) standing.Input {
 	// A pod from before the target was tried again has the time of a start to show that it is another.
 	in.Hopeless = n.daemon.Certain && in.Sure.IsZero() && !c.old(n)
 	if in.Changing {
-		_, in.Failed = c.state.failures[n.Name]
+		in.Failed = c.state.failures.Has(n.Name)
 	}
 	if !n.daemon.Since.IsZero() {
 		in.Soaked = deadline.Later(n.daemon.Since, c.upSince(n)).Add(c.soak(n))
@@ -252,11 +252,14 @@ func (c *Course) upSince(n *node) time.Time {
 }
 
 // patience is until when the node may soak. Its own word says since when its pod is ready,
-// and one that moves it on while the pod is ready must not hold up all others for ever.
+// and one that moves it on while the pod is ready must not hold up all others for ever; nor one that comes and goes.
 func (c *Course) patience(n *node) time.Time {
 	up := c.upSince(n)
 	if c.policy == nil {
 		return up
+	}
+	if works := n.change.works; n.change.worksOf == n.daemon.Revision && works.Before(up) {
+		up = deadline.Later(works, c.state.soaksFrom)
 	}
 	return up.Add(2*c.soak(n) + c.policy.Failure.StartDeadline)
 }

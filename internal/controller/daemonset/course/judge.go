@@ -36,7 +36,8 @@ func (c *Course) reason(n *node, in *standing.Input, s standing.State) string {
 	case standing.Leaving:
 		return cmp.Or(d.Trouble, "its pod is taken away")
 	case standing.Failed, standing.Kept:
-		return c.state.failures[n.Name].why
+		f, _ := c.state.failures.Of(n.Name)
+		return f.Why
 	case standing.Stuck:
 		return cmp.Or(d.Refused, d.Trouble, "its daemon does not become available")
 	case standing.Crowded:
@@ -123,8 +124,12 @@ func (c *Course) count(n *node, in *standing.Input, v *view) {
 func (c *Course) staysDown(in *standing.Input, s standing.State, e standing.Effects) bool {
 	d := in.Daemon
 	return !d.Comes.After(c.now) &&
-		(e.Has(standing.Fault) || s.Verdict() == standing.FailedRevision && !in.Back || in.Want == "" && d.Empty())
+		(e.Has(standing.Fault) || s == standing.Unmoved || s.Verdict() == standing.FailedRevision && !in.Back ||
+			in.Want == "" && d.Empty())
 }
+
+// isDown reports whether a node without a daemon asks for no room: it counts as unavailable already.
+func (n *node) isDown(in *standing.Input) bool { return in.IsNew || n.change.taken || in.Failed }
 
 // candidate reports whether the node's pod is to be replaced, or made where that asks
 // for leave, and whether that makes nothing unavailable. Nothing changes towards a revision
@@ -137,7 +142,7 @@ func (c *Course) candidate(n *node, in *standing.Input) (change, free bool) {
 		in.Fetch.Lacks():
 		return false, false
 	case d.Revision == "":
-		return (in.IsNew || in.Joins) && !in.Leaves, in.IsNew || n.change.taken
+		return (in.IsNew || in.Joins) && !in.Leaves, n.isDown(in)
 	case !free && c.superseded(n, in.Want):
 		return false, false
 	}

@@ -54,6 +54,9 @@ type change struct {
 	earlier    bool
 	// fetch is what is remembered of the target's images on it.
 	fetch fetching.Node
+	// works is since when a pod of that revision was first available, whatever became of it since.
+	works   time.Time
+	worksOf string
 	// late: the node came into its step when that had begun long ago.
 	late bool
 	// up is since when its pod was seen available without a break, whatever its node says of
@@ -157,6 +160,9 @@ func (c *Course) observeUp(n *node, was *standing.Daemon) {
 		if c.started && c.now.After(d.Since) {
 			ch.up = c.now // the node's clock may be behind
 		}
+		if ch.worksOf != d.Revision {
+			ch.works, ch.worksOf = ch.up, d.Revision
+		}
 		if n.step == c.state.open && c.started {
 			c.state.quiet = c.now
 		}
@@ -211,7 +217,7 @@ func (c *Course) node(name string) *node {
 	n := c.nodes[name]
 	if n == nil {
 		n = &node{Member: queue.Member{Name: name}}
-		n.change.taken = c.absentees.Take(name, c.now)
+		n.change.instead, n.change.taken = c.absentees.Take(name, c.now)
 		n.timer.Owner, n.quiet.Owner = n, n
 		c.counts[standing.NotSelected]++
 		c.nodes[name] = n
@@ -260,7 +266,7 @@ func (c *Course) restep(n *node) {
 // soaked. The next step does not wait for the start of who comes now: where nodes come and go all the time, as an
 // autoscaler has them, it would wait for ever.
 func (c *Course) comesLate(n *node) bool {
-	return c.started && c.changing && c.begun(n.step) &&
+	return c.changing && c.followed() && c.begun(n.step) &&
 		c.now.After(c.state.openSince.Add(c.soak(n)+c.policy.Failure.StartDeadline))
 }
 
@@ -284,11 +290,12 @@ func (c *Course) refresh(n *node) {
 	}
 	if in.Changing && n.chosen.any() {
 		c.weigh(n, &in)
-		_, in.Failed = c.state.failures[n.Name]
+		in.Failed = c.state.failures.Has(n.Name)
 	}
 	v := c.judgeBy(n, &in)
 	ch := &n.change
-	if (v.State == standing.Soaked || v.State == standing.LeftOut) && (ch.before != "" || ch.taken) {
+	over := v.State == standing.Soaked && c.policy != nil || v.State == standing.LeftOut
+	if over && (ch.before != "" || ch.taken) {
 		ch.before, ch.taken, ch.spared = "", false, false
 		v = c.judge(n)
 	}
@@ -346,10 +353,19 @@ func (ch *change) cancel(d *standing.Daemon) { ch.begun, ch.taken = nil, ch.take
 func (c *Course) turnBack() {
 	for _, n := range c.nodes {
 		ch := &n.change
-		stays := ch.taken && cmp.Or(n.daemon.Revision, ch.instead) == c.state.stable
+		stays := ch.taken && c.takenFor(n) == c.state.stable
 		ch.taken, ch.spared = stays, ch.spared || ch.taken && !stays
 	}
 	c.absentees = slices.DeleteFunc(c.absentees, func(a standing.Absentee) bool { return a.Revision != c.state.stable })
+}
+
+// takenFor is the revision for which the node's daemon was taken away: the stable one, where an earlier way back took
+// it, whatever has been made there since.
+func (c *Course) takenFor(n *node) string {
+	if n.change.instead == c.state.stable {
+		return c.state.stable
+	}
+	return cmp.Or(n.daemon.Revision, n.change.instead)
 }
 
 // turnForward is a change of direction away from the stable revision. What was taken before the last way

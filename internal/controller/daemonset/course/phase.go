@@ -3,9 +3,7 @@ package course
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -110,7 +108,7 @@ func (c *Course) tripped() bool {
 	return failed >= f.Min && f.Max.Exceeded(failed, max(c.queue.Totals[standing.Given], failed))
 }
 
-func (c *Course) failures() int { return max(len(c.state.failures), c.state.most) }
+func (c *Course) failures() int { return c.state.failures.Count() }
 
 const (
 	halt     = v1alpha1.FailureHalt
@@ -126,23 +124,7 @@ func (c *Course) action() v1alpha1.FailureAction {
 	return halt
 }
 
-// evidence says how many nodes failed, and how the first of them did.
-func (c *Course) evidence() string {
-	failed := c.failures()
-	text := fmt.Sprintf("failed on %d of %s", failed, words.Nodes(max(c.queue.Totals[standing.Given], failed)))
-	for _, name := range c.failedSample() {
-		if why := c.state.failures[name].why; why != "" {
-			return text + ": " + name + ": " + why
-		}
-	}
-	return text
-}
-
-// failedSample names the first three nodes that failed.
-func (c *Course) failedSample() []string {
-	names := slices.Sorted(maps.Keys(c.state.failures))
-	return names[:min(3, len(names))]
-}
+func (c *Course) evidence() string { return c.state.failures.Evidence(c.queue.Totals[standing.Given]) }
 
 // complete reports whether every node that can has the target, and has soaked.
 func (c *Course) complete() bool {
@@ -228,7 +210,7 @@ func (c *Course) overWithoutNodes(asks bool) (over bool, ask string) {
 // worksNowhere says why a step has no node that is done.
 func (c *Course) worksNowhere(name string, s *queue.Step) string {
 	if s.Sums[standing.Failure] > 0 {
-		return "step " + name + " has no node on which the revision works; it fails on " + c.failing3()
+		return "step " + name + " has no node on which the revision works; it fails on " + c.state.failures.Words()
 	}
 	text := "no node of step " + name + " can take the change"
 	if m, any := s.Excused.Min(); any {
@@ -253,7 +235,7 @@ func (c *Course) exceptFor(s *queue.Step) string {
 	if s.Sums[standing.Failure] == 0 {
 		return ""
 	}
-	return ", but the revision fails on " + c.failing3()
+	return ", but the revision fails on " + c.state.failures.Words()
 }
 
 // approved reports whether somebody approved the step, or a later one, for this target.
@@ -420,24 +402,11 @@ func (c *Course) heldUp() string {
 	case s == nil || failing == 0:
 		return ""
 	case t.Over()+failing == t[standing.Selected]:
-		return ": all that can be done is; within the limit, the revision fails on " + c.failing3()
+		return ": all that can be done is; within the limit, the revision fails on " + c.state.failures.Words()
 	case s.Sums[standing.Ours] == s.Sums[standing.Failure] && s.Sums[standing.Failure] > 0 && !c.room(c.state.open, s):
-		return ": no more nodes may be unavailable while the revision fails on " + c.failing3()
+		return ": no more nodes may be unavailable while the revision fails on " + c.state.failures.Words()
 	}
 	return ""
-}
-
-// failing3 names the nodes on which the target fails, three at most. It is asked for at
-// each event, so it is found out once for all events that change no failure.
-func (c *Course) failing3() string {
-	if c.named != "" {
-		return c.named
-	}
-	c.named = words.Nodes(c.failures())
-	if names := c.failedSample(); len(names) > 0 {
-		c.named += " (" + strings.Join(names, ", ") + ")"
-	}
-	return c.named
 }
 
 // aborts reports whether people give the target up: for as long as the spec says so.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/course/failures"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/outage"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/deadline"
@@ -163,12 +164,12 @@ func (c *Course) suspect() bool {
 			continue
 		}
 		delete(r.unblamed, n)
-		if _, known := c.state.failures[n.Name]; !known {
-			f := failure{standing.BecauseFault, "it fell out of order (" + n.fact.Fault + "): " + compared}
+		if !c.state.failures.Has(n.Name) {
+			f := failures.Failure{Reason: standing.BecauseFault, Why: "it fell out of order (" + n.fact.Fault + "): " + compared}
 			if n.fact.Silent {
-				f = failure{standing.BecauseSilent, "it stopped answering: " + compared}
+				f = failures.Failure{Reason: standing.BecauseSilent, Why: "it stopped answering: " + compared}
 			}
-			c.blame(n, f)
+			c.state.failures.Blame(n.Name, f)
 			c.queue.Doubt(&n.Member)
 			found = true
 		}

@@ -8,13 +8,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/failures"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
-// keptNames is how many nodes the status names of those that failed, and of those that are
-// between two daemons.
-const keptNames = 200
+// keptNames is how many nodes the status names of those that are between two daemons.
+const keptNames = failures.Kept
 
 // Phase is what the rollout does, and why.
 func (c *Course) Phase() (v1alpha1.Phase, string) {
@@ -54,12 +54,8 @@ func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
 			out.Counts[string(verdict)] = n
 		}
 	}
-	if names := slices.Sorted(maps.Keys(c.state.failures)); len(names) > 0 || c.state.most > 0 ||
-		!c.state.since.IsZero() {
-		kept := min(len(names), keptNames)
-		out.Failures = &v1alpha1.Failures{
-			Revision: c.state.target, Nodes: names[:kept], More: int32(c.failures() - kept),
-		}
+	if c.failures() > 0 || !c.state.since.IsZero() {
+		out.Failures = c.state.failures.Status(c.state.target)
 		if since := metav1.NewTime(c.state.since); !since.IsZero() {
 			after := metav1.NewTime(c.state.after)
 			out.Failures.Since, out.Failures.After = &since, &after
@@ -135,16 +131,7 @@ func replaced(s *v1alpha1.Replacing) map[string]standing.Before {
 }
 
 // Failing counts the failures of the target by their reason.
-func (c *Course) Failing() map[standing.Reason]int {
-	out := map[standing.Reason]int{}
-	for _, f := range c.state.failures {
-		out[cmp.Or(f.reason, standing.BecauseUnknown)]++
-	}
-	if more := c.failures() - len(c.state.failures); more > 0 {
-		out[standing.BecauseUnknown] += more
-	}
-	return out
-}
+func (c *Course) Failing() map[standing.Reason]int { return c.state.failures.Reasons() }
 
 // stepsOf is what a status says of steps.
 func stepsOf(s *v1alpha1.DaemonSetRolloutStatus) *v1alpha1.DaemonSetRolloutStatus {

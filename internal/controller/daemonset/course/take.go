@@ -1,7 +1,6 @@
 package course
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 
@@ -144,7 +143,7 @@ func (c *Course) noteAbsent(n *node) {
 	if !n.change.taken || !n.chosen.any() {
 		return
 	}
-	c.absentees.Add(n.Name, cmp.Or(n.daemon.Revision, n.change.instead), c.now)
+	c.absentees.Add(n.Name, c.takenFor(n), c.now)
 }
 
 // recallAbsentees remembers those that a status names; of when they went is only known that it was before.

@@ -91,7 +91,8 @@ func (c *Course) waitsFor(n *node) string {
 	case c.phase != v1alpha1.PhaseProgressing && c.phase != v1alpha1.PhaseSoaking && !c.back:
 		return c.message
 	case !c.back && !c.begun(n.step):
-		return "step " + c.policy.StepName(n.step) + " has not begun; step " + c.policy.StepName(c.state.open) + " is under way"
+		return "step " + c.policy.StepName(n.step) + " has not begun; step " + c.policy.StepName(c.state.open) +
+			" is under way"
 	}
 	if at := c.queue.Steps[n.step]; c.gate.Shut(n.step) && !c.back && at != nil && at.Awaited.Len() > 0 {
 		return "it waits for others of its step" + c.awaits(at)

@@ -190,9 +190,10 @@ func compareStep(
 	t *rapid.T, s *Step, members []*playing, full map[Place]bool, domains []rolloutpolicy.Domain,
 ) {
 	var sums Sums
-	may, free, asking := map[string]bool{}, 0, 0
+	may, free, asking, awaited := map[string]bool{}, 0, 0, 0
 	for _, p := range members {
 		sums.Add(p.is.Counts, 1)
+		awaited += one(p.is.State == standing.Awaiting)
 		free += one(p.is.mayChange() && p.is.Free)
 		if !p.is.mayChange() || p.is.Free {
 			continue
@@ -207,9 +208,9 @@ func compareStep(
 			may[p.Name] = true
 		}
 	}
-	if s.Sums != sums || s.Free.Len() != free || s.Asking.Len() != asking {
-		t.Fatalf("a step has %v, %d free, %d asking; want %v, %d, %d",
-			s.Sums, s.Free.Len(), s.Asking.Len(), sums, free, asking)
+	if s.Sums != sums || s.Free.Len() != free || s.Asking.Len() != asking || s.Awaited.Len() != awaited {
+		t.Fatalf("a step has %v, %d free, %d asking, %d awaited; want %v, %d, %d, %d",
+			s.Sums, s.Free.Len(), s.Asking.Len(), s.Awaited.Len(), sums, free, asking, awaited)
 	}
 	first, any := s.First()
 	if any != (len(may) > 0) || any && !may[first.Name] {

@@ -133,7 +133,7 @@ func (s *Step) HeldUp() *Member {
 // offer puts the member among those that may be changed, or takes it out.
 func (s *Step) offer(m *Member) {
 	keep(s.Changing, m, m.Is.Has(standing.Ours) && m.Is.State.Verdict() == standing.Changing)
-	keep(s.Awaited, m, m.Is.State == standing.Awaiting)
+	keep(s.Awaited, m, m.Is.State == standing.Awaiting && m.Is.Has(standing.Selected))
 	keep(s.Excused, m, m.Is.Has(standing.Excused))
 	keep(s.Free, m, m.Is.mayChange() && m.Is.Free)
 	_, asked := s.Asking.Delete(m)

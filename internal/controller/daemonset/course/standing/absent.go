@@ -29,15 +29,16 @@ func (a *Absentees) Add(name, revision string, now time.Time) {
 	a.forget(now)
 }
 
-// Take forgets the one of that name, and reports whether there was one.
-func (a *Absentees) Take(name string, now time.Time) bool {
+// Take forgets the one of that name, and returns its revision if there was one.
+func (a *Absentees) Take(name string, now time.Time) (revision string, was bool) {
 	a.forget(now)
 	i := slices.IndexFunc(*a, func(o Absentee) bool { return o.Name == name })
 	if i < 0 {
-		return false
+		return "", false
 	}
+	revision = (*a)[i].Revision
 	*a = slices.Delete(*a, i, i+1)
-	return true
+	return revision, true
 }
 
 // forget drops those that are away for too long, or too many.

@@ -1,0 +1,85 @@
+package course
+
+import (
+	"testing"
+	"time"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
+)
+
+// joining is a fleet of which v1 selects the twenty nodes of zone z0, and v2 three of z1 as well.
+func joining(t *testing.T) *world {
+	w := newWorld()
+	w.addFleet(1, 1, 20, "v1")
+	w.rules["v1"] = func(node string) bool { return node < "z1" }
+	for _, name := range []string{"z1-a", "z1-b", "z1-c"} {
+		w.addNode(name, map[string]string{"zone": "z1"}, "")
+	}
+	w.start(policy(t, "waves: [{name: first, nodes: {matchLabels: {zone: z1}}}]\n"+
+		"failure: {max: 50%, min: 2, startDeadline: 1m}"), dsWith("v1", 1))
+	return w
+}
+
+// A node gets its first daemon by the change, which fails there, within the limit. Its pod is deleted, or the node made
+// again, and by now the revision works there.
+func TestAFirstDaemonThatFailedAndIsLostComesAgain(t *testing.T) {
+	for _, how := range []string{"its pod is deleted", "the node is made again"} {
+		w := joining(t)
+		ill := true
+		w.bad = func(revision, node string) string {
+			if ill && revision == "v2" && node == "z1-a" {
+				return "it restarts"
+			}
+			return ""
+		}
+		w.update("v2")
+		w.pass(5 * time.Minute)
+		ill = false
+		if how == "its pod is deleted" {
+			m := w.nodes["z1-a"]
+			m.daemon, m.ready = standing.Daemon{}, time.Time{}
+			w.tell("z1-a")
+		} else {
+			w.removeNode("z1-a")
+			w.addNode("z1-a", map[string]string{"zone": "z1"}, "")
+		}
+		w.pass(2 * time.Hour)
+		if n := w.on("v2"); n != 23 {
+			p, m := w.course.Phase()
+			v, why := w.course.Verdict("z1-a")
+			t.Errorf("%s: two hours later v2 is on %d of 23; z1-a has %q: %s: %s; %s: %s", how, n,
+				w.nodes["z1-a"].daemon.Revision, v, why, p, m)
+		}
+	}
+}
+
+// The API refuses the first daemon of a node for two minutes.
+func TestAFirstDaemonThatWasRefusedIsTriedAgain(t *testing.T) {
+	w := joining(t)
+	w.update("v2")
+	held, tries, refuses := time.Time{}, 0, w.now.Add(2*time.Minute)
+	for range 7200 {
+		w.now = w.now.Add(time.Second)
+		w.course.Tick(w.now)
+		m := w.nodes["z1-a"]
+		if m.daemon.Held && !held.After(w.now) {
+			m.daemon.Held = false
+			w.course.SetDaemon("z1-a", m.daemon)
+		}
+		for _, p := range w.take(1 << 20) {
+			if p.Node == "z1-a" && w.now.Before(refuses) {
+				tries++
+				m.daemon.Refused, m.daemon.Held, held = "the API refuses its pod", true, w.now.Add(5*time.Second)
+				w.course.SetDaemon("z1-a", m.daemon)
+				continue
+			}
+			w.begin(p)
+		}
+		w.act(0)
+	}
+	if n := w.on("v2"); n != 23 {
+		p, m := w.course.Phase()
+		v, why := w.course.Verdict("z1-a")
+		t.Errorf("two hours later, after %d tries, v2 is on %d of 23; z1-a: %s: %s; %s: %s", tries, n, v, why, p, m)
+	}
+}
