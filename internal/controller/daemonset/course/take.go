@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/queue"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
@@ -127,10 +128,15 @@ func (c *Course) Misplaced() int {
 	return total
 }
 
-// UnderWay is how many nodes are changing.
+// UnderWay is how many nodes are on their way to the target's template. Others, such as those that join and get the
+// stable one, tell nothing of it.
 func (c *Course) UnderWay() (n int) {
+	template := content.TemplateOf(c.state.target)
 	for _, s := range c.queue.Steps {
-		n += s.Changing.Len()
+		s.Changing.Ascend(func(m *queue.Member) bool {
+			n += one(content.TemplateOf(c.target(c.known(m))) == template)
+			return true
+		})
 	}
 	return n
 }

@@ -81,7 +81,7 @@ func (r *Row) progressing() fact.Condition {
 	t := &r.totals
 	counts := fmt.Sprintf("%d of %s a pod of revision %s", t[updated], nodesHave(t[desired]), r.info.Revision)
 	if g := r.guide; g != nil && g.course.Started() {
-		return g.progressing(counts)
+		return g.progressing(r, counts)
 	}
 	switch {
 	case t[updated] == t[desired]:

@@ -133,6 +133,15 @@ func (r *Row) besideFirst(most int) int {
 	return min(most, 1)
 }
 
+// awaitsFirst says in the phase what others wait for while the first node of a template finds something out.
+func (r *Row) awaitsFirst(phase v1alpha1.Phase) string {
+	waits := r.info.First != fact.NoFirst && r.info.Images != nil && !r.guide.course.Returns()
+	if phase != v1alpha1.PhaseProgressing || !waits {
+		return ""
+	}
+	return "; images: " + r.info.Images.Message
+}
+
 // holdsStage reports whether the API holds the target and the step that the course is at: nothing
 // is changed for a step that nobody else could know of.
 func (g *guide) holdsStage() bool {
@@ -191,6 +200,7 @@ func (r *Row) readyRollout(out []action.Action) []action.Action {
 	}
 	g.looked = r.now
 	want := g.course.Status()
+	want.Message += r.awaitsFirst(want.Phase)
 	want.ObservedGeneration, want.DaemonSetGeneration = g.info.Generation, r.info.Generation
 	want.TargetDigest, want.Policy = r.info.Digest, g.info.Followed
 	want.Content, want.Images = contentOf(&want, r.info.Content), r.info.Images
@@ -221,8 +231,9 @@ func contentOf(s *v1alpha1.DaemonSetRolloutStatus, said *v1alpha1.ContentStatus)
 }
 
 // progressing is the condition of a row that follows a policy.
-func (g *guide) progressing(counts string) fact.Condition {
+func (g *guide) progressing(r *Row, counts string) fact.Condition {
 	phase, why := g.course.Phase()
+	why += r.awaitsFirst(phase)
 	status := corev1.ConditionFalse
 	switch phase {
 	case v1alpha1.PhaseComplete, v1alpha1.PhaseProgressing, v1alpha1.PhaseSoaking:

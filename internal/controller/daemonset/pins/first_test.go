@@ -1,0 +1,111 @@
+package pins
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+)
+
+const labeledCanary = `{waves: [{name: canary, nodes: {matchLabels: {fleet: canary}}, soak: 1m}], failure: {max: 0, min: 1, then: Rollback}, images: Pinned}`
+
+// withCanary is a fleet on which the first template is complete; n0 is the canary.
+func withCanary(t *testing.T) *world {
+	w := newWorld(t, labeledCanary)
+	w.start()
+	w.book.Step(fact.Node{Name: "n0", Labels: map[string]string{"fleet": "canary"}})
+	w.settle()
+	w.pass(10 * time.Minute)
+	return w
+}
+
+func (w *world) have(revision string) (n int) {
+	for _, p := range w.pods {
+		if p.Labels[appsv1.ControllerRevisionHashLabelKey] == revision {
+			n++
+		}
+	}
+	return n
+}
+
+// Nodes join all the time, as an autoscaler has them, and each takes a while to start the stable daemon: an image that
+// is to be pinned finds its first node all the same.
+func TestPinnedChangeBeginsWhereNodesJoin(t *testing.T) {
+	for _, joins := range []bool{false, true} {
+		w := withCanary(t)
+		made := map[string]time.Time{}
+		for i := range 120 { // a minute each
+			if joins {
+				name := fmt.Sprint("joins-", i)
+				made[name], w.slow[name] = w.now, true
+				w.book.Step(fact.Node{Name: name})
+				w.settle()
+			}
+			if i == 2 {
+				w.edit()
+			}
+			for range 12 {
+				w.tick(5 * time.Second)
+				w.settle()
+				for name, at := range made {
+					if w.slow[name] && !w.now.Before(at.Add(70*time.Second)) {
+						delete(w.slow, name)
+						w.again()
+					}
+				}
+			}
+		}
+		if w.have("t2") == 0 {
+			t.Errorf("nodes join: %t: two hours after the template was changed none of %d nodes has it; %s: %s", joins, len(w.pods),
+				w.stored.Phase, w.stored.Message)
+		}
+	}
+}
+
+// Nobody binds the stable pod of one node of a later step. It holds up its own step, and not the canary.
+func TestPinnedChangeBeginsThoughAPodElsewhereIsNotBound(t *testing.T) {
+	for _, unbound := range []bool{false, true} {
+		w := withCanary(t)
+		for _, p := range w.pods {
+			if unbound && p.Spec.NodeName == "n5" {
+				info := w.project(p)
+				info.Bound, info.BoundAt, info.Ready, info.ReadySince = false, time.Time{}, false, time.Time{}
+				w.book.Step(info)
+			}
+		}
+		w.edit()
+		for range 720 {
+			w.tick(10 * time.Second)
+			w.settle()
+		}
+		if w.have("t2") == 0 {
+			t.Errorf("a pod of the last step is not bound: %t: after two hours no node has the template; %s: %s", unbound,
+				w.stored.Phase, w.stored.Message)
+		}
+	}
+}
+
+// While the first node pulls, the rollout says what all others wait for.
+func TestRolloutSaysThatOthersWaitForTheFirstNode(t *testing.T) {
+	w := newWorld(t, pinned)
+	w.start()
+	w.pass(10 * time.Minute)
+	w.slow["n0"], w.slow["n1"], w.slow["n2"] = true, true, true
+	w.edit()
+	w.pass(time.Minute)
+	const why = "; images: all others wait for the digests that the first node gets"
+	if w.most != 1 || w.stored.Phase != v1alpha1.PhaseProgressing || !strings.HasSuffix(w.stored.Message, why) {
+		t.Errorf("%d pods pull, and the rollout is %s: %s", w.most, w.stored.Phase, w.stored.Message)
+	}
+	clear(w.slow)
+	w.again()
+	w.pass(10 * time.Minute)
+	if w.stored.Phase != v1alpha1.PhaseComplete || strings.Contains(w.stored.Message, "images") {
+		t.Errorf("at last the rollout is %s: %s", w.stored.Phase, w.stored.Message)
+	}
+}
