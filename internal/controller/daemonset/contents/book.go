@@ -79,7 +79,9 @@ type set struct {
 	// told is what rows were told of the DaemonSet, why what hinders its content.
 	told *fact.DaemonSet
 	why  string
-	live ways
+	// renamed is what the revision that was told was called by other rules.
+	renamed string
+	live    ways
 	// naming is how the revisions of its pods are called.
 	naming naming
 	// refs are what the template of refsOf names.
@@ -92,7 +94,9 @@ type set struct {
 	// have changed again and again.
 	latest            string
 	changed, restless time.Time
-	job               jobState
+	// first is the ID of what they held when content was turned on.
+	first string
+	job   jobState
 	// unwanted is since when nobody needs a content or a copy.
 	unwanted map[content.Ref]time.Time
 }

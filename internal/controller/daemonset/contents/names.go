@@ -1,6 +1,8 @@
 package contents
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -95,4 +97,51 @@ func (b *Book) PodsOfRevision(uid types.UID, hash string) int {
 		n += b.rows.PodsOfRevision(uid, name)
 	}
 	return n
+}
+
+// renamed is what a revision of the DaemonSet was called until now, if it is called otherwise by the policy alone: the
+// template is the same, and what is content by both names is as it was. What was no content before, or is none any
+// more, tells nothing. "" for another revision.
+func (b *Book) renamed(s *set, revision string) string {
+	was := ""
+	if s.told != nil {
+		was = s.told.Revision
+	} else if st, known := b.rollout(s.info.UID); known {
+		was = st.TargetRevision
+	}
+	if was == revision {
+		return s.renamed
+	}
+	s.renamed = ""
+	same := content.TemplateOf(was) == content.TemplateOf(revision)
+	if same && b.sameObjects(s, content.IDOf(was), content.IDOf(revision)) {
+		s.renamed = was
+	}
+	return s.renamed
+}
+
+// sameObjects reports whether two contents are of other objects, and those of both hold the same: to is what they hold
+// now. Of no content, "", they are while nothing was written since content was turned on or off.
+func (b *Book) sameObjects(s *set, from, to string) bool {
+	switch {
+	case from == "":
+		return to != "" && to == s.first
+	case to == "":
+		return s.latest == "" || s.latest == from
+	}
+	was, is := s.known[from], s.known[to]
+	if was == nil || is == nil || slices.Equal(was.Refs(), is.Refs()) {
+		return false
+	}
+	sp := b.space(s.object.Namespace)
+	key, err := sp.keyFor(was.Refs())
+	for _, m := range was.Members {
+		o := sp.objects[m.Ref]
+		switch {
+		case !slices.Contains(is.Refs(), m.Ref):
+		case m.Absent != (o == nil), err == nil && o != nil && !s.genuine(key, m, o):
+			return false
+		}
+	}
+	return true
 }

@@ -38,7 +38,7 @@ func (b *Book) onRollout(e fact.Rollout) {
 	if e.Policy != nil {
 		s.rules = e.Policy.Content
 		if s.rules == nil {
-			s.why = "" // what is not wanted hinders nothing
+			s.why, s.first = "", "" // what is not wanted hinders nothing
 		}
 	}
 	b.rename(e.UID, s)
@@ -67,7 +67,7 @@ func (b *Book) onRolloutGone(uid types.UID) {
 		return
 	}
 	b.moved = true
-	s.rollout, s.rules, s.why = nil, nil, ""
+	s.rollout, s.rules, s.why, s.first = nil, nil, "", ""
 	b.rename(uid, s)
 	if s.told != nil {
 		b.settle(s)

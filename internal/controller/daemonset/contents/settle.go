@@ -51,6 +51,7 @@ func (b *Book) settle(s *set) {
 		return
 	}
 	s.note(want)
+	s.first = cmp.Or(s.first, want.ID)
 	if s.latest != want.ID {
 		s.latest, s.changed = want.ID, b.now
 		if s.restless.IsZero() {
@@ -411,6 +412,7 @@ func (b *Book) tell(s *set, info fact.DaemonSet) {
 		info.Content = &v1alpha1.ContentStatus{Changes: info.Content.Changes}
 	}
 	was := s.told
+	info.Renamed = b.renamed(s, info.Revision)
 	info.Live = b.ways(s, &info)
 	if s.rules != nil && s.rules.Live && info.Content != nil {
 		said := *info.Content

@@ -384,7 +384,7 @@ func (c *Course) inRamp(open rolloutpolicy.Step, b begun) rolloutpolicy.Step {
 // retarget follows the DaemonSet's newest revision: with another one the steps, and
 // the evidence, begin again.
 func (c *Course) retarget() {
-	if !c.started || c.state.target == c.ds.Newest {
+	if !c.started || c.state.target == c.ds.Newest || c.renamed() {
 		return
 	}
 	if c.state.stable == "" && c.mostHave(c.state.target) {

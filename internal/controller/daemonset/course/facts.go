@@ -13,6 +13,9 @@ import (
 type DaemonSet struct {
 	// Set are the placement rules of its revisions, and which one is the newest.
 	placement.Set
+	// Renamed is what the newest revision was called before, "" if the one before was another. What is known of variants
+	// is no part of it.
+	Renamed string
 	// MaxUnavailable is the DaemonSet's own limit; with Surge it is maxSurge.
 	MaxUnavailable rolloutpolicy.Limit
 	// Surge tells that a new pod starts beside the old one.

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 )
 
@@ -17,9 +18,7 @@ func (c *Course) fail(why string, action v1alpha1.FailureAction) {
 	}
 	f := v1alpha1.FailedRevision{
 		Revision: c.state.target, Why: why, Nodes: c.state.failures.Sample(), Time: metav1.NewTime(c.now), Action: action,
-	}
-	if r := c.spec.Retry; r != nil && r.Revision == c.state.target {
-		f.Retries = r.Count
+		Retries: c.retriesOf(c.state.target),
 	}
 	c.state.Add(f)
 	c.takeAim()
@@ -27,6 +26,32 @@ func (c *Course) fail(why string, action v1alpha1.FailureAction) {
 	if action == rollback {
 		c.turnBack()
 	}
+}
+
+// renamed has the target be called as the newest revision is, if it is the same one and has failed: so has the one of
+// the new name, and nodes go where they went. It reports whether that is so. One that has not failed begins again.
+func (c *Course) renamed() bool {
+	was, is := c.state.target, c.ds.Newest
+	same := c.ds.Renamed != "" && content.WithVariants(c.ds.Renamed, "") == content.WithVariants(was, "") &&
+		content.VariantsOf(was) == content.VariantsOf(is)
+	if !same || c.failed == nil || is == c.state.stable {
+		return false
+	}
+	f := *c.failed
+	f.Revision, f.Retries = is, c.retriesOf(is)
+	c.state.target = is
+	c.state.Drop(is)
+	c.state.Add(f)
+	c.takeAim()
+	return true
+}
+
+// retriesOf is how often people have asked for another try of the revision until now.
+func (c *Course) retriesOf(revision string) int32 {
+	if r := c.spec.Retry; r != nil && r.Revision == revision {
+		return r.Count
+	}
+	return 0
 }
 
 // refuse has a target wait for somebody to ask for it that failed longer ago than is

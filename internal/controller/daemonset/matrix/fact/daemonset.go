@@ -66,6 +66,9 @@ type DaemonSet struct {
 	Revision string
 	// Digest is that of the current template, for the status of a rollout.
 	Digest string `json:",omitempty"`
+	// Renamed is what the revision was called by other rules of the policy for its content, "" if it is another than the
+	// last one by more than that.
+	Renamed string `json:",omitempty"`
 	// Content is what the status of a rollout says of the revision's content; nil where it has none.
 	Content *v1alpha1.ContentStatus `json:",omitempty"`
 	// Live says between which contents a pod of the template can go without a restart; nil for none.

@@ -97,7 +97,7 @@ func (r *Row) forCourse() course.DaemonSet {
 		limit = r.info.Strategy.MaxSurge
 	}
 	return course.DaemonSet{
-		Set: r.rules, MaxUnavailable: rolloutpolicy.LimitOf(limit), Surge: r.surge,
+		Set: r.rules, Renamed: r.info.Renamed, MaxUnavailable: rolloutpolicy.LimitOf(limit), Surge: r.surge,
 		MinReadySeconds: r.info.MinReadySeconds, MoreImages: r.info.MoreImages,
 		Beside: r.cfg.Guest, Fetches: r.cfg.Fetches && !r.cfg.Guest, Foretells: r.cfg.Foretells,
 	}
