@@ -74,8 +74,10 @@ type set struct {
 	object  *appsv1.DaemonSet
 	info    *fact.DaemonSet // as it was told, nil before that
 	rollout *fact.Rollout   // nil without a policy
-	// rules is nil where content is no part of a revision.
-	rules *rolloutpolicy.Content
+	// rules is nil where content is no part of a revision. unsure: no policy could be read yet, and the rollout, as it was
+	// stored, speaks of content; sure: one could.
+	rules        *rolloutpolicy.Content
+	unsure, sure bool
 	// told is what rows were told of the DaemonSet, why what hinders its content.
 	told *fact.DaemonSet
 	why  string

@@ -11,7 +11,7 @@ import (
 
 // naming is what follows how the matrix calls the revisions of pods that have content.
 type naming struct {
-	// whole: content is a part of revisions. The rest matters only where it is not.
+	// whole: content is a part of revisions, or may be. The rest matters only where it is not.
 	whole bool
 	// newest is the newest template, stable the stable revision. That may have content until the newest revision, which
 	// has none, is everywhere. back: the newest has failed, and nodes go to the stable one.
@@ -35,7 +35,7 @@ func (n *naming) of(revision string) string {
 
 // namingNow is how revisions are to be called by what is known now.
 func (b *Book) namingNow(uid types.UID, s *set) naming {
-	if s.rules != nil {
+	if s.rules != nil || s.unsure {
 		return naming{whole: true}
 	}
 	if s.info == nil || s.rollout == nil {

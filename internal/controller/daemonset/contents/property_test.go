@@ -90,7 +90,7 @@ func (r *random) judge(a *action.CreatePod) {
 // happen has one thing happen.
 func (r *random) happen() {
 	nodes := []string{"n0", "n1", "n2", "n3", "n4"}
-	what := rapid.SampledFrom([]string{"write", "write", "secret", "edit", "vanish", "restart", "die", "lose", "quota", "turn", "pass", "pass", "long"}).Draw(r.t, "what")
+	what := rapid.SampledFrom([]string{"write", "write", "secret", "edit", "vanish", "restart", "die", "lose", "quota", "turn", "blind", "pass", "pass", "long"}).Draw(r.t, "what")
 	r.trace = append(r.trace, what)
 	r.deleted = map[string]int{}
 	switch what {
@@ -117,6 +117,8 @@ func (r *random) happen() {
 		}
 	case "restart":
 		r.crash()
+	case "blind":
+		r.startBlind(time.Duration(rapid.IntRange(1, 60).Draw(r.t, "seconds")) * time.Second)
 	case "die":
 		if node := rapid.SampledFrom(nodes).Draw(r.t, "node"); r.pods[node].UID != "" {
 			r.book.Step(podGone(r.world, node))
@@ -213,8 +215,9 @@ func (r *random) rest() {
 }
 
 // Templates and content are edited at random, content is turned off and on, changes are aborted, pods and copies go,
-// writes are refused, and the controller starts again: no node gets what was not assigned to it, no pod is made again
-// and again, none refers to a copy that is gone (world.check), and no copy is left over.
+// writes are refused, and the controller starts again, also while no policy can be read: no node gets what was not
+// assigned to it, no pod is made again and again, none refers to a copy that is gone (world.check), and no copy is left
+// over.
 func TestRandomChangesOfContent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := newRandom(t)

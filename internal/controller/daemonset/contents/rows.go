@@ -35,6 +35,8 @@ func (b *Book) onRollout(e fact.Rollout) {
 	s := b.set(e.UID)
 	b.moved = true
 	s.rollout = &e
+	s.sure = s.sure || e.Policy != nil
+	s.unsure = !s.sure && (s.unsure || e.Status != nil && speaksOfContent(e.Status))
 	if e.Policy != nil {
 		s.rules = e.Policy.Content
 		if s.rules == nil {
@@ -49,6 +51,11 @@ func (b *Book) onRollout(e fact.Rollout) {
 	if s.told != nil {
 		b.settle(s)
 	}
+}
+
+// speaksOfContent reports whether a revision of a rollout has content.
+func speaksOfContent(s *v1alpha1.DaemonSetRolloutStatus) bool {
+	return content.IDOf(s.StableRevision) != "" || content.IDOf(s.TargetRevision) != ""
 }
 
 // tellRollout tells which policy is followed. One whose content cannot be is not.
@@ -68,6 +75,7 @@ func (b *Book) onRolloutGone(uid types.UID) {
 	}
 	b.moved = true
 	s.rollout, s.rules, s.why, s.first = nil, nil, "", ""
+	s.unsure, s.sure = false, false
 	b.rename(uid, s)
 	if s.told != nil {
 		b.settle(s)

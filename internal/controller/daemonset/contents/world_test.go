@@ -16,6 +16,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
@@ -57,6 +58,8 @@ type world struct {
 	pointed  int
 	// foreign: the API server is another one.
 	foreign bool
+	// blind: policies cannot be read.
+	blind bool
 	// said is what the status said last of content that replaces pods.
 	said  *v1alpha1.ContentStatus
 	surge bool
@@ -153,6 +156,10 @@ func (w *world) readKind(kind content.Kind) {
 func (w *world) tellPolicy() {
 	if w.policy == nil {
 		w.book.Step(fact.RolloutGone(w.set.UID))
+		return
+	}
+	if w.blind {
+		w.book.Step(fact.Rollout{UID: w.set.UID, Following: course.Lost, Why: "policies cannot be read", Status: w.stored})
 		return
 	}
 	w.book.Step(fact.Rollout{UID: w.set.UID, PolicyUID: "p", Policy: w.policy, Status: w.stored})

@@ -1,0 +1,71 @@
+package contents
+
+import (
+	"testing"
+	"time"
+
+	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+)
+
+// illSecond is one second. Pods that are made on the node do not come up.
+func (w *world) illSecond(ill string) {
+	w.tick(time.Second)
+	w.rounds(func(c *action.CreatePod) bool {
+		if c.Node == ill {
+			w.createStarting(c, func(p *fact.Pod) { p.Trouble, p.Certain = "its disk is ill", true })
+		}
+		return c.Node == ill
+	})
+}
+
+// startBlind has a controller begin that knows nothing and cannot read policies; so much later it can.
+func (w *world) startBlind(later time.Duration) {
+	w.blind = true
+	w.start(true)
+	w.pass(later)
+	w.blind = false
+	w.tellPolicy()
+	w.settle()
+}
+
+// A node's daemon was not available before its change, and is not since: its own fault, also for a controller that starts
+// while no policy can be read for a moment.
+func TestWhatWasBrokenBeforeIsNoEvidenceAfterAStartWithoutSight(t *testing.T) {
+	for _, text := range []string{plain, careful} {
+		for _, how := range []string{"no restart", "restart", "restart without sight"} {
+			const ill = "n1" // the canary
+			w := newWorld(t, text)
+			w.pass(10 * time.Minute)
+			p := w.pods[ill]
+			p.Ready, p.ReadySince, p.Trouble = false, time.Time{}, "its disk is ill"
+			w.pods[ill] = p
+			w.book.Step(p)
+			w.settle()
+			w.set = w.set.DeepCopy()
+			w.set.Generation++
+			w.book.Tell(DaemonSet{Object: w.set})
+			w.tellSet()
+			for range 60 {
+				w.illSecond(ill)
+			}
+			if v, why, _ := w.matrix.Verdict("ds", ill); content.TemplateOf(w.pods[ill].Revision) != "t2" || v != "NodeFault" {
+				t.Fatalf("%s has %s, and is %s: %s", ill, w.pods[ill].Revision, v, why)
+			}
+			switch how {
+			case "restart":
+				w.start(true)
+			case "restart without sight":
+				w.startBlind(time.Second)
+			}
+			for range 60 {
+				w.illSecond(ill)
+			}
+			if s := w.status(); len(s.FailedRevisions) > 0 {
+				t.Errorf("content is followed: %t, %s: the one node that fails had a broken daemon before its change; %s: %s",
+					text == careful, how, s.Phase, s.Message)
+			}
+		}
+	}
+}
