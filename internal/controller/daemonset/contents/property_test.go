@@ -90,14 +90,16 @@ func (r *random) judge(a *action.CreatePod) {
 // happen has one thing happen.
 func (r *random) happen() {
 	nodes := []string{"n0", "n1", "n2", "n3", "n4"}
-	what := rapid.SampledFrom([]string{"write", "write", "secret", "edit", "vanish", "restart", "die", "lose", "quota", "turn", "blind", "pass", "pass", "long"}).Draw(r.t, "what")
+	what := rapid.SampledFrom([]string{"write", "write", "secret", "edit", "vanish", "restart", "die", "lose", "quota", "turn", "blind", "abort", "pass", "pass", "long"}).Draw(r.t, "what")
 	r.trace = append(r.trace, what)
 	r.deleted = map[string]int{}
 	switch what {
 	case "turn":
 		r.turn()
 	case "abort":
-		r.abort()
+		if r.stored != nil && r.stored.StableRevision != r.stored.TargetRevision && r.stored.StableRevision != "" {
+			r.abort()
+		}
 	case "write":
 		value := rapid.SampledFrom([]string{"good", "bad", "a", "b"}).Draw(r.t, "value")
 		r.held[value] = true
@@ -196,8 +198,10 @@ func (r *random) rest() {
 	r.refuse, r.held["last"], r.deleted = nil, true, map[string]int{}
 	r.write("last")
 	r.recover()
+	if slices.Contains(r.trace, "turn") {
+		r.edit() // what has failed while content was off does not go out by what is written
+	}
 	if r.off {
-		r.edit()
 		for range 10 {
 			r.pass(10 * time.Minute)
 		}

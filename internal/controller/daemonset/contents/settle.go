@@ -330,7 +330,10 @@ func (b *Book) meanwhile(s *set) fact.DaemonSet {
 	switch {
 	case content.TemplateOf(was) == info.Revision && (s.told != nil || content.IDOf(was) != ""):
 		info.Revision, info.Digest, info.Content = was, digest, said
-		info.Held = info.Held || s.told == nil && s.why == ""
+		// After a start nobody knows yet whether what the status names was ever there to be given.
+		id := content.IDOf(was)
+		unknown := s.told == nil || id != "" && s.known[id] == nil
+		info.Held = info.Held || unknown && s.why == ""
 	case s.told != nil && s.why == "":
 		held := *s.told
 		held.Held, held.Deleting, held.Reported, held.Conditions = true, info.Deleting, info.Reported, info.Conditions

@@ -69,3 +69,25 @@ func TestWhatWasBrokenBeforeIsNoEvidenceAfterAStartWithoutSight(t *testing.T) {
 		}
 	}
 }
+
+// What the status names was never there to be given, and is not what the objects hold by now. A controller that starts
+// while no policy can be read gives it to nobody later.
+func TestContentThatWasNeverMadeIsNotGivenAfterAStartWithoutSight(t *testing.T) {
+	w := newWorld(t, careful)
+	w.pass(10 * time.Minute)
+	w.refuse = func(*Job) string { return "no room" }
+	w.write("a")
+	w.pass(time.Minute)
+	w.wantPhase(paused, "no room")
+	w.blind = true
+	w.start(true)
+	w.write("b")
+	w.blind = false
+	w.tellPolicy()
+	w.settle()
+	w.pass(time.Minute)
+	w.wantRuns(map[string]int{"good": 5})
+	w.refuse = nil
+	w.pass(10 * time.Minute)
+	w.wantRuns(map[string]int{"b": 5})
+}

@@ -44,6 +44,7 @@ type world struct {
 	set    *appsv1.DaemonSet
 	policy *rolloutpolicy.Policy
 	stored *v1alpha1.DaemonSetRolloutStatus
+	spec   v1alpha1.DaemonSetRolloutSpec // of the rollout
 	// decided is what was stored when that was decided which is done now.
 	decided *v1alpha1.DaemonSetRolloutStatus
 	objects map[content.Ref]metav1.Object
@@ -159,10 +160,10 @@ func (w *world) tellPolicy() {
 		return
 	}
 	if w.blind {
-		w.book.Step(fact.Rollout{UID: w.set.UID, Following: course.Lost, Why: "policies cannot be read", Status: w.stored})
+		w.book.Step(fact.Rollout{UID: w.set.UID, Following: course.Lost, Why: "policies cannot be read", Status: w.stored, Spec: w.spec})
 		return
 	}
-	w.book.Step(fact.Rollout{UID: w.set.UID, PolicyUID: "p", Policy: w.policy, Status: w.stored})
+	w.book.Step(fact.Rollout{UID: w.set.UID, PolicyUID: "p", Policy: w.policy, Status: w.stored, Spec: w.spec})
 }
 
 func (w *world) tellSet() {
@@ -186,8 +187,8 @@ func (w *world) abort() {
 	if w.stored == nil || w.policy == nil {
 		return
 	}
-	w.book.Step(fact.Rollout{UID: w.set.UID, PolicyUID: "p", Policy: w.policy, Status: w.stored, Spec: v1alpha1.DaemonSetRolloutSpec{
-		Abort: &v1alpha1.Abort{Revision: w.status().TargetRevision, Digest: w.stored.TargetDigest}}})
+	w.spec.Abort = &v1alpha1.Abort{Revision: w.status().TargetRevision, Digest: w.stored.TargetDigest}
+	w.tellPolicy()
 	w.settle()
 }
 
