@@ -13,6 +13,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/course/failedrevision"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/failures"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/fetching"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/outage"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/queue"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
@@ -70,6 +71,8 @@ type state struct {
 	// open is the furthest step that has begun, since when.
 	open      rolloutpolicy.Step
 	openSince time.Time
+	// beyond is a step that had nodes when it was behind the open one.
+	beyond string
 	// returns is since when nodes go to the stable template; zero while none does.
 	returns time.Time
 	// left is when the daemon was last taken away from a node of that step.
@@ -112,7 +115,7 @@ func New() *Course {
 		nodes: map[string]*node{}, replacing: map[*node]bool{}, queue: queue.New(), counts: map[standing.Verdict]int32{},
 	}
 	c.takeAim()
-	c.recent.changed, c.recent.unblamed = map[*node]bool{}, map[*node]bool{}
+	c.recent.changed, c.recent.unblamed, c.recent.graves = map[*node]bool{}, map[*node]bool{}, outage.Graves{}
 	return c
 }
 
@@ -242,6 +245,10 @@ func (c *Course) restore(status *v1alpha1.DaemonSetRolloutStatus) {
 	}
 	if status.LastDeparture != nil {
 		c.state.left = c.past(status.LastDeparture.Time)
+	}
+	at := slices.IndexFunc(status.Steps, func(s v1alpha1.StepStatus) bool { return s.Name == status.Step })
+	if at >= 0 && at+1 < len(status.Steps) {
+		c.state.beyond = status.Steps[at+1].Name
 	}
 	c.state.quiet = c.now.Add(-ptr.Deref(status.Soaked, metav1.Duration{}).Duration)
 	if status.Step != "" {
@@ -420,7 +427,7 @@ func (c *Course) beginAnew() {
 		n.change.late, n.change.worksOf = false, ""
 	}
 	c.opens(rolloutpolicy.Step{})
-	c.state.unread, c.gate = nil, gate{}
+	c.state.unread, c.gate, c.state.beyond = nil, gate{}, ""
 	c.forgetFailures()
 }
 

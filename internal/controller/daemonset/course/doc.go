@@ -38,7 +38,8 @@
 // counts what the rollout has made unavailable; that of a domain also what is down
 // there anyway, so that a rack with a dead node gets no second one. Nodes that wait
 // for nothing but the dead ones of their domain do not hold up the next step. A
-// daemon that is not available anyway is replaced without asking the limits.
+// daemon that is not available anyway is replaced without asking the limits: at once if
+// it is in trouble, and else after half a minute.
 //
 // # Work
 //

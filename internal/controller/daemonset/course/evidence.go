@@ -110,5 +110,6 @@ func (c *Course) failing(n *node, in *standing.Input, available bool) failures.F
 
 // forgetFailures begins without evidence: the target is another one, or is tried again.
 func (c *Course) forgetFailures() {
+	clear(c.recent.graves)
 	c.state.failures, c.state.since, c.state.after = failures.Failures{}, time.Time{}, time.Time{}
 }

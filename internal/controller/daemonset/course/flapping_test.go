@@ -12,7 +12,7 @@ const flappingPolicy = "waves: [{name: first, nodes: {matchLabels: {zone: z0}}, 
 // A few nodes of fifty answer and fall silent by turns. They have the revision, and so has everybody else of their
 // step.
 func TestNodesThatComeAndGoHoldUpNoStepForEver(t *testing.T) {
-	for _, flapping := range []int{1, 2, 3} {
+	for _, flapping := range []int{1, 2} { // three are as many as a revision may break
 		w := newWorld()
 		w.addFleet(2, 1, 25, "v1")
 		w.start(policy(t, flappingPolicy), dsWith("v1", 5))

@@ -97,11 +97,18 @@ func (c *Course) recovers(n *node) time.Time {
 	if n.daemon.Comes.After(c.now) {
 		return n.daemon.Comes
 	}
-	from := deadline.Later(n.change.healed, n.change.began)
-	if n.daemon.Available || n.daemon.Revision == "" || from.IsZero() || c.policy == nil {
+	ch := &n.change
+	if n.daemon.Available || n.daemon.Revision == "" || c.policy == nil {
 		return time.Time{}
 	}
-	if ends := from.Add(c.policy.Failure.StartDeadline); ends.After(c.now) {
+	var ends time.Time
+	if from := deadline.Later(ch.healed, ch.began); !from.IsZero() {
+		ends = from.Add(c.policy.Failure.StartDeadline)
+	}
+	if !ch.fell.IsZero() && n.daemon.Trouble == "" { // what its probe asks may be back in a moment
+		ends = deadline.Later(ends, ch.fell.Add(min(lasting, c.policy.Failure.StartDeadline)))
+	}
+	if ends.After(c.now) {
 		return ends
 	}
 	return time.Time{}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/fetching"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/outage"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/queue"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
@@ -32,6 +33,8 @@ type node struct {
 	// lately is whether it fell out of order a short while ago, until quiet ends.
 	lately lately
 	quiet  deadline.Timer[*node]
+	// marked is how it fell then.
+	marked outage.Fall
 }
 
 // change is what is remembered of a node's change: facts alone do not tell it.
@@ -200,6 +203,7 @@ func (c *Course) DeleteNode(name string) {
 		return
 	}
 	c.noteAbsent(n)
+	c.recent.bury(c, n)
 	n.daemon, n.chosen = standing.Daemon{}, chosen{}
 	c.sort(n)
 	c.refresh(n)

@@ -136,7 +136,15 @@ func (c *Course) complete() bool {
 	// The nodes of steps to come may all be out of order. When they are back, it must
 	// not be too late for steps, windows and approvals.
 	_, more := c.following()
-	return c.isNew || !more
+	return c.isNew || !more && !c.skips()
+}
+
+// skips reports whether nobody has approved the present step, and the nodes of those behind it are away: who comes
+// while a change is complete gets the target.
+func (c *Course) skips() bool {
+	at, is := c.policy.StepNamed(c.state.beyond)
+	open := c.state.open
+	return is && at.Compare(open) > 0 && c.policy.Waves[open.Wave].Manual && !c.approved(open)
 }
 
 // nextStep begins the step after the present one, if that is over.
@@ -144,11 +152,14 @@ func (c *Course) nextStep() bool {
 	if c.isNew || c.follow != Followed || c.spec.Paused || c.tooFine() != "" || c.Misplaced() > 0 {
 		return false
 	}
+	next, ok := c.following()
+	if ok {
+		c.state.beyond = c.policy.StepName(next)
+	}
 	over, _ := c.over()
 	if !over {
 		return false
 	}
-	next, ok := c.following()
 	if open, _ := c.open(); !ok || !open || c.faulty() {
 		return false
 	}
@@ -398,12 +409,16 @@ func (c *Course) soaks(name string) string {
 // heldUp says what failed nodes hold up, if they are what the step waits for.
 func (c *Course) heldUp() string {
 	s, t, failing := c.queue.Steps[c.state.open], &c.queue.Totals, int(c.counts[standing.FailedRevision])
+	limited := t
+	if s != nil && c.policy != nil && c.policy.Waves[c.state.open.Wave].MaxUnavailable != nil {
+		limited = &s.Sums
+	}
 	switch {
-	case s == nil || failing == 0:
+	case s == nil || c.policy == nil || failing == 0:
 		return ""
 	case t.Over()+failing == t[standing.Selected]:
 		return ": all that can be done is; within the limit, the revision fails on " + c.state.failures.Words()
-	case s.Sums[standing.Ours] == s.Sums[standing.Failure] && s.Sums[standing.Failure] > 0 && !c.room(c.state.open, s):
+	case limited[standing.Ours] == limited[standing.Failure] && !c.room(c.state.open, s):
 		return ": no more nodes may be unavailable while the revision fails on " + c.state.failures.Words()
 	}
 	return ""

@@ -33,24 +33,28 @@ type recent struct {
 	unblamed map[*node]bool
 	others   int
 	ends     deadline.Timers[*node]
+	graves   outage.Graves
 	// before is how many of all nodes had fallen out of order lately when the target came.
 	before, of int
 	lost       outage.Places
 }
 
-// note brings a node's place in the counts in line with its facts.
-func (r *recent) note(c *Course, n *node) {
-	is := notLately
-	ends := n.fell.Add(suspicion)
-	if d := &n.daemon; n.fact.Fault != "" && !n.fact.Since.IsZero() && n.chosen.any() && ends.After(c.now) {
-		switch {
-		case !c.changing || d.Revision != c.state.target:
-			is = withoutCause
-		case c.fellBefore(n): // the target was tried again
-		case c.fellAfterItsChange(n):
-			is = soonAfter
+// bury remembers a node that is deleted for as long as it would count.
+func (r *recent) bury(c *Course, n *node) {
+	if n.lately != notLately {
+		r.graves[n.Name] = &outage.Dead{
+			Node: c.fallen(n), Fall: n.marked, Until: n.quiet.At(), Blamed: n.lately == withoutCause || !r.unblamed[n],
 		}
 	}
+}
+
+// note brings a node's place in the counts in line with its facts.
+func (r *recent) note(c *Course, n *node) {
+	is := c.latelyOf(n)
+	if is == notLately && n.fact.Fault == "" && c.remembers(n) {
+		return
+	}
+	ends := n.fell.Add(suspicion)
 	if is == notLately {
 		ends = time.Time{}
 	}
@@ -59,6 +63,7 @@ func (r *recent) note(c *Course, n *node) {
 		return
 	}
 	r.drop(n)
+	n.marked = outage.Fall{At: n.fell, Fault: n.fact.Fault, Silent: n.fact.Silent}
 	switch n.lately = is; is {
 	case soonAfter:
 		r.changed[n], r.unblamed[n] = true, true
@@ -68,6 +73,31 @@ func (r *recent) note(c *Course, n *node) {
 	if is != notLately {
 		r.ends.Set(&n.quiet, ends)
 	}
+}
+
+// latelyOf says whether the node, as it is now, fell out of order a short while ago.
+func (c *Course) latelyOf(n *node) lately {
+	switch {
+	case n.fact.Fault == "", n.fact.Since.IsZero(), !n.chosen.any(), !n.fell.Add(suspicion).After(c.now):
+		return notLately
+	case !c.changing || n.daemon.Revision != c.state.target:
+		return withoutCause
+	case !c.fellBefore(n) && c.fellAfterItsChange(n): // and the target was not tried again since
+		return soonAfter
+	}
+	return notLately
+}
+
+// remembers reports whether the node, which is in order again, counts as fallen all the same, until its time ends: one
+// that a revision restarts is back soon.
+func (c *Course) remembers(n *node) bool {
+	switch {
+	case !n.chosen.any():
+		return false
+	case n.lately == soonAfter:
+		return c.changing && n.daemon.Revision == c.state.target && !n.marked.At.Before(c.state.since)
+	}
+	return n.lately == withoutCause
 }
 
 // fellAfterItsChange reports whether the node fell out of order soon after it was given its pod. Of a silent one the
@@ -127,6 +157,7 @@ func (r *recent) forget(c *Course) {
 	for t := r.ends.Pop(c.now); t != nil; t = r.ends.Pop(c.now) {
 		r.drop(t.Owner)
 	}
+	r.graves.Forget(c.now)
 }
 
 // baseline remembers how usual it is that nodes fall out of order: that so many have lately, and not by the target.
@@ -139,11 +170,13 @@ func (r *recent) baseline(c *Course, fell int) {
 // reports whether it did.
 func (c *Course) suspect() bool {
 	r := &c.recent
-	down, given := len(r.changed), c.queue.Totals[standing.Given]
-	if !c.changing || c.policy == nil || len(r.unblamed) == 0 || down < c.policy.Failure.Min {
+	goneChanged, goneUnblamed, goneOthers := r.graves.Count()
+	down, given := len(r.changed)+goneChanged, c.queue.Totals[standing.Given]
+	if !c.changing || c.policy == nil || len(r.unblamed)+goneUnblamed == 0 || down < c.policy.Failure.Min {
 		return false
 	}
-	others, of := r.others, c.queue.Totals[standing.Selected]-given
+	others, of := r.others+goneOthers, c.queue.Totals[standing.Selected]-given+goneOthers
+	given += goneChanged
 	if of == 0 {
 		others, of = r.before, max(r.of, 1)
 	}
@@ -157,49 +190,69 @@ func (c *Course) suspect() bool {
 	if down, given = down-l.Down, given-l.Given; down < c.policy.Failure.Min || down*of <= 3*others*given {
 		return false
 	}
-	compared := fmt.Sprintf("%d of %d changed nodes did, %d of %d others", down, given, others, of)
-	found := false
+	return c.accuseAll(fmt.Sprintf("%d of %d changed nodes did, %d of %d others", down, given, others, of))
+}
+
+// accuseAll blames those who are in no place that is lost, and reports whether there were any.
+func (c *Course) accuseAll(compared string) (found bool) {
+	r := &c.recent
 	for n := range r.unblamed {
-		if l.Has(n.Group) {
-			continue
-		}
-		delete(r.unblamed, n)
-		if !c.state.failures.Has(n.Name) {
-			f := failures.Failure{Reason: standing.BecauseFault, Why: "it fell out of order (" + n.fact.Fault + "): " + compared}
-			if n.fact.Silent {
-				f = failures.Failure{Reason: standing.BecauseSilent, Why: "it stopped answering: " + compared}
-			}
-			c.state.failures.Blame(n.Name, f)
+		if !r.lost.Has(n.Group) {
+			delete(r.unblamed, n)
+			found = c.accuse(n.Name, n.marked, compared) || found
 			c.queue.Doubt(&n.Member)
-			found = true
+		}
+	}
+	for name, d := range r.graves {
+		if !d.Blamed && !r.lost.Has(d.Group) {
+			d.Blamed = true
+			found = c.accuse(name, d.Fall, compared) || found
 		}
 	}
 	return found
 }
 
+// accuse counts a node as failed that fell out of order, and reports whether it did not before.
+func (c *Course) accuse(name string, is outage.Fall, compared string) bool {
+	if c.state.failures.Has(name) {
+		return false
+	}
+	f := failures.Failure{Reason: standing.BecauseFault, Why: "it fell out of order (" + is.Fault + "): " + compared}
+	if is.Silent {
+		f = failures.Failure{Reason: standing.BecauseSilent, Why: "it stopped answering: " + compared}
+	}
+	c.state.failures.Blame(name, f)
+	return true
+}
+
+// fallen is what the places follow from of one node.
+func (c *Course) fallen(n *node) outage.Node {
+	return outage.Node{
+		Group: n.Group, Fallen: n.lately == soonAfter, Fell: n.marked.At,
+		Bound: n.daemon.Bound, Has: n.daemon.Revision == c.state.target,
+	}
+}
+
 // outages is what the places follow from that explain why nodes fell.
 func (c *Course) outages() *outage.Input {
-	of := func(n *node) outage.Node {
-		return outage.Node{
-			Group: n.Group, Fallen: n.lately == soonAfter, Fell: n.fell,
-			Bound: n.daemon.Bound, Has: n.daemon.Revision == c.state.target,
+	r := &c.recent
+	gone, _, _ := r.graves.Count()
+	fallen := func(yield func(outage.Node) bool) {
+		for n := range r.changed {
+			if !yield(c.fallen(n)) {
+				return
+			}
+		}
+	}
+	given := func(yield func(outage.Node) bool) {
+		for _, n := range c.nodes {
+			if n.view.Has(standing.Given) && !yield(c.fallen(n)) {
+				return
+			}
 		}
 	}
 	return &outage.Input{
-		Now: c.now, Target: c.state.target, Policy: c.policy, Places: c.queue.Places(), Count: len(c.recent.changed),
-		Fallen: func(yield func(outage.Node) bool) {
-			for n := range c.recent.changed {
-				if !yield(of(n)) {
-					return
-				}
-			}
-		},
-		Given: func(yield func(outage.Node) bool) {
-			for _, n := range c.nodes {
-				if n.view.Has(standing.Given) && !yield(of(n)) {
-					return
-				}
-			}
-		},
+		Now: c.now, Target: c.state.target, Policy: c.policy, Places: c.queue.Places(),
+		Count: len(r.changed) + gone, Fallen: r.graves.With(fallen), Given: r.graves.With(given),
 	}
 }

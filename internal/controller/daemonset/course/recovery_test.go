@@ -153,6 +153,8 @@ func TestPodsThatAreReadyAreNotFree(t *testing.T) {
 			w.course.SetDaemon(name, m.daemon)
 		}
 		w.tellRules()
+		w.now = w.now.Add(lasting) // others are waited for that long
+		w.course.Tick(w.now)
 		want := map[bool]int{true: 2, false: 20}[ready]
 		if n := len(w.take(100)); n != want {
 			t.Errorf("ready %t: %d daemons of 20 are taken at once, want %d", ready, n, want)

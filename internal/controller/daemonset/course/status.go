@@ -87,7 +87,17 @@ func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
 			Fetching: s.Of(standing.Fetches), Fetched: s.Of(standing.Fetched),
 		})
 	}
+	out.Steps = append(out.Steps, c.empty(len(steps))...)
 	return out
+}
+
+// empty is the step behind an unapproved one whose nodes are away, for the next process.
+func (c *Course) empty(known int) []v1alpha1.StepStatus {
+	_, more := c.following()
+	if !c.changing || more || known >= rolloutpolicy.MaxSteps || !c.skips() {
+		return nil
+	}
+	return []v1alpha1.StepStatus{{Name: c.state.beyond}}
 }
 
 // between names nodes that have no daemon to say what the one before was like; nil if there is

@@ -101,7 +101,7 @@ func (c *Course) waitsFor(n *node) string {
 		return n.daemon.Refused + "; it is tried again"
 	}
 	if c.policy == nil {
-		return "its turn"
+		return "its turn" + c.heldUp()
 	}
 	if full := n.Group.Limits(c.policy.Domains); full != "" {
 		return full

@@ -168,6 +168,7 @@ func TestPodsThatAreReadyGoWithinTheLimit(t *testing.T) {
 			p.Ready = ready
 			w.setPod(p)
 		}
+		w.tick(30 * time.Second) // a daemon may be back in a moment
 		info := w.sets["logs"]
 		info.Generation, info.Revision, info.MinReadySeconds = 2, "b", 3600
 		w.setDaemonSet(info, corev1.PodSpec{})
