@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/begun"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/failedrevision"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/failures"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/fetching"
@@ -143,7 +144,7 @@ func (c *Course) SetPolicy(p *rolloutpolicy.Policy, f Following, why string) {
 	}
 	c.why = words.Cut(why)
 	if p != nil && p != c.policy {
-		begun := c.begunSteps()
+		before := c.begunSteps()
 		for _, n := range c.nodes {
 			c.ungroup(n)
 		}
@@ -160,7 +161,7 @@ func (c *Course) SetPolicy(p *rolloutpolicy.Policy, f Following, why string) {
 			c.regroup(n)
 		}
 		if c.started {
-			c.reopen(begun)
+			c.reopen(before)
 		}
 		c.refreshAll()
 	}
@@ -198,7 +199,7 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 	c.takeAim()
 	c.findStandIn()
 	known := c.state.target == c.ds.Newest && status.Step != ""
-	stored := replaced(status.Replacing)
+	stored := standing.Replaced(status.Replacing)
 	if c.back || !c.state.returns.IsZero() {
 		c.recallReturn(stored)
 	}
@@ -292,100 +293,26 @@ func (c *Course) mostRun() string {
 }
 
 // begunSteps names the step that is under way and those that began before it, as they are or were last known.
-func (c *Course) begunSteps() begun {
-	var steps []string
-	sizes, at := map[string]int{}, ""
-	switch u := c.state.unread; {
-	case u != nil:
-		at = u.Step
-		for i := range u.Steps {
-			steps = append(steps, u.Steps[i].Name)
-			sizes[u.Steps[i].Name] = int(u.Steps[i].Nodes)
-		}
+func (c *Course) begunSteps() begun.Steps {
+	switch {
+	case c.state.unread != nil:
+		return begun.InStatus(c.policy, c.state.unread)
 	case c.policy == nil:
-		return begun{}
-	default:
-		at = c.policy.StepName(c.state.open)
-		for _, s := range c.fleet.Steps() {
-			steps = append(steps, c.policy.StepName(s))
-			sizes[c.policy.StepName(s)] = c.fleet.Size(s)
-		}
+		return begun.Steps{}
 	}
-	if i := slices.Index(steps, at); i >= 0 {
-		return begun{append([]string{at}, steps[:i]...), sizes}
-	}
-	return begun{append([]string{at}, c.stepsBefore(at, steps)...), sizes}
+	return begun.InFleet(c.policy, c.fleet, c.state.open)
 }
 
-// begun are the steps that have begun, the one under way first, and how many nodes steps had.
-type begun struct {
-	names []string
-	sizes map[string]int
-}
-
-// stepsBefore are those of the steps that come before one that has no nodes any more.
-func (c *Course) stepsBefore(name string, steps []string) (before []string) {
-	if c.policy == nil {
-		return nil
-	}
-	at, known := c.policy.StepNamed(name)
-	for _, other := range steps {
-		o, also := c.policy.StepNamed(other)
-		if known && also && o.Compare(at) < 0 {
-			before = append(before, other)
-		}
-	}
-	return before
-}
-
-// reopen finds how far steps have begun that began under another policy, or before a
-// restart; the first of the names is the one under way. A step that comes behind one
-// that never began has to wait for it.
-func (c *Course) reopen(b begun) {
-	var open, at rolloutpolicy.Step
-	underWay := false // at, and all before it have begun
-	if len(b.names) > 0 {
-		at, underWay = c.policy.StepNamed(b.names[0])
-	}
-	for _, s := range c.fleet.Steps() {
-		if !slices.Contains(b.names, c.policy.StepName(s)) {
-			underWay = underWay && s.Compare(at) > 0
-			break
-		}
-		open = s
-	}
-	if underWay && at.Compare(open) > 0 {
-		open = at // it has lost all its nodes, and its approval is still to be given
-	}
-	if len(b.names) > 0 && c.policy.StepName(open) == b.names[0] {
-		open = c.inRamp(open, b)
-	}
-	c.state.open = open
-	if name := c.policy.StepName(open); len(b.names) == 0 || name != b.names[0] {
-		c.opens(open)
-		if slices.Contains(b.names, name) {
+// reopen goes on at the step that is under way by a policy that is another, or was read again.
+func (c *Course) reopen(b begun.Steps) {
+	c.state.open = b.Furthest(c.policy, c.fleet)
+	if name := c.policy.StepName(c.state.open); !b.IsUnderWay(name) {
+		c.opens(c.state.open)
+		if slices.Contains(b.Names, name) {
 			c.state.soaksFrom = time.Time{} // it has soaked, since a later one had begun
 		}
 	}
 	c.state.unread, c.gate = nil, gate{}
-}
-
-// inRamp is the step of a ramp that is under way. If its steps were made larger, it is the first in which all nodes
-// have room whose steps had begun: a larger step of the same name has not.
-func (c *Course) inRamp(open rolloutpolicy.Step, b begun) rolloutpolicy.Step {
-	old, now := 0, 0
-	for _, name := range b.names {
-		if s, ok := c.policy.StepNamed(name); ok && s.Wave == open.Wave {
-			old += b.sizes[name]
-		}
-	}
-	for s := (rolloutpolicy.Step{Wave: open.Wave, Part: 1}); s.Part < open.Part; s.Part++ {
-		now += c.fleet.Size(s)
-		if now >= old {
-			return s
-		}
-	}
-	return open
 }
 
 // retarget follows the DaemonSet's newest revision: with another one the steps, and

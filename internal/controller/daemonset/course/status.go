@@ -126,20 +126,6 @@ func (c *Course) between() *v1alpha1.Replacing {
 	return out
 }
 
-// replaced is what daemons were like, by node, as a status says it.
-func replaced(s *v1alpha1.Replacing) map[string]standing.Before {
-	out := map[string]standing.Before{}
-	if s != nil {
-		for _, n := range s.Available {
-			out[n] = standing.WasAvailable
-		}
-		for _, n := range s.Unavailable {
-			out[n] = standing.WasNotAvailable
-		}
-	}
-	return out
-}
-
 // Failing counts the failures of the target by their reason.
 func (c *Course) Failing() map[standing.Reason]int { return c.state.failures.Reasons() }
 

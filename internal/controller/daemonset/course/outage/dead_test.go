@@ -22,7 +22,8 @@ func TestTheDeadCountForAWhile(t *testing.T) {
 		fallen, unblamed, others := g.Count()
 		together := len(slices.Collect(g.With(none)))
 		if fallen != c.fallen || unblamed != c.unblamed || others != c.others || together != c.together {
-			t.Errorf("after %s: %d fallen, %d unblamed, %d others, %d nodes; want %+v", c.after, fallen, unblamed, others, together, c)
+			t.Errorf("after %s: %d fallen, %d unblamed, %d others, %d nodes; want %+v",
+				c.after, fallen, unblamed, others, together, c)
 		}
 	}
 	for range (Graves{"a": {Node: Node{Fallen: true}}}).With(none) {
