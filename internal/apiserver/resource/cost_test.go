@@ -25,8 +25,9 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/scheme"
 )
 
-// With -entries each list has so many, and may take a second of one processor and 500 MB; without, two sizes are
-// compared by what they allocate, and two longer ones by the processor's time, which a busy machine does not change.
+// With -entries each list has so many, and may take a second of one processor and 500 MB. Without, two sizes are
+// compared by what they allocate, and without -short two longer ones by the processor's time, which differs from run to
+// run.
 var entries = flag.Int("entries", 0, "the entries of each list, such as 100000; makes the test measure time")
 
 const (
@@ -137,7 +138,7 @@ func copies(made func() apiruntime.Object) func() apiruntime.Object {
 	return func() apiruntime.Object { return obj.DeepCopyObject() }
 }
 
-// used is the time of processors that this process has had, which a busy machine does not change.
+// used is the time of processors that this process has had.
 func used(t *testing.T) time.Duration {
 	t.Helper()
 	var of unix.Rusage

@@ -94,6 +94,14 @@ func Since(t metav1.Time, now time.Time) string {
 	return duration.HumanDuration(now.Sub(t.Time))
 }
 
+// OrAll returns a selector as text, or "<all>" when it selects everything.
+func OrAll(s *metav1.LabelSelector) string {
+	if s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
+		return "<all>"
+	}
+	return metav1.FormatLabelSelector(s)
+}
+
 // OrNone returns s, or "<none>" when it is empty.
 func OrNone(s string) string {
 	if s == "" {

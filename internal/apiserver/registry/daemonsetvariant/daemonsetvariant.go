@@ -5,7 +5,6 @@ import (
 	"context"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -41,13 +40,9 @@ func Definition() resource.Definition {
 }
 
 func row(v *v1alpha1.DaemonSetVariant, now time.Time) []any {
-	selector := "<all>"
-	if n := v.Spec.Nodes; n != nil && len(n.MatchLabels)+len(n.MatchExpressions) > 0 {
-		selector = metav1.FormatLabelSelector(n)
-	}
 	st := &v.Status
 	return []any{
 		v.Name, int64(v.Spec.Priority), int64(st.DaemonSets), int64(st.Nodes),
-		table.Since(v.CreationTimestamp, now), selector,
+		table.Since(v.CreationTimestamp, now), table.OrAll(v.Spec.Nodes),
 	}
 }

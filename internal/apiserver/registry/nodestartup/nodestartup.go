@@ -5,7 +5,6 @@ import (
 	"context"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -43,13 +42,9 @@ func Definition() resource.Definition {
 }
 
 func row(s *v1alpha1.NodeStartup, now time.Time) []any {
-	selector := "<all>"
-	if n := s.Spec.Nodes; n != nil && len(n.MatchLabels)+len(n.MatchExpressions) > 0 {
-		selector = metav1.FormatLabelSelector(n)
-	}
 	st := &s.Status
 	return []any{
 		s.Name, int64(st.MatchedNodes), int64(st.StartingNodes), int64(st.OpenNodes), int64(len(s.Spec.Groups)),
-		string(s.Spec.Gate), table.Since(s.CreationTimestamp, now), selector,
+		string(s.Spec.Gate), table.Since(s.CreationTimestamp, now), table.OrAll(s.Spec.Nodes),
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/apiserver/table"
 )
@@ -30,16 +28,13 @@ func policyRow(p *v1alpha1.RolloutPolicy, now time.Time) []any {
 	if limit := p.Spec.Failure.Max; limit != nil {
 		failure += " over " + limit.String()
 	}
-	selector, pace := "<all>", table.OrNone("")
-	if s := p.Spec.Selector; s != nil && len(s.MatchLabels)+len(s.MatchExpressions) > 0 {
-		selector = metav1.FormatLabelSelector(s)
-	}
+	pace := table.OrNone("")
 	if n := p.Spec.Pace.NodesPerMinute; n != nil {
 		pace = fmt.Sprintf("%d/min", *n)
 	}
 	return []any{
 		p.Name, int64(p.Status.MatchedCount), table.OrNone(strings.Join(waves, ",")), failure,
-		table.Since(p.CreationTimestamp, now), selector, pace,
+		table.Since(p.CreationTimestamp, now), table.OrAll(p.Spec.Selector), pace,
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/failures"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 )
 
@@ -68,8 +69,8 @@ func TestFewAbsenteesAreRemembered(t *testing.T) {
 	if n := len(w.course.absentees); n != standing.KeptAbsentees {
 		t.Errorf("%d are remembered, want %d", n, standing.KeptAbsentees)
 	}
-	if n := len(w.course.Status().Replacing.Available); n != keptNames {
-		t.Errorf("the status names %d, want %d", n, keptNames)
+	if n := len(w.course.Status().Replacing.Available); n != failures.Kept {
+		t.Errorf("the status names %d, want %d", n, failures.Kept)
 	}
 	for name, want := range map[string]bool{"gone-4": false, "gone-5": true, "another": false} {
 		w.addNode(name, nil, "")

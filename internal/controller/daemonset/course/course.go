@@ -209,7 +209,7 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 	}
 	c.chooseAll()
 	if known {
-		c.state.unread = stepsOf(status)
+		c.state.unread = begun.Of(status)
 	}
 	if known && c.policy != nil {
 		c.reopen(c.begunSteps())

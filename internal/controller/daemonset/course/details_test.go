@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/failures"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 )
 
@@ -263,7 +264,7 @@ func TestWhatIsStoredOfAWayBackStays(t *testing.T) {
 	w.addFleet(1, 1, 2, "")
 	w.start(policy(t, "{}"), dsWith("v1", 1))
 	stored := map[string]standing.Before{"z0-r0-00": standing.WasNotAvailable}
-	for i := range keptNames {
+	for i := range failures.Kept {
 		stored[string(rune(0x4e00+i))] = standing.WasAvailable
 	}
 	w.course.recallReturn(stored)

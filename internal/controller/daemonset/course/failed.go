@@ -8,6 +8,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/failures"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 )
 
@@ -124,7 +125,7 @@ func (c *Course) noteReturn() {
 // recallReturn adds, to what a status says of daemons that were taken away, those that the way back took: the pods
 // that came for them say it. Where the status had no room for more names, every node that has no pod may be one.
 func (c *Course) recallReturn(stored map[string]standing.Before) {
-	full := len(stored) >= keptNames
+	full := len(stored) >= failures.Kept
 	for _, n := range c.nodes {
 		d := &n.daemon
 		came := d.Revision != "" && d.Before == standing.WasAvailable && c.isOfThisChange(d, c.failed)

@@ -90,7 +90,7 @@ func (c *Course) advance() bool {
 	case c.policy == nil:
 		return false
 	case c.tripped():
-		c.fail(c.evidence(), c.action())
+		c.fail(c.state.failures.Evidence(c.queue.Totals[standing.Given]), c.action())
 	case c.complete():
 		c.state.stable = c.state.target
 		c.takeAim()
@@ -124,8 +124,6 @@ func (c *Course) action() v1alpha1.FailureAction {
 	return halt
 }
 
-func (c *Course) evidence() string { return c.state.failures.Evidence(c.queue.Totals[standing.Given]) }
-
 // complete reports whether every node that can has the target, and has soaked.
 func (c *Course) complete() bool {
 	t := &c.queue.Totals
@@ -142,9 +140,14 @@ func (c *Course) complete() bool {
 // skips reports whether nobody has approved the present step, and the nodes of those behind it are away: who comes
 // while a change is complete gets the target.
 func (c *Course) skips() bool {
-	at, is := c.policy.StepNamed(c.state.beyond)
 	open := c.state.open
-	return is && at.Compare(open) > 0 && c.policy.Waves[open.Wave].Manual && !c.approved(open)
+	return c.policy.Waves[open.Wave].Manual && c.knowsBeyond() && !c.approved(open)
+}
+
+// knowsBeyond reports whether a step behind the present one is known to have had nodes.
+func (c *Course) knowsBeyond() bool {
+	at, is := c.policy.StepNamed(c.state.beyond)
+	return is && at.Compare(c.state.open) > 0
 }
 
 // nextStep begins the step after the present one, if that is over.
@@ -152,14 +155,12 @@ func (c *Course) nextStep() bool {
 	if c.isNew || c.follow != Followed || c.spec.Paused || c.tooFine() != "" || c.Misplaced() > 0 {
 		return false
 	}
-	next, ok := c.following()
-	if ok {
-		c.state.beyond = c.policy.StepName(next)
-	}
 	over, _ := c.over()
 	if !over {
+		c.lookBeyond()
 		return false
 	}
+	next, ok := c.following()
 	if open, _ := c.open(); !ok || !open || c.faulty() {
 		return false
 	}
@@ -168,6 +169,17 @@ func (c *Course) nextStep() bool {
 	c.gate = gate{}
 	c.refreshSteps(next, ahead)
 	return true
+}
+
+// lookBeyond remembers a step behind one that asks for approval, once: looking sorts all steps.
+func (c *Course) lookBeyond() {
+	if !c.policy.Waves[c.state.open.Wave].Manual || c.knowsBeyond() {
+		return
+	}
+	next, more := c.following()
+	if more {
+		c.state.beyond = c.policy.StepName(next)
+	}
 }
 
 // following is the step with nodes that comes after the present one.

@@ -58,21 +58,17 @@ func (r *recent) note(c *Course, n *node) {
 	if is == notLately {
 		ends = time.Time{}
 	}
+	if is != n.lately {
+		r.drop(n)
+		n.marked = outage.Fall{At: n.fell, Fault: n.fact.Fault, Silent: n.fact.Silent}
+		switch n.lately = is; is {
+		case soonAfter:
+			r.changed[n], r.unblamed[n] = true, true
+		case withoutCause:
+			r.others++
+		}
+	}
 	r.ends.Set(&n.quiet, ends)
-	if is == n.lately {
-		return
-	}
-	r.drop(n)
-	n.marked = outage.Fall{At: n.fell, Fault: n.fact.Fault, Silent: n.fact.Silent}
-	switch n.lately = is; is {
-	case soonAfter:
-		r.changed[n], r.unblamed[n] = true, true
-	case withoutCause:
-		r.others++
-	}
-	if is != notLately {
-		r.ends.Set(&n.quiet, ends)
-	}
 }
 
 // latelyOf says whether the node, as it is now, fell out of order a short while ago.
@@ -170,9 +166,12 @@ func (r *recent) baseline(c *Course, fell int) {
 // reports whether it did.
 func (c *Course) suspect() bool {
 	r := &c.recent
+	if !c.changing || c.policy == nil || len(r.unblamed)+len(r.graves) == 0 {
+		return false // asked with each event
+	}
 	goneChanged, goneUnblamed, goneOthers := r.graves.Count()
 	down, given := len(r.changed)+goneChanged, c.queue.Totals[standing.Given]
-	if !c.changing || c.policy == nil || len(r.unblamed)+goneUnblamed == 0 || down < c.policy.Failure.Min {
+	if len(r.unblamed)+goneUnblamed == 0 || down < c.policy.Failure.Min {
 		return false
 	}
 	others, of := r.others+goneOthers, c.queue.Totals[standing.Selected]-given+goneOthers
@@ -184,7 +183,7 @@ func (c *Course) suspect() bool {
 		return false
 	}
 	l := &r.lost
-	if !l.Find(c.outages()) {
+	if !l.Find(c.outages(down)) {
 		return false
 	}
 	if down, given = down-l.Down, given-l.Given; down < c.policy.Failure.Min || down*of <= 3*others*given {
@@ -233,10 +232,9 @@ func (c *Course) fallen(n *node) outage.Node {
 	}
 }
 
-// outages is what the places follow from that explain why nodes fell.
-func (c *Course) outages() *outage.Input {
+// outages is what the places follow from that explain why so many nodes fell.
+func (c *Course) outages(down int) *outage.Input {
 	r := &c.recent
-	gone, _, _ := r.graves.Count()
 	fallen := func(yield func(outage.Node) bool) {
 		for n := range r.changed {
 			if !yield(c.fallen(n)) {
@@ -253,6 +251,6 @@ func (c *Course) outages() *outage.Input {
 	}
 	return &outage.Input{
 		Now: c.now, Target: c.state.target, Policy: c.policy, Places: c.queue.Places(),
-		Count: len(r.changed) + gone, Fallen: r.graves.With(fallen), Given: r.graves.With(given),
+		Count: down, Fallen: r.graves.With(fallen), Given: r.graves.With(given),
 	}
 }

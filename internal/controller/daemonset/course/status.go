@@ -13,9 +13,6 @@ import (
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
-// keptNames is how many nodes the status names of those that are between two daemons.
-const keptNames = failures.Kept
-
 // Phase is what the rollout does, and why.
 func (c *Course) Phase() (v1alpha1.Phase, string) {
 	c.stands()
@@ -87,13 +84,14 @@ func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
 			Fetching: s.Of(standing.Fetches), Fetched: s.Of(standing.Fetched),
 		})
 	}
-	out.Steps = append(out.Steps, c.empty(len(steps))...)
+	out.Steps = append(out.Steps, c.empty(steps)...)
 	return out
 }
 
-// empty is the step behind an unapproved one whose nodes are away, for the next process.
-func (c *Course) empty(known int) []v1alpha1.StepStatus {
-	_, more := c.following()
+// empty is the step behind an unapproved one, if no step that has nodes, which are in order, is: for the next process.
+func (c *Course) empty(steps []rolloutpolicy.Step) []v1alpha1.StepStatus {
+	known := len(steps)
+	more := known > 0 && steps[known-1].Compare(c.state.open) > 0
 	if !c.changing || more || known >= rolloutpolicy.MaxSteps || !c.skips() {
 		return nil
 	}
@@ -111,7 +109,7 @@ func (c *Course) between() *v1alpha1.Replacing {
 		out.Since = &since
 	}
 	named := slices.SortedFunc(maps.Keys(c.replacing), func(a, b *node) int { return cmp.Compare(a.Name, b.Name) })
-	for _, n := range named[:min(len(named), keptNames)] {
+	for _, n := range named[:min(len(named), failures.Kept)] {
 		if n.change.taken || n.change.before == standing.WasAvailable {
 			out.Available = append(out.Available, n.Name)
 		} else {
@@ -119,7 +117,7 @@ func (c *Course) between() *v1alpha1.Replacing {
 		}
 	}
 	for _, a := range c.absentees {
-		if len(out.Available)+len(out.Unavailable) < keptNames && a.Until.After(c.now) {
+		if len(out.Available)+len(out.Unavailable) < failures.Kept && a.Until.After(c.now) {
 			out.Available = append(out.Available, a.Name)
 		}
 	}
@@ -128,12 +126,6 @@ func (c *Course) between() *v1alpha1.Replacing {
 
 // Failing counts the failures of the target by their reason.
 func (c *Course) Failing() map[standing.Reason]int { return c.state.failures.Reasons() }
-
-// stepsOf is what a status says of steps.
-func stepsOf(s *v1alpha1.DaemonSetRolloutStatus) *v1alpha1.DaemonSetRolloutStatus {
-	return &v1alpha1.DaemonSetRolloutStatus{Step: s.Step, StepStarted: s.StepStarted, LastDeparture: s.LastDeparture,
-		Soaked: s.Soaked, Steps: slices.Clone(s.Steps)}
-}
 
 // StepOf is the name of the step that a node belongs to; "" for one that is not in the fleet.
 func (c *Course) StepOf(name string) string {

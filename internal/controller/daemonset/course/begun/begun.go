@@ -14,6 +14,14 @@ type Steps struct {
 	sizes map[string]int
 }
 
+// Of is what a status says of steps.
+func Of(s *v1alpha1.DaemonSetRolloutStatus) *v1alpha1.DaemonSetRolloutStatus {
+	return &v1alpha1.DaemonSetRolloutStatus{
+		Step: s.Step, StepStarted: s.StepStarted, LastDeparture: s.LastDeparture, Soaked: s.Soaked,
+		Steps: slices.Clone(s.Steps),
+	}
+}
+
 // InStatus are those that a status names. Without a policy it is not known which of them come before one that has no
 // nodes any more.
 func InStatus(p *rolloutpolicy.Policy, s *v1alpha1.DaemonSetRolloutStatus) Steps {
