@@ -76,7 +76,7 @@ func newOwner(c *Controller, pods, rows, claims *lane) *owner {
 	o.contents.Live = c.cfg.LiveContent
 	o.book = belongings.New(o.contents, c.cfg.NormalizeTemplate)
 	o.pins.Objects, o.pins.Guest, o.variants.Objects = o.book, c.cfg.Guest, mold.Templates{Book: o.book}
-	o.rollouts = rollouts.New(o.contents, time.LoadLocation)
+	o.rollouts = rollouts.New(rolloutRows{o.contents, o.matrix}, time.LoadLocation)
 	o.molds = mold.NewMaker(mold.Maker{Revisions: o.book, Contents: o.contents, Pins: o.pins, Startups: o.startups,
 		Variants: o.variants, Follows: func(uid types.UID) bool { _, is := o.matrix.Rollout(uid); return is }})
 	o.book.Guest, o.rollouts.Guest, o.book.Live = c.cfg.Guest, c.cfg.Guest, c.cfg.LiveContent

@@ -9,12 +9,26 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/contents"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 )
+
+// rolloutRows is what rollouts tell and ask. What they tell goes through all books; where a rollout stands is said in
+// revisions with all their parts, by which people approve them and failures are remembered.
+type rolloutRows struct {
+	*contents.Book
+	rows decisions
+}
+
+// Rollout is where the rollout of a DaemonSet stands.
+func (r rolloutRows) Rollout(uid types.UID) (v1alpha1.DaemonSetRolloutStatus, bool) {
+	return r.rows.Rollout(uid)
+}
 
 // updateRollout writes where a rollout stands, over the newest object. It returns what
 // the API then holds, or nil if that is not all of it. One that another DaemonSet of the name

@@ -101,7 +101,11 @@ func (m *Matrix) Rollout(uid types.UID) (v1alpha1.DaemonSetRolloutStatus, bool) 
 	if c == nil || !c.Started() {
 		return v1alpha1.DaemonSetRolloutStatus{}, false
 	}
-	return c.Status(), true
+	st, is := c.Status(), m.rows[uid].Info()
+	if st.TargetRevision == is.Revision {
+		st.TargetDigest = is.Digest
+	}
+	return st, true
 }
 
 // StepOf is the name of the step that a node belongs to in the rollout of a DaemonSet; "" if
