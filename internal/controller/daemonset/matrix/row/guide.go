@@ -19,7 +19,6 @@ import (
 type guide struct {
 	info   fact.Rollout
 	course *course.Course
-	guest  bool // Config.Guest
 	// stored tells that the API holds where the rollout stands: nothing new begins
 	// before. written is what it holds, told what people were told of it.
 	stored   bool
@@ -37,13 +36,13 @@ type guide struct {
 func (r *Row) obey(info fact.Rollout) {
 	g := r.guide
 	if g == nil {
-		g = &guide{course: course.New(), guest: r.cfg.Guest}
+		g = &guide{course: course.New()}
 		g.course.Tick(r.now)
 		if info.Status != nil {
 			g.stored, g.written, g.told = info.Status.TargetRevision != "", *info.Status, *info.Status
 		}
-	} else if g.info.Status != nil && info.Status == nil {
-		g.written = v1alpha1.DaemonSetRolloutStatus{} // somebody deleted it
+	} else if g.isOverwritten(info.Status) {
+		g.written, g.stale = v1alpha1.DaemonSetRolloutStatus{}, true
 	}
 	if was := g.info.Spec.Retry; r.guide != nil && info.Spec.Retry != nil && (was == nil || *was != *info.Spec.Retry) {
 		r.tryAnew()
@@ -63,6 +62,19 @@ func (r *Row) obey(info fact.Rollout) {
 	}
 	r.refreshAll()
 	r.follow(nil)
+}
+
+// isOverwritten reports whether somebody else deleted the status, or wrote another one, such as a leader that does not
+// know yet that it is none.
+func (g *guide) isOverwritten(by *v1alpha1.DaemonSetRolloutStatus) bool {
+	switch was := g.info.Status; {
+	case was == nil || was == by:
+		return false
+	case by == nil:
+		return true
+	default:
+		return !g.inFlight && !apiequality.Semantic.DeepEqual(was, by)
+	}
 }
 
 // named leaves out what people wrote about another template than the one with the digest: a revision's
@@ -142,13 +154,15 @@ func (r *Row) awaitsFirst(phase v1alpha1.Phase) string {
 	return "; images: " + r.info.Images.Message
 }
 
-// holdsStage reports whether the API holds the target and the step that the course is at: nothing
-// is changed for a step that nobody else could know of.
-func (g *guide) holdsStage() bool {
+// holdsStage reports whether the API holds the target and the step that the course is at, and whether the target has
+// failed: nothing is changed for a step that nobody else could know of, and what has gone back is no evidence for the
+// next controller. Beside another controller, who answers for a pod reads it too.
+func (g *guide) holdsStage() bool { return g.stored && g.says(&g.written) }
+
+// says reports whether a status is of the stage that the course is at.
+func (g *guide) says(s *v1alpha1.DaemonSetRolloutStatus) bool {
 	target, step := g.course.Stage()
-	// Who answers for a pod that another controller makes reads the status: it must say that nodes go back.
-	told := !g.guest || g.course.Fails() == rolloutpolicy.HasFailed(&g.written, target)
-	return g.stored && g.written.TargetRevision == target && g.written.Step == step && told
+	return s.TargetRevision == target && s.Step == step && g.course.Fails() == rolloutpolicy.HasFailed(s, target)
 }
 
 // start has the course decide from now on: all that is known has been told to it.
@@ -163,6 +177,10 @@ func (g *guide) start(r *Row) {
 			TargetRevision: r.info.Revision})
 	case s == nil:
 		g.course.Start(&v1alpha1.DaemonSetRolloutStatus{})
+	case s.TargetRevision == "" && g.info.PausedWhy != "": // it was made in place of one, and that not said yet
+		known := s.DeepCopy()
+		known.StableRevision, known.TargetRevision = r.likelyStable(), r.info.Revision
+		g.course.Start(known)
 	default:
 		g.course.Start(s)
 	}
@@ -252,8 +270,7 @@ func (g *guide) progressing(r *Row, counts string) fact.Condition {
 
 // due is the earliest moment to look whether the status is to be written.
 func (g *guide) due(cfg *Config) time.Time {
-	target, step := g.course.Stage()
-	asked := g.told.TargetRevision == target && g.told.Step == step // changes wait for a stage that was not
+	asked := g.says(&g.told) // changes wait for a stage that was not
 	if paced := g.looked.Add(cfg.StatusInterval); !g.looked.IsZero() && paced.After(g.setback.until) && asked {
 		return paced
 	}
