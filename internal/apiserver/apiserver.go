@@ -29,6 +29,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/everynode/everynode/internal/apiserver/admission/onbindings"
 	"github.com/everynode/everynode/internal/apiserver/atrest"
 	"github.com/everynode/everynode/internal/apiserver/authn"
 	"github.com/everynode/everynode/internal/apiserver/bootstrap/services"
@@ -113,6 +114,8 @@ type Server struct {
 	inside    *insidedoor.Door
 	storages  *storages.Getter
 	accounts  inprocess.Accounts
+	// bindingsWatched says whether admission that somebody configured is about bindings.
+	bindingsWatched func() bool
 }
 
 // New builds the server. Nothing listens or runs yet.
@@ -149,6 +152,7 @@ func New(cfg Config) (*Server, error) {
 	if err := admit(cfg, generic, client, s.loopback, s.informers, security, pods); err != nil {
 		return nil, err
 	}
+	s.bindingsWatched = onbindings.New(s.informers.Admissionregistration().V1())
 	s.storages, err = storages.Open(storages.Config{
 		Types: types, Tracker: generic.StorageObjectCountTracker, Etcd: cfg.Options.Etcd,
 		Transformers: generic.ResourceTransformers,
@@ -347,6 +351,10 @@ func (s *Server) Kinds() []resource.Definition { return s.kinds }
 // InsideDoor returns the way for the control loops of this process to write
 // below HTTP. It works once Run has been called.
 func (s *Server) InsideDoor() *insidedoor.Door { return s.inside }
+
+// BindingsWatched says whether webhooks or policies that somebody configured are about bindings of pods. As long as
+// that is not known, they are.
+func (s *Server) BindingsWatched() bool { return s.bindingsWatched() }
 
 // ListWatch returns by what an informer in this process gets the very objects of this type
 // that the server holds in memory, or nil if it holds none that way. They are never changed.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/utils/clock"
 
@@ -30,7 +31,7 @@ const (
 
 func newServerCommand() *cobra.Command {
 	var join, token string
-	o, daemonSets := config.Defaults(), true
+	o, daemonSets, withNode := config.Defaults(), true, true
 	var faults *string
 	cmd := &cobra.Command{
 		Use:   "server",
@@ -64,7 +65,7 @@ Three can lose one, five can lose two, and go on.`,
 			if err != nil {
 				return err
 			}
-			o.NoDaemonSetController = !daemonSets
+			o.NoDaemonSetController, o.BindDaemonsLater = !daemonSets, !withNode
 			// The API server shows this registry at /metrics.
 			o.Metrics = legacyregistry.Registerer()
 			if join != "" {
@@ -103,10 +104,26 @@ Three can lose one, five can lose two, and go on.`,
 	f.IntVar(&o.SimulatedNodes, "simulated-nodes", 0, "number of simulated nodes to run in this process")
 	faults = addFaultsFlag(f)
 	f.DurationVar(&o.SigningDuration, "cluster-signing-duration", longestSigning, "how long certificates of nodes are good for at most; nodes renew theirs by themselves")
-	f.BoolVar(&daemonSets, "daemonset-controller", true, "run the DaemonSet controller; false leaves DaemonSets to \"everynode controller\"")
+	addDaemonSetFlags(f, &daemonSets, &withNode, &o.RecordDecisions)
 	addBackupFlags(cmd, &o.Backups)
-	f.StringVar(&o.RecordDecisions, "record-decisions", "", "file that gets a script of what the DaemonSet controller decides and from what; it grows with every event")
 	return cmd
+}
+
+// addDaemonSetFlags binds who runs DaemonSets, and how.
+func addDaemonSetFlags(f *pflag.FlagSet, run, withNode *bool, record *string) {
+	f.BoolVar(
+		run, "daemonset-controller", true,
+		"run the DaemonSet controller; false leaves DaemonSets to \"everynode controller\"",
+	)
+	f.BoolVar(
+		withNode, "daemon-pods-with-node", true,
+		"create the pods of daemons with their node, in one write, where the scheduler agrees; false has it bind each of "+
+			"them afterwards",
+	)
+	f.StringVar(
+		record, "record-decisions", "",
+		"file that gets a script of what the DaemonSet controller decides and from what; it grows with every event",
+	)
 }
 
 // addBackupFlags binds when backups are made without anybody asking.

@@ -29,6 +29,8 @@ const (
 	kindDevicesKnown // all devices and claims to them were told
 	kindSettled      // it is known how the writing of claims to devices ended
 	kindClaiming     // the claims of a pod could not be given their volumes
+	kindAsk          // somebody asks for room
+	kindRefused      // a pod for which there is room was not stored
 )
 
 // message is the latest state of one object, or how a write ended.
@@ -41,6 +43,7 @@ type message struct {
 	uses    []volumes.Use
 	gifts   []devices.Gift // of a binding, those that were not written
 	version string         // of the claim that was written
+	ask     *ask
 }
 
 type messageKey struct {

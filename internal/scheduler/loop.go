@@ -16,6 +16,7 @@ import (
 	"github.com/everynode/everynode/internal/scheduler/devices"
 	"github.com/everynode/everynode/internal/scheduler/placement"
 	"github.com/everynode/everynode/internal/scheduler/queue"
+	"github.com/everynode/everynode/internal/scheduler/reservations"
 )
 
 // loop is the one goroutine that decides. Nothing in it is shared.
@@ -35,6 +36,9 @@ type loop struct {
 	late map[types.UID]time.Time
 	// follow has the book of devices filled from now on.
 	follow func()
+	// asks are those who ask for room for pods that do not exist yet, and kept are those that got it.
+	asks []*ask
+	kept *reservations.Book
 }
 
 func newLoop(config Config, inbox *inbox, binder *binder, events *recorder) *loop {
@@ -48,6 +52,7 @@ func newLoop(config Config, inbox *inbox, binder *binder, events *recorder) *loo
 		devices:   devices.New(config.Clock),
 		late:      map[types.UID]time.Time{},
 		follow:    func() {},
+		kept:      reservations.New(seenWithin),
 	}
 	l.cluster.FollowVolumes()
 	l.cluster.FollowDevices(l.devices)
@@ -57,7 +62,12 @@ func newLoop(config Config, inbox *inbox, binder *binder, events *recorder) *loo
 func (l *loop) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		l.drain(ctx)
+		l.endReservations(ctx)
 		l.binder.metrics.waiting(l.queue.Lengths())
+		if a := l.nextAsk(); a != nil {
+			l.answerTo(ctx, a)
+			continue
+		}
 		if pod := l.queue.Pop(l.clock.Now()); pod != nil {
 			l.schedule(ctx, pod)
 			continue
@@ -66,10 +76,10 @@ func (l *loop) run(ctx context.Context) {
 	}
 }
 
-// wait returns when there is a message or the queue's next delay is over.
+// wait returns when there is a message, the queue's next delay is over, or a reservation ends.
 func (l *loop) wait(ctx context.Context) {
 	var due <-chan time.Time
-	if next, ok := l.queue.Next(); ok {
+	if next, ok := l.due(); ok {
 		timer := l.clock.NewTimer(next.Sub(l.clock.Now()))
 		defer timer.Stop()
 		due = timer.C()
@@ -111,6 +121,8 @@ func (l *loop) drain(ctx context.Context) {
 			l.onFailedBinding(ctx, m)
 		case kindPreemption:
 			l.onFailedPreemption(m.uid)
+		case kindAsk, kindRefused:
+			l.onAsker(m)
 		}
 	}
 }
@@ -124,6 +136,7 @@ func (l *loop) onNode(node *corev1.Node, deleted bool) {
 }
 
 func (l *loop) onPod(pod *corev1.Pod, deleted bool) {
+	l.kept.Remove(pod.UID)
 	switch {
 	case deleted || terminal(pod):
 		delete(l.late, pod.UID)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -73,6 +74,9 @@ type Scheduler struct {
 	binder *binder
 	events *recorder
 	loop   *loop
+	// atWork says that room can be asked for; silentUntil is until when nobody does, in nanoseconds since 1970.
+	atWork      atomic.Bool
+	silentUntil atomic.Int64
 }
 
 // New returns a scheduler that does nothing before Run.
@@ -113,7 +117,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	for range s.config.Workers {
 		workers.Go(func() { s.binder.work(ctx) })
 	}
+	s.atWork.Store(true)
 	s.loop.run(ctx)
+	s.atWork.Store(false)
 	s.binder.stop()
 	s.events.stop()
 	workers.Wait()

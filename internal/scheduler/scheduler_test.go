@@ -31,6 +31,7 @@ import (
 type cluster struct {
 	t      *testing.T
 	client *fake.Clientset
+	s      *Scheduler
 	// metrics has what the scheduler counts.
 	metrics *prometheus.Registry
 	stop    context.CancelFunc
@@ -75,6 +76,7 @@ func start(t *testing.T, objects ...runtime.Object) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.s = s
 	factory.Core().V1().Pods().Informer()
 	factory.Core().V1().Nodes().Informer()
 	factory.Core().V1().Namespaces().Informer()

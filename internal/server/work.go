@@ -30,7 +30,8 @@ func (s *Server) loops(metrics prometheus.Registerer) loops.Config {
 	c := loops.Config{
 		API: s.api, PKI: s.pki, Service: s.service, Pods: s.pods, Restored: s.restored != "",
 		SigningDuration: o.SigningDuration, NoDaemonSetController: o.NoDaemonSetController,
-		RecordDecisions: o.RecordDecisions, SimulatedNodes: o.SimulatedNodes, Faults: o.Faults, Metrics: metrics,
+		BindDaemonsLater: o.BindDaemonsLater,
+		RecordDecisions:  o.RecordDecisions, SimulatedNodes: o.SimulatedNodes, Faults: o.Faults, Metrics: metrics,
 	}
 	if o.Backups.Every > 0 {
 		c.Backups = func(client kubernetes.Interface, events record.EventRecorder, metrics prometheus.Registerer,

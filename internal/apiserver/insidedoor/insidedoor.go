@@ -152,6 +152,26 @@ func (d *Door) Create(ctx context.Context, t Target, obj runtime.Object) (runtim
 	})
 }
 
+// Admitted returns what Create would hand to the storage: obj with its defaults, after authorization and all of
+// admission. Nothing is stored, and nothing recorded. obj is not changed.
+func (d *Door) Admitted(ctx context.Context, t Target, obj runtime.Object) (runtime.Object, error) {
+	unrecorded := *d
+	unrecorded.audit = Audit{}
+	return unrecorded.call(ctx, t, "create", func(ctx context.Context, w *write) (runtime.Object, error) {
+		obj := obj.DeepCopyObject()
+		d.scheme.Default(obj)
+		if err := w.checkNew(obj); err != nil {
+			return nil, err
+		}
+		options := &metav1.CreateOptions{TypeMeta: optionsType("CreateOptions")}
+		attributes := w.attributes(obj, nil, admission.Create, options)
+		if err := d.admit(ctx, attributes); err != nil {
+			return nil, err
+		}
+		return obj, rest.AdmissionToValidateObjectFunc(d.admission, attributes, d.objects)(ctx, obj.DeepCopyObject())
+	})
+}
+
 // Update stores obj over the object that exists and returns it as stored. It
 // fails with Conflict when obj has the resource version of an older one, and
 // never creates. obj is not changed.

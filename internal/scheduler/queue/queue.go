@@ -145,6 +145,19 @@ func (q *Queue) Pop(now time.Time) *fit.Pod {
 	return next.pod
 }
 
+// Ahead reports whether a pod is due that comes before one of this priority that came at that time.
+func (q *Queue) Ahead(priority int32, since, now time.Time) bool {
+	q.expire(now)
+	if q.active.Len() == 0 {
+		return false
+	}
+	first := q.active.items[0]
+	if first.pod.Priority != priority {
+		return first.pod.Priority > priority
+	}
+	return !first.since.After(since)
+}
+
 // Retry puts a popped pod back after an attempt that failed for a reason other than the nodes.
 func (q *Queue) Retry(uid types.UID, now time.Time) {
 	if known := q.items[uid]; known != nil && known.place == taken {

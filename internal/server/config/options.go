@@ -51,6 +51,9 @@ type Options struct {
 	Metrics prometheus.Registerer
 	// NoDaemonSetController leaves the DaemonSets to a controller that runs elsewhere.
 	NoDaemonSetController bool
+	// BindDaemonsLater has the scheduler bind every pod of a daemon after it was created, also
+	// where it could be created with its node.
+	BindDaemonsLater bool
 	// RecordDecisions is a file that gets a script of what the DaemonSet controller
 	// decides and from what; empty for none.
 	RecordDecisions string

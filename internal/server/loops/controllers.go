@@ -41,6 +41,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/garbagecollector"
 	"github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/scheduler"
 	"github.com/everynode/everynode/internal/server/actors"
 	"github.com/everynode/everynode/internal/simulator/illness"
 )
@@ -59,6 +60,8 @@ type Config struct {
 	SigningDuration time.Duration
 	// NoDaemonSetController leaves the DaemonSets to a controller that runs elsewhere.
 	NoDaemonSetController bool
+	// BindDaemonsLater has the scheduler bind every pod of a daemon after it was created.
+	BindDaemonsLater bool
 	// RecordDecisions is a file that gets a script of what the DaemonSet controller decides; empty for none.
 	RecordDecisions string
 	// SimulatedNodes is how many nodes are simulated; Faults says which are ill, nil for none.
@@ -78,6 +81,9 @@ type control struct {
 	actors  *actors.Actors
 	// watches sees whether policies and rollouts can be read.
 	watches *daemonset.Watches
+	// scheduler is the one of this process, and schedulerActor who it is to the API.
+	scheduler      *scheduler.Scheduler
+	schedulerActor *actors.Actor
 }
 
 // Run runs every control loop until ctx ends; all its writes are in the turn that ctx has, if any. With ErrStillAtWork

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	restclient "k8s.io/client-go/rest"
@@ -46,6 +47,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/ttlafterfinished"
 	"github.com/everynode/everynode/internal/scheduler"
 	"github.com/everynode/everynode/internal/server/actors"
+	"github.com/everynode/everynode/internal/server/placing"
 	"github.com/everynode/everynode/internal/simulator"
 	"github.com/everynode/everynode/internal/version"
 )
@@ -58,6 +60,9 @@ type loop struct {
 
 // addAll gives the manager every control loop.
 func (c *control) addAll() error {
+	if err := c.addScheduler(); err != nil {
+		return fmt.Errorf("set up the scheduler: %w", err)
+	}
 	for _, l := range append(c.clusterLoops(), c.workloadLoops()...) {
 		a, err := c.actors.Controller(l.account)
 		if err == nil {
@@ -66,9 +71,6 @@ func (c *control) addAll() error {
 		if err != nil {
 			return fmt.Errorf("set up the control loop %q: %w", l.name, err)
 		}
-	}
-	if err := c.addScheduler(); err != nil {
-		return fmt.Errorf("set up the scheduler: %w", err)
 	}
 	return nil
 }
@@ -238,11 +240,15 @@ func (c *control) addDaemonSets(a *actors.Actor) error {
 	if err != nil {
 		return err
 	}
+	writer, err := c.daemonWriter(a)
+	if err != nil {
+		return err
+	}
 	run, err := DaemonSets(daemonset.Config{
 		Rollouts: daemonset.NewRolloutWriter(own), Watches: c.watches,
 		Content: copies.Access{Client: a.Client}, LiveContent: true, Startups: true,
 		Variants:  daemonset.NewVariantWriter(own),
-		Informers: c.manager.GetCache(), Writer: a.Inside.DaemonSets(daemonset.NewWriter(a.Client)),
+		Informers: c.manager.GetCache(), Writer: writer,
 		Recorder:          a.Recorder(daemonset.EventSource),
 		NormalizeTemplate: defaults.SetTemplate, Registerer: c.Metrics,
 	}, c.RecordDecisions)
@@ -250,6 +256,25 @@ func (c *control) addDaemonSets(a *actors.Actor) error {
 		return err
 	}
 	return c.run(run)
+}
+
+// daemonWriter is the DaemonSet controller's writer. It asks the scheduler, which works where this loop works.
+func (c *control) daemonWriter(a *actors.Actor) (daemonset.Writer, error) {
+	inside := a.Inside.DaemonSets(daemonset.NewWriter(a.Client))
+	if c.BindDaemonsLater {
+		return inside, nil
+	}
+	return placing.New(inside, placing.Config{
+		Scheduler: scheduler.Name, Admit: c.schedulerActor.Inside.AdmittedBinding, Watched: c.API.BindingsWatched,
+		Metrics: c.Metrics,
+		Reserve: func(ctx context.Context, p *corev1.Pod) (placing.Room, string) {
+			room, why := c.scheduler.Reserve(ctx, p)
+			if room == nil {
+				return nil, string(why)
+			}
+			return room, ""
+		},
+	})
 }
 
 // addEndpoints adds three controllers that share their facts, each with its account.
@@ -366,6 +391,7 @@ func (c *control) addScheduler() error {
 	if err != nil {
 		return err
 	}
+	c.scheduler, c.schedulerActor = s, a
 	return c.run(s.Run)
 }
 

@@ -99,6 +99,11 @@ func (i Inside) bind(ctx context.Context, b *corev1.Binding) error {
 	return err
 }
 
+// AdmittedBinding is a binding after authorization and admission. Nothing is written.
+func (i Inside) AdmittedBinding(ctx context.Context, b *corev1.Binding) (*corev1.Binding, error) {
+	return typed[*corev1.Binding](i.door.Admitted(ctx, target(pods, "binding", b), b))
+}
+
 func (i Inside) updatePodStatus(ctx context.Context, p *corev1.Pod) (*corev1.Pod, error) {
 	return typed[*corev1.Pod](i.door.Update(ctx, target(pods, "status", p), p))
 }

@@ -86,8 +86,7 @@ func (r *BindingREST) assign(ctx context.Context, b *corev1.Binding, dryRun bool
 	}
 	now := metav1.Now()
 	update := storage.SimpleUpdate(func(existing runtime.Object) (runtime.Object, error) {
-		// Maps and slices may be shared with the watch cache: copy what changes.
-		pod := *existing.(*corev1.Pod)
+		pod := existing.(*corev1.Pod)
 		if pod.DeletionTimestamp != nil {
 			return nil, fmt.Errorf("pod %s is being deleted, cannot be assigned to a host", pod.Name)
 		}
@@ -97,18 +96,24 @@ func (r *BindingREST) assign(ctx context.Context, b *corev1.Binding, dryRun bool
 		if len(pod.Spec.SchedulingGates) > 0 {
 			return nil, fmt.Errorf("pod %v has non-empty .spec.schedulingGates", pod.Name)
 		}
-		pod.Spec.NodeName = b.Target.Name
-		pod.Annotations = merged(pod.Annotations, b.Annotations)
-		pod.Labels = merged(pod.Labels, b.Labels)
-		pod.Status.Conditions = scheduled(&pod, now)
-		pod.Status.NominatedNodeName = ""
-		return &pod, nil
+		return bound(pod, b, now), nil
 	})
 	err = r.store.Storage.GuaranteedUpdate(ctx, key, &corev1.Pod{}, false, precondition, update, dryRun, nil)
 	if storage.IsNotFound(err) {
 		return apierrors.NewNotFound(corev1.Resource("pods"), b.Name)
 	}
 	return err
+}
+
+// bound is the pod with what a binding gives it. Maps and slices of the pod may be shared: what changes is copied.
+func bound(unbound *corev1.Pod, b *corev1.Binding, now metav1.Time) *corev1.Pod {
+	pod := *unbound
+	pod.Spec.NodeName = b.Target.Name
+	pod.Annotations = merged(pod.Annotations, b.Annotations)
+	pod.Labels = merged(pod.Labels, b.Labels)
+	pod.Status.Conditions = scheduled(&pod, now)
+	pod.Status.NominatedNodeName = ""
+	return &pod
 }
 
 func merged(base, extra map[string]string) map[string]string {

@@ -1,0 +1,42 @@
+package pod
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/storage"
+)
+
+// Placer says where a new pod is from the start.
+type Placer interface {
+	// Place is asked about a pod that is admitted and valid, as it would be stored the next moment, and does not change
+	// it. With the binding that it returns the pod is stored as one that was bound; nil leaves it without a node.
+	Place(ctx context.Context, p *corev1.Pod) *corev1.Binding
+}
+
+type placerKey struct{}
+
+// PlacedBy has the placer asked about the pod that is created with the context. Requests cannot carry one: it is for
+// those who write from inside the process.
+func PlacedBy(ctx context.Context, p Placer) context.Context {
+	return context.WithValue(ctx, placerKey{}, p)
+}
+
+// Placing is the storage of pods that asks placers.
+func Placing(pods storage.Interface) storage.Interface { return placing{pods} }
+
+type placing struct{ storage.Interface }
+
+// Create implements storage.Interface.
+func (s placing) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	pod, isPod := obj.(*corev1.Pod)
+	placer, placed := ctx.Value(placerKey{}).(Placer)
+	if isPod && placed && pod.Spec.NodeName == "" {
+		if b := placer.Place(ctx, pod); b != nil {
+			obj = bound(pod, b, metav1.Now())
+		}
+	}
+	return s.Interface.Create(ctx, key, obj, out, ttl) //nolint:wrapcheck // The registry knows these errors.
+}
