@@ -12,6 +12,7 @@ import (
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/content"
@@ -332,7 +333,7 @@ func (b *Book) meanwhile(s *set) fact.DaemonSet {
 		info.Revision, info.Digest, info.Content = was, digest, said
 		// After a start nobody knows yet whether what the status names was ever there to be given.
 		id := content.IDOf(was)
-		unknown := s.told == nil || id != "" && s.known[id] == nil
+		unknown := s.told == nil || id != "" && s.known[id] == nil || id == "" && b.unused(info.UID, was)
 		info.Held = info.Held || unknown && s.why == ""
 	case s.told != nil && s.why == "":
 		held := *s.told
@@ -342,6 +343,12 @@ func (b *Book) meanwhile(s *set) fact.DaemonSet {
 		info.Held = info.Held || s.why == ""
 	}
 	return info
+}
+
+// unused reports whether the DaemonSet is new: nothing is stable, and no pod has the revision.
+func (b *Book) unused(uid types.UID, revision string) bool {
+	st, _ := b.rollout(uid)
+	return st.StableRevision == "" && b.rows.PodsOfRevision(uid, revision) == 0
 }
 
 // changes says how the content differs from the stable one.
