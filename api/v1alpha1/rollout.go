@@ -204,6 +204,10 @@ type DaemonSetRolloutStatus struct {
 	// watched it saw it, rounded down. The clock of the next controller may be another.
 	// +optional
 	Soaked *metav1.Duration `json:"soaked,omitempty"`
+	// SoakedAfter is the newest time in any object of the API that was known when the last of those nodes was changed.
+	// A pod that was made after it came while no controller watched, and soaks anew.
+	// +optional
+	SoakedAfter *metav1.Time `json:"soakedAfter,omitempty"`
 	// Steps are all steps of the policy, as the fleet is now.
 	// +optional
 	// +listType=atomic
@@ -255,6 +259,10 @@ type Replacing struct {
 	// and does not come up, tells of a daemon that was taken away, also where no name is kept.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
+	// Undone tells that somebody set the stable template again in the middle of a change. Its nodes go back at once:
+	// they wait for no window.
+	// +optional
+	Undone bool `json:"undone,omitempty"`
 }
 
 // NoFetch is the message of a controller that asks no node for images.

@@ -240,6 +240,10 @@ func (in *DaemonSetRolloutStatus) DeepCopyInto(out *DaemonSetRolloutStatus) {
 		*out = new(v1.Duration)
 		**out = **in
 	}
+	if in.SoakedAfter != nil {
+		in, out := &in.SoakedAfter, &out.SoakedAfter
+		*out = (*in).DeepCopy()
+	}
 	if in.Steps != nil {
 		in, out := &in.Steps, &out.Steps
 		*out = make([]StepStatus, len(*in))

@@ -1259,6 +1259,12 @@ func schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutStatus(ref common.R
 							Ref:         ref(metav1.Duration{}.OpenAPIModelName()),
 						},
 					},
+					"soakedAfter": {
+						SchemaProps: spec.SchemaProps{
+							Description: "SoakedAfter is the newest time in any object of the API that was known when the last of those nodes was changed. A pod that was made after it came while no controller watched, and soaks anew.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
 					"steps": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
@@ -2288,6 +2294,13 @@ func schema_everynode_everynode_api_v1alpha1_Replacing(ref common.ReferenceCallb
 						SchemaProps: spec.SchemaProps{
 							Description: "Since is when nodes began to go back to the stable template. A pod of it that was made since then, and does not come up, tells of a daemon that was taken away, also where no name is kept.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
+					"undone": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Undone tells that somebody set the stable template again in the middle of a change. Its nodes go back at once: they wait for no window.",
+							Type:        []string{"boolean"},
+							Format:      "",
 						},
 					},
 				},

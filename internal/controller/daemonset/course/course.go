@@ -16,6 +16,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/course/fetching"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/outage"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/queue"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/soaking"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
 	"github.com/everynode/everynode/internal/deadline"
@@ -25,6 +26,7 @@ import (
 // Course is the rollout of one DaemonSet. One owner at a time.
 type Course struct {
 	now    time.Time
+	api    time.Time // the newest that the API's clock has given for a node or its daemon: it says at least that now
 	ds     DaemonSet
 	policy *rolloutpolicy.Policy
 	follow Following
@@ -36,7 +38,7 @@ type Course struct {
 	began   time.Time // when it was started
 	state   state
 	aim
-	// undone: the stable template was set again in the middle of a change, whose nodes go back. A restart forgets it.
+	// undone: the stable template was set again in the middle of a change, whose nodes go back.
 	undone bool
 	// phase, message and wake are what stands says, if that stood since the last event. At wake the phase
 	// may change by time alone.
@@ -78,9 +80,7 @@ type state struct {
 	returns time.Time
 	// left is when the daemon was last taken away from a node of that step.
 	left time.Time
-	// quiet is since when no daemon has come to that step or left it. Soaks count from soaksFrom at the earliest: what
-	// was before this process began is known by a clock that may be another.
-	quiet, soaksFrom time.Time
+	soak soaking.Soak
 	// unread is where the steps were when the policy was read last, until it is again.
 	unread *v1alpha1.DaemonSetRolloutStatus
 	failedrevision.Memory
@@ -218,6 +218,7 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 	c.recallInstead()
 	c.recallAbsentees(stored)
 	c.recallEarlier()
+	c.soakUnseen()
 	c.overlook()
 	c.refreshAll()
 	c.recent.baseline(c, c.recent.others)
@@ -239,7 +240,7 @@ func (c *Course) restore(status *v1alpha1.DaemonSetRolloutStatus) {
 		}
 	}
 	if r := status.Replacing; r != nil && r.Since != nil {
-		c.state.returns = r.Since.Time
+		c.state.returns, c.undone = r.Since.Time, r.Undone
 	}
 	if status.StepStarted != nil {
 		c.state.openSince = c.past(status.StepStarted.Time)
@@ -251,10 +252,7 @@ func (c *Course) restore(status *v1alpha1.DaemonSetRolloutStatus) {
 	if at >= 0 && at+1 < len(status.Steps) {
 		c.state.beyond = status.Steps[at+1].Name
 	}
-	c.state.quiet = c.now.Add(-ptr.Deref(status.Soaked, metav1.Duration{}).Duration)
-	if status.Step != "" {
-		c.state.soaksFrom = c.state.quiet
-	}
+	c.state.soak = soaking.Recall(status, c.now)
 }
 
 // past is the time, or now if that is sooner, as the API keeps it.
@@ -309,7 +307,7 @@ func (c *Course) reopen(b begun.Steps) {
 	if name := c.policy.StepName(c.state.open); !b.IsUnderWay(name) {
 		c.opens(c.state.open)
 		if slices.Contains(b.Names, name) {
-			c.state.soaksFrom = time.Time{} // it has soaked, since a later one had begun
+			c.state.soak.From = time.Time{} // it has soaked, since a later one had begun
 		}
 	}
 	c.state.unread, c.gate = nil, gate{}

@@ -4,10 +4,9 @@ import (
 	"cmp"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/fetching"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/soaking"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/deadline"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
@@ -240,7 +239,7 @@ func (c *Course) deadline(n *node) time.Time {
 // opens has a step be the furthest that has begun, from now on.
 func (c *Course) opens(s rolloutpolicy.Step) {
 	c.state.open, c.state.openSince, c.state.left = s, c.now, time.Time{}
-	c.state.quiet, c.state.soaksFrom = c.now, c.began
+	c.state.soak = soaking.Begin(c.now, c.began, c.api)
 }
 
 func (c *Course) soak(n *node) time.Duration {
@@ -253,7 +252,7 @@ func (c *Course) soak(n *node) time.Duration {
 // upSince is since when the node's daemon counts as available: not before this process, or one before it, saw that.
 func (c *Course) upSince(n *node) time.Time {
 	if n.step == c.state.open && !c.ds.Foretells {
-		return deadline.Later(n.change.up, c.state.soaksFrom)
+		return c.state.soak.Since(n.change.up)
 	}
 	return n.change.up
 }
@@ -266,7 +265,7 @@ func (c *Course) patience(n *node) time.Time {
 		return up
 	}
 	if works := n.change.works; n.change.worksOf == n.daemon.Revision && works.Before(up) {
-		up = deadline.Later(works, c.state.soaksFrom)
+		up = c.state.soak.Since(works)
 	}
 	return up.Add(2*c.soak(n) + c.policy.Failure.StartDeadline)
 }
@@ -278,7 +277,7 @@ func (c *Course) quietUntil() time.Time {
 	if c.policy == nil || s == nil || s.Sums[standing.Removed] == 0 {
 		return time.Time{}
 	}
-	since := deadline.Later(deadline.Later(c.state.openSince, c.state.left), c.state.soaksFrom)
+	since := c.state.soak.Since(deadline.Later(c.state.openSince, c.state.left))
 	ends := since.Add(c.policy.Waves[c.state.open.Wave].Soak)
 	if !ends.After(c.now) {
 		return time.Time{}
@@ -286,19 +285,20 @@ func (c *Course) quietUntil() time.Time {
 	return ends
 }
 
-// soaked is how long the present step has soaked, as the status says it, and when that will be more. It says so a few
-// times only, and nothing while nodes are still to be changed: the next process has to see the soak from its beginning.
-func (c *Course) soaked() (d *metav1.Duration, more time.Time) {
+// stepSoaks reports whether the present step does: the status says for how long, and nothing while nodes are still to be
+// changed, since the next process has to see the soak from its beginning.
+func (c *Course) stepSoaks() bool {
 	s := c.queue.Steps[c.state.open]
-	if c.policy == nil || !c.changing || c.isNew || c.back || c.targetFailed || s == nil ||
-		s.Over()+s.Sums[standing.Soaks] < s.Sums[standing.Selected] {
-		return nil, time.Time{}
+	return c.policy != nil && c.changing && !c.isNew && !c.back && !c.targetFailed && s != nil &&
+		s.Over()+s.Sums[standing.Soaks] >= s.Sums[standing.Selected]
+}
+
+// soakUnseen has the pods soak from now on that came after the last status, while nobody looked.
+func (c *Course) soakUnseen() {
+	for _, n := range c.nodes {
+		if n.step == c.state.open && n.daemon.Revision == c.state.target && c.state.soak.Misses(n.daemon.Made) {
+			n.change.up = c.now
+			c.state.soak.Stir(c.now, c.api)
+		}
 	}
-	whole, is := c.policy.Waves[c.state.open.Wave].Soak, c.now.Sub(c.state.quiet)
-	grain := min(max(whole/10, time.Second), 5*time.Minute)
-	if is >= whole {
-		return &metav1.Duration{Duration: whole}, time.Time{}
-	}
-	is = is.Truncate(grain)
-	return &metav1.Duration{Duration: is}, c.state.quiet.Add(min(is+grain, whole))
 }

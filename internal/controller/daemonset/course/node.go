@@ -97,6 +97,9 @@ func (c *Course) SetNode(name string, fact Node) {
 	if !n.fact.Since.Equal(fact.Since) {
 		n.fell = c.seen(fact.Since)
 	}
+	if fact.Silent {
+		c.api = deadline.Later(c.api, fact.Since)
+	}
 	n.fact = fact
 	if labelsChanged {
 		c.regroup(n)
@@ -112,6 +115,7 @@ func (c *Course) SetDaemon(name string, d standing.Daemon) {
 	was := n.daemon
 	d.Trouble, d.NoRoom, d.Refused = words.Cut(d.Trouble), words.Cut(d.NoRoom), words.Cut(d.Refused)
 	n.daemon = d
+	c.api = deadline.Later(c.api, deadline.Later(d.Made, d.Bound))
 	if was == d {
 		return
 	}
@@ -167,7 +171,7 @@ func (c *Course) observeUp(n *node, was *standing.Daemon) {
 			ch.works, ch.worksOf = ch.up, d.Revision
 		}
 		if n.step == c.state.open && c.started {
-			c.state.quiet = c.now
+			c.state.soak.Stir(c.now, c.api)
 		}
 	}
 }
@@ -476,6 +480,7 @@ func (c *Course) chooseAll() {
 // whose age could be looked at, so the step soaks from then on.
 func (c *Course) leftAt(n *node, was *standing.Daemon) {
 	if c.started && !was.Empty() && n.daemon.Empty() && c.gone(n) {
-		c.state.left, c.state.quiet = c.now, c.now
+		c.state.left = c.now
+		c.state.soak.Stir(c.now, c.api)
 	}
 }

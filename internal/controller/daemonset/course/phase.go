@@ -69,8 +69,10 @@ func (c *Course) refreshSteps(of ...rolloutpolicy.Step) (any bool) {
 func (c *Course) stands() {
 	if c.started && !c.stood {
 		c.phase, c.message, c.wake = c.stand()
-		_, more := c.soaked()
-		c.wake = deadline.Sooner(deadline.Sooner(c.wake, c.quietUntil()), more) // a change ends also while it is paused
+		c.wake = deadline.Sooner(c.wake, c.quietUntil()) // a change ends also while it is paused
+		if c.stepSoaks() {
+			c.wake = deadline.Sooner(c.wake, c.state.soak.More(c.now, c.policy.Waves[c.state.open.Wave].Soak))
+		}
 		c.stood = true
 	}
 }
@@ -222,12 +224,19 @@ func (c *Course) overWithoutNodes(asks bool) (over bool, ask string) {
 	next, more := c.following()
 	ramps := more && next.Wave == open.Wave && next.Part == 1
 	switch wave := &c.policy.Waves[open.Wave]; {
-	case wave.Manual && !c.approved(open) && (open.Wave > 0 || open.Value != "" || open.None || open.Part > 0):
+	case wave.Manual && !c.approved(open) && c.hadNodes():
 		return false, "step " + c.policy.StepName(open) + " has no node any more"
 	case open.Wave > 0, !asks, ramps:
 		return true, ""
 	}
 	return false, "wave " + c.policy.StepName(open) + " takes no node"
+}
+
+// hadNodes reports whether the present step had nodes when it began. A change begins before the first value of a wave
+// that goes by a label, which looks like the step of an empty value.
+func (c *Course) hadNodes() bool {
+	open := c.state.open
+	return open != (rolloutpolicy.Step{}) || c.policy.Waves[open.Wave].Each != "" && c.knowsBeyond()
 }
 
 // worksNowhere says why a step has no node that is done.
@@ -316,8 +325,7 @@ func (c *Course) stand() (v1alpha1.Phase, string, time.Time) {
 	case c.spec.Paused:
 		return v1alpha1.PhasePaused, cmp.Or(c.paused, "somebody paused it (spec.paused)"), none
 	case !c.changing:
-		return v1alpha1.PhaseProgressing, fmt.Sprintf("%s another revision than %s", words.Have(t[standing.Pending]),
-			c.state.stable) + c.blockedBy(), none
+		return c.standBehind()
 	}
 	return c.standInStep()
 }
@@ -368,6 +376,25 @@ func (c *Course) completed() string {
 	return text
 }
 
+// trails reports whether the change is complete. Nodes that were away then still get the target, each inside a window
+// and within the limit of its step.
+func (c *Course) trails() bool { return !c.changing && !c.undone }
+
+// standBehind is stand for nodes that are to have the stable revision, and have another.
+func (c *Course) standBehind() (v1alpha1.Phase, string, time.Time) {
+	text := fmt.Sprintf("%s another revision than %s", words.Have(c.queue.Totals[standing.Pending]), c.state.stable)
+	open, changes := c.open()
+	if c.trails() && !open {
+		return v1alpha1.PhaseOutsideWindow, text + "; " + opensAt(changes), changes
+	}
+	return v1alpha1.PhaseProgressing, text + c.blockedBy(), time.Time{}
+}
+
+// opensAt says when the next window opens.
+func opensAt(at time.Time) string {
+	return "the next window opens at " + at.UTC().Format("Mon 2006-01-02 15:04 UTC")
+}
+
 func (c *Course) standInStep() (v1alpha1.Phase, string, time.Time) {
 	name := c.policy.StepName(c.state.open)
 	if why := c.tooFine(); why != "" {
@@ -392,7 +419,7 @@ func (c *Course) standInStep() (v1alpha1.Phase, string, time.Time) {
 	open, changes := c.open()
 	switch {
 	case !open:
-		return v1alpha1.PhaseOutsideWindow, "the next window opens at " + changes.UTC().Format("Mon 2006-01-02 15:04 UTC"), changes
+		return v1alpha1.PhaseOutsideWindow, opensAt(changes), changes
 	case c.faulty():
 		return v1alpha1.PhasePaused, c.tooFaulty(), changes
 	case c.isNew:

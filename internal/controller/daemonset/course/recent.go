@@ -116,23 +116,11 @@ func (c *Course) fellBefore(n *node) bool {
 	return !n.fact.Since.After(c.state.after)
 }
 
-// latest is the latest time that the API's clock has given for a node or its daemon. It says at least that now.
-func (c *Course) latest() (at time.Time) {
-	for _, n := range c.nodes {
-		at = deadline.Later(at, deadline.Later(n.daemon.Made, n.daemon.Bound))
-		if n.fact.Silent {
-			at = deadline.Later(at, n.fact.Since)
-		}
-	}
-	return at
-}
-
 // age has the faults that the course was told of before it began be as old as the API's clock says.
 func (c *Course) age() {
-	latest := c.latest()
 	for _, n := range c.nodes {
 		if !n.fact.Since.IsZero() {
-			n.fell = c.now.Add(-max(0, latest.Sub(n.fact.Since)))
+			n.fell = c.now.Add(-max(0, c.api.Sub(n.fact.Since)))
 		}
 	}
 }

@@ -60,7 +60,8 @@ func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
 	}
 	out.Replacing = c.between()
 	if u := c.state.unread; u != nil && c.changing {
-		out.Step, out.StepStarted, out.LastDeparture, out.Soaked, out.Steps = u.Step, u.StepStarted, u.LastDeparture, u.Soaked, slices.Clone(u.Steps)
+		out.Step, out.StepStarted, out.LastDeparture, out.Steps = u.Step, u.StepStarted, u.LastDeparture, slices.Clone(u.Steps)
+		out.Soaked, out.SoakedAfter = u.Soaked, u.SoakedAfter
 	}
 	if c.policy == nil {
 		return out
@@ -72,10 +73,16 @@ func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
 		if left := metav1.NewTime(c.state.left); !left.IsZero() {
 			out.LastDeparture = &left
 		}
-		out.Soaked, _ = c.soaked()
+		if c.stepSoaks() {
+			c.state.soak.Tell(&out, c.now, c.policy.Waves[c.state.open.Wave].Soak)
+		}
 	}
 	out.Fetch = c.fetchStatus()
 	steps := c.fleet.Steps()
+	if open := c.state.open; c.changing && open == (rolloutpolicy.Step{}) && c.queue.Steps[open] == nil && c.hadNodes() {
+		// It had nodes, which the next process has to know.
+		out.Steps = append(out.Steps, v1alpha1.StepStatus{Name: c.policy.StepName(open)})
+	}
 	for _, at := range steps[:min(len(steps), rolloutpolicy.MaxSteps)] {
 		s := c.queue.Steps[at]
 		out.Steps = append(out.Steps, v1alpha1.StepStatus{
@@ -106,7 +113,7 @@ func (c *Course) between() *v1alpha1.Replacing {
 	}
 	out := &v1alpha1.Replacing{}
 	if since := metav1.NewTime(c.state.returns); !since.IsZero() {
-		out.Since = &since
+		out.Since, out.Undone = &since, c.undone
 	}
 	named := slices.SortedFunc(maps.Keys(c.replacing), func(a, b *node) int { return cmp.Compare(a.Name, b.Name) })
 	for _, n := range named[:min(len(named), failures.Kept)] {

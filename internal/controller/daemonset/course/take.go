@@ -48,13 +48,19 @@ func (c *Course) Take(most int) []Permit {
 
 // nextOf is the node of a step that may be changed next; nil if none may.
 func (c *Course) nextOf(at rolloutpolicy.Step, s *queue.Step) *node {
-	if m, ok := s.Free.Min(); ok || c.gate.Shut(at) && !c.back {
+	if m, ok := s.Free.Min(); ok || c.gate.Shut(at) && !c.back || c.closed() {
 		return c.known(m)
 	}
 	if m, ok := s.First(); ok && c.room(at, s) {
 		return c.known(m)
 	}
 	return nil
+}
+
+// closed reports whether no working daemon may be taken now, since there is no window for it.
+func (c *Course) closed() bool {
+	open, _ := c.open()
+	return c.trails() && !open
 }
 
 // followed reports whether anything may begin at all.
@@ -80,8 +86,14 @@ func (c *Course) known(m *queue.Member) *node {
 
 // room reports whether the limit of the step, or the DaemonSet's own, has room.
 func (c *Course) room(at rolloutpolicy.Step, s *queue.Step) bool {
-	if own := c.policy.Waves[at.Wave].MaxUnavailable; own != nil && !c.back && c.begun(at) {
-		return s.Sums[standing.Ours] < max(own.Of(s.Sums[standing.Selected]), 1)
+	if own := c.policy.Waves[at.Wave].MaxUnavailable; own != nil {
+		has := s.Sums[standing.Ours] < max(own.Of(s.Sums[standing.Selected]), 1)
+		switch {
+		case !c.back && c.begun(at):
+			return has
+		case c.trails() && !has: // nodes of all steps may be behind at once, so the other limit holds too
+			return false
+		}
 	}
 	return c.queue.Totals[standing.Ours] < c.most()
 }

@@ -88,7 +88,7 @@ func (c *Course) moves(n *node) string {
 func (c *Course) waitsFor(n *node) string {
 	c.stands()
 	switch {
-	case c.phase != v1alpha1.PhaseProgressing && c.phase != v1alpha1.PhaseSoaking && !c.back:
+	case c.phase != v1alpha1.PhaseProgressing && c.phase != v1alpha1.PhaseSoaking && (!c.back || c.trails()):
 		return c.message
 	case !c.back && !c.begun(n.step):
 		return "step " + c.policy.StepName(n.step) + " has not begun; step " + c.policy.StepName(c.state.open) +
