@@ -60,7 +60,7 @@ var meanings = [stateCount]meaning{
 	Untouched: {verdict: Waiting, always: SetOf(Selected)},
 	Broken:    {verdict: NodeFault, always: SetOf(Selected, Fault), ours: SetOf(Ours)},
 	Unmoved:   {verdict: Waiting, always: SetOf(Selected, Passed), ours: SetOf(Ours)},
-	Awaiting:  {verdict: Waiting, always: SetOf(Selected)},
+	Awaiting:  {verdict: Waiting, always: SetOf(Selected), ours: SetOf(Ours)},
 	Unfetched: {verdict: NoRoom, always: SetOf(Selected, Fault, Excused, Sick), ours: SetOf(Ours)},
 	Taken:     {verdict: Changing, always: SetOf(Selected, Ours)},
 	Absent:    {verdict: Changing, always: SetOf(Selected, Ours)},

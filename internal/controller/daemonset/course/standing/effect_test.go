@@ -21,7 +21,7 @@ func TestWhatStatesCountAs(t *testing.T) {
 		Untouched: {Waiting, 0, [4]bool{}},
 		Broken:    {NodeFault, SetOf(Fault), [4]bool{false, false, x, x}},
 		Unmoved:   {Waiting, SetOf(Passed), [4]bool{false, false, x, x}},
-		Awaiting:  {Waiting, 0, [4]bool{}},
+		Awaiting:  {Waiting, 0, [4]bool{false, false, x, x}},
 		Unfetched: {NoRoom, SetOf(Fault, Excused, Sick), [4]bool{false, false, x, x}},
 		Taken:     {Changing, 0, [4]bool{x, x, x, x}},
 		Absent:    {Changing, 0, [4]bool{x, x, x, x}},
