@@ -205,7 +205,7 @@ type DaemonSetRolloutStatus struct {
 	// +optional
 	Soaked *metav1.Duration `json:"soaked,omitempty"`
 	// SoakedAfter is the newest time in any object of the API that was known when the last of those nodes was changed.
-	// A pod that was made after it came while no controller watched, and soaks anew.
+	// A pod that was made after it came while no controller watched, and soaks from its own time on.
 	// +optional
 	SoakedAfter *metav1.Time `json:"soakedAfter,omitempty"`
 	// Steps are all steps of the policy, as the fleet is now.

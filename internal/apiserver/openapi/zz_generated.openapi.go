@@ -1261,7 +1261,7 @@ func schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutStatus(ref common.R
 					},
 					"soakedAfter": {
 						SchemaProps: spec.SchemaProps{
-							Description: "SoakedAfter is the newest time in any object of the API that was known when the last of those nodes was changed. A pod that was made after it came while no controller watched, and soaks anew.",
+							Description: "SoakedAfter is the newest time in any object of the API that was known when the last of those nodes was changed. A pod that was made after it came while no controller watched, and soaks from its own time on.",
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},

@@ -12,7 +12,6 @@ import (
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/content"
@@ -331,10 +330,7 @@ func (b *Book) meanwhile(s *set) fact.DaemonSet {
 	switch {
 	case content.TemplateOf(was) == info.Revision && (s.told != nil || content.IDOf(was) != ""):
 		info.Revision, info.Digest, info.Content = was, digest, said
-		// After a start nobody knows yet whether what the status names was ever there to be given.
-		id := content.IDOf(was)
-		unknown := s.told == nil || id != "" && s.known[id] == nil || id == "" && b.unused(info.UID, was)
-		info.Held = info.Held || unknown && s.why == ""
+		info.Held = info.Held || s.why == "" && (s.told == nil || !b.everGiven(s, was))
 	case s.told != nil && s.why == "":
 		held := *s.told
 		held.Held, held.Deleting, held.Reported, held.Conditions = true, info.Deleting, info.Reported, info.Conditions
@@ -345,10 +341,14 @@ func (b *Book) meanwhile(s *set) fact.DaemonSet {
 	return info
 }
 
-// unused reports whether the DaemonSet is new: nothing is stable, and no pod has the revision.
-func (b *Book) unused(uid types.UID, revision string) bool {
-	st, _ := b.rollout(uid)
-	return st.StableRevision == "" && b.rows.PodsOfRevision(uid, revision) == 0
+// everGiven reports whether a revision that was told was there to be given. After a start nobody knows that yet of what
+// a status names; and without content no pod of a new DaemonSet was to have it.
+func (b *Book) everGiven(s *set, revision string) bool {
+	if id := content.IDOf(revision); id != "" {
+		return s.known[id] != nil
+	}
+	st, _ := b.rollout(s.info.UID)
+	return st.StableRevision != "" || b.rows.PodsOfRevision(s.info.UID, revision) > 0
 }
 
 // changes says how the content differs from the stable one.

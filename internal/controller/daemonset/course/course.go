@@ -151,7 +151,7 @@ func (c *Course) SetPolicy(p *rolloutpolicy.Policy, f Following, why string) {
 		c.policy = p
 		c.fleet = rolloutpolicy.NewFleet(p)
 		for _, n := range c.nodes {
-			if n.chosen.any() {
+			if n.chosen.Any() {
 				c.fleet.Set(n.Name, n.fact.labels())
 			}
 		}

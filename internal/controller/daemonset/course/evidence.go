@@ -13,7 +13,7 @@ import (
 // weigh adds the node to the evidence against the target, or takes it off when it
 // has healed before the limit was passed.
 func (c *Course) weigh(n *node, in *standing.Input) {
-	if !n.chosen.target || c.policy == nil {
+	if !n.chosen.Target || c.policy == nil {
 		return // what is taken away cannot fail, and nobody says what a failure is
 	}
 	d := &n.daemon

@@ -46,7 +46,7 @@ func (c *Course) fetching(n *node) standing.Fetching {
 		return standing.Fetching{}
 	}
 	d := &n.daemon
-	wanted := c.started && c.changing && !c.back && !c.isNew && !c.targetFailed && n.chosen.target &&
+	wanted := c.started && c.changing && !c.back && !c.isNew && !c.targetFailed && n.chosen.Target &&
 		d.Revision != "" && content.TemplateOf(d.Revision) != content.TemplateOf(c.state.target)
 	return n.change.fetch.Look(&fetching.Input{
 		Now: c.now, Wanted: wanted && (c.begun(n.step) || c.gate.MayFetch(n.step)), May: c.followed(),
@@ -147,9 +147,9 @@ func (c *Course) superseded(n *node, want string) bool {
 // leaves reports whether the node is to have no daemon, by the revision that it is to have.
 func (c *Course) leaves(n *node, want string) bool {
 	if want == c.state.target {
-		return want != "" && !n.chosen.target
+		return want != "" && !n.chosen.Target
 	}
-	return want != "" && !n.chosen.stable
+	return want != "" && !n.chosen.Stable
 }
 
 // before is the revision whose rules say where the daemon is before the target's do.
@@ -157,12 +157,12 @@ func (c *Course) before() string { return cmp.Or(c.state.stable, c.state.standIn
 
 // joins reports whether the node is to have its first daemon by the target's rules.
 func (c *Course) joins(n *node) bool {
-	return c.changing && c.before() != "" && n.chosen.target && !n.chosen.stable
+	return c.changing && c.before() != "" && n.chosen.Target && !n.chosen.Stable
 }
 
 // departs reports whether the target takes the daemon away from the node.
 func (c *Course) departs(n *node) bool {
-	return c.changing && n.chosen.stable && !n.chosen.target
+	return c.changing && n.chosen.Stable && !n.chosen.Target
 }
 
 // gone reports whether the daemon was taken away: a departure that is done stays so.

@@ -60,7 +60,7 @@ func (c *Course) judge(n *node) view {
 
 // judgeBy is judge where the input is known already.
 func (c *Course) judgeBy(n *node, in *standing.Input) view {
-	if !n.chosen.any() {
+	if !n.chosen.Any() {
 		target := cmp.Or(c.state.stable, c.state.target)
 		return view{order: standing.Order{Target: target, Changing: in.Changing}} // outside, which counts as nothing
 	}

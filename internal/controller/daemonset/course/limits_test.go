@@ -53,7 +53,7 @@ func (w *world) limits(t *rapid.T, p Permit) {
 		value, has := m.labels[d.Key]
 		down, all := 0, 0
 		for name, o := range w.nodes {
-			if v, ok := o.labels[d.Key]; has && ok && v == value && w.course.nodes[name].chosen.any() {
+			if v, ok := o.labels[d.Key]; has && ok && v == value && w.course.nodes[name].chosen.Any() {
 				all++
 				first := c.state.stable == "" || !w.Selects(c.state.stable, name)
 				if beside && name != p.Node && c.nodes[name].change.begun != nil && o.daemon.Empty() {
@@ -120,7 +120,7 @@ func (w *world) limitOfOurs(t *rapid.T, p Permit, step rolloutpolicy.Step) {
 	for name := range w.taken {
 		m, at := w.nodes[name], rolloutpolicy.Step{}
 		if at, _ = c.fleet.Step(name); m == nil || m.silent || name == p.Node || w.lingers(m) || own && at != step ||
-			!c.nodes[name].chosen.any() {
+			!c.nodes[name].chosen.Any() {
 			continue
 		}
 		_, begun := w.begun[name]

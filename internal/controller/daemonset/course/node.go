@@ -22,7 +22,7 @@ type node struct {
 	fact   Node
 	daemon standing.Daemon
 	step   rolloutpolicy.Step
-	chosen chosen
+	chosen standing.Chosen
 	change change
 
 	view    view
@@ -208,7 +208,7 @@ func (c *Course) DeleteNode(name string) {
 	}
 	c.noteAbsent(n)
 	c.recent.bury(c, n)
-	n.daemon, n.chosen = standing.Daemon{}, chosen{}
+	n.daemon, n.chosen = standing.Daemon{}, standing.Chosen{}
 	c.sort(n)
 	c.refresh(n)
 	c.ungroup(n)
@@ -236,9 +236,9 @@ func (c *Course) node(name string) *node {
 
 // resort asks again whether the node belongs to the fleet, and where in it.
 func (c *Course) resort(n *node, labelsChanged bool) {
-	was := n.chosen.any()
+	was := n.chosen.Any()
 	n.chosen = c.choose(n)
-	if n.chosen.any() != was || labelsChanged {
+	if n.chosen.Any() != was || labelsChanged {
 		c.sort(n)
 	}
 }
@@ -250,7 +250,7 @@ func (c *Course) sort(n *node) {
 		return
 	}
 	var moved []string
-	if n.chosen.any() {
+	if n.chosen.Any() {
 		moved = c.fleet.Set(n.Name, n.fact.labels())
 	} else {
 		moved = c.fleet.Delete(n.Name)
@@ -296,7 +296,7 @@ func (c *Course) refresh(n *node) {
 	if in.Begun && n.unbegun(&in) {
 		in = c.input(n)
 	}
-	if in.Changing && n.chosen.any() {
+	if in.Changing && n.chosen.Any() {
 		c.weigh(n, &in)
 		in.Failed = c.state.failures.Has(n.Name)
 	}
@@ -335,7 +335,7 @@ func (n *node) unbegun(in *standing.Input) bool {
 // noteReplacing keeps the nodes that are between the daemon that a change took away and the next one.
 func (c *Course) noteReplacing(n *node, in *standing.Input) {
 	between := n.daemon.Revision == "" && n.change.before != "" && !in.Leaves
-	if n.chosen.any() && (between || n.change.taken) {
+	if n.chosen.Any() && (between || n.change.taken) {
 		c.replacing[n] = true
 	} else {
 		delete(c.replacing, n)
@@ -439,34 +439,15 @@ func (c *Course) isOfThisChange(d *standing.Daemon, failed *v1alpha1.FailedRevis
 	return d.Revision == c.state.stable && (since.After(c.now) || !d.Made.Before(since.Truncate(time.Second)))
 }
 
-// chosen says by whose placement rules a node is to have a daemon: those of the stable
-// revision, or what stands in for it, of the target, and of the revision that its own pod has. A node that any of
-// them wants belongs to the fleet: what is to leave it, and what is to come to it, are
-// changes like others.
-type chosen struct{ stable, target, own bool }
-
-func (h chosen) any() bool { return h.stable || h.target || h.own }
-
 // choose asks whose rules want a daemon on the node.
-func (c *Course) choose(n *node) (h chosen) {
-	stable, target := c.before(), c.state.target
+func (c *Course) choose(n *node) standing.Chosen {
+	target := c.state.target
 	if !c.started {
 		target = c.ds.Newest
 	}
-	selects := func(revision string) bool {
-		return revision != "" && c.ds.Selects(revision, n.fact.Object, n.daemon.Occupied())
-	}
-	h.target = selects(target)
-	h.stable = stable == target && h.target || stable != target && selects(stable)
-	switch has := cmp.Or(n.daemon.Revision, n.daemon.Ending); has {
-	case target:
-		h.own = has != "" && h.target
-	case stable:
-		h.own = h.stable
-	default:
-		h.own = selects(has)
-	}
-	return h
+	return standing.Choose(c.before(), target, &n.daemon, func(revision string) bool {
+		return c.ds.Selects(revision, n.fact.Object, n.daemon.Occupied())
+	})
 }
 
 // chooseAll asks again about every node: another revision is stable, or the target.

@@ -235,8 +235,7 @@ func (c *Course) overWithoutNodes(asks bool) (over bool, ask string) {
 // hadNodes reports whether the present step had nodes when it began. A change begins before the first value of a wave
 // that goes by a label, which looks like the step of an empty value.
 func (c *Course) hadNodes() bool {
-	open := c.state.open
-	return open != (rolloutpolicy.Step{}) || c.policy.Waves[open.Wave].Each != "" && c.knowsBeyond()
+	return c.state.open != (rolloutpolicy.Step{}) || c.policy.Waves[0].Each != "" && c.knowsBeyond()
 }
 
 // worksNowhere says why a step has no node that is done.
@@ -310,7 +309,8 @@ func (c *Course) stand() (v1alpha1.Phase, string, time.Time) {
 	t, none, failed := &c.queue.Totals, time.Time{}, c.failed
 	switch {
 	case !c.changing && t[standing.Pending] == 0:
-		return v1alpha1.PhaseComplete, c.completed(), none
+		return v1alpha1.PhaseComplete, words.Completed(c.state.stable, t[standing.Done], t[standing.Selected],
+			t[standing.Fault], t[standing.Excused]-t[standing.Fault]), none
 	case c.changing && failed != nil && !rollsBack(failed):
 		return v1alpha1.PhaseHalted, "revision " + failed.Revision + " " + failed.Why, none
 	case c.follow != Followed && c.changing && failed != nil:
@@ -358,22 +358,6 @@ func (c *Course) blockedBy() string {
 	}
 	return fmt.Sprintf("; no more may be unavailable while the daemon does not come up on %s, such as %s (%s)",
 		words.Nodes(c.queue.Blocked.Len()), m.Name, cmp.Or(c.known(m).view.reason, "its change was let begin"))
-}
-
-// completed says what has been reached, and what has not.
-func (c *Course) completed() string {
-	t := &c.queue.Totals
-	if t[standing.Selected] == 0 {
-		return "revision " + c.state.stable + " selects no node"
-	}
-	text := fmt.Sprintf("%d of %s have revision %s", t[standing.Done], words.Nodes(t[standing.Selected]), c.state.stable)
-	if t[standing.Fault] > 0 {
-		text += fmt.Sprintf("; %d are out of order", t[standing.Fault])
-	}
-	if held := t[standing.Excused] - t[standing.Fault]; held > 0 {
-		text += fmt.Sprintf("; %d wait for such a node in their domain", held)
-	}
-	return text
 }
 
 // trails reports whether the change is complete. Nodes that were away then still get the target, each inside a window

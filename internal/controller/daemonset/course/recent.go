@@ -74,7 +74,7 @@ func (r *recent) note(c *Course, n *node) {
 // latelyOf says whether the node, as it is now, fell out of order a short while ago.
 func (c *Course) latelyOf(n *node) lately {
 	switch {
-	case n.fact.Fault == "", n.fact.Since.IsZero(), !n.chosen.any(), !n.fell.Add(suspicion).After(c.now):
+	case n.fact.Fault == "", n.fact.Since.IsZero(), !n.chosen.Any(), !n.fell.Add(suspicion).After(c.now):
 		return notLately
 	case !c.changing || n.daemon.Revision != c.state.target:
 		return withoutCause
@@ -88,7 +88,7 @@ func (c *Course) latelyOf(n *node) lately {
 // that a revision restarts is back soon.
 func (c *Course) remembers(n *node) bool {
 	switch {
-	case !n.chosen.any():
+	case !n.chosen.Any():
 		return false
 	case n.lately == soonAfter:
 		return c.changing && n.daemon.Revision == c.state.target && !n.marked.At.Before(c.state.since)

@@ -78,21 +78,20 @@ func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
 		}
 	}
 	out.Fetch = c.fetchStatus()
-	steps := c.fleet.Steps()
-	if open := c.state.open; c.changing && open == (rolloutpolicy.Step{}) && c.queue.Steps[open] == nil && c.hadNodes() {
-		// It had nodes, which the next process has to know.
-		out.Steps = append(out.Steps, v1alpha1.StepStatus{Name: c.policy.StepName(open)})
+	out.Steps = c.stepStatuses()
+	return out
+}
+
+// stepStatuses says where all steps are, also one without nodes that the next process has to know.
+func (c *Course) stepStatuses() (out []v1alpha1.StepStatus) {
+	steps, open := c.fleet.Steps(), c.state.open
+	if c.changing && open == (rolloutpolicy.Step{}) && c.queue.Steps[open] == nil && c.hadNodes() {
+		out = append(out, v1alpha1.StepStatus{Name: c.policy.StepName(open)})
 	}
 	for _, at := range steps[:min(len(steps), rolloutpolicy.MaxSteps)] {
-		s := c.queue.Steps[at]
-		out.Steps = append(out.Steps, v1alpha1.StepStatus{
-			Name: c.policy.StepName(at), Nodes: s.Of(standing.Selected), Done: s.Of(standing.Done),
-			Failed: s.Of(standing.Failure), Unavailable: s.Of(standing.Down),
-			Fetching: s.Of(standing.Fetches), Fetched: s.Of(standing.Fetched),
-		})
+		out = append(out, c.queue.Steps[at].Status(c.policy.StepName(at)))
 	}
-	out.Steps = append(out.Steps, c.empty(steps)...)
-	return out
+	return append(out, c.empty(steps)...)
 }
 
 // empty is the step behind an unapproved one, if no step that has nodes, which are in order, is: for the next process.
@@ -136,7 +135,7 @@ func (c *Course) Failing() map[standing.Reason]int { return c.state.failures.Rea
 
 // StepOf is the name of the step that a node belongs to; "" for one that is not in the fleet.
 func (c *Course) StepOf(name string) string {
-	if n := c.nodes[name]; n != nil && c.policy != nil && n.chosen.any() {
+	if n := c.nodes[name]; n != nil && c.policy != nil && n.chosen.Any() {
 		return c.policy.StepName(n.step)
 	}
 	return ""

@@ -158,7 +158,7 @@ func (c *Course) Fails() bool { return c.state.HasFailed(c.state.target) }
 
 // noteAbsent remembers the node, which is deleted, if it is without a daemon by our doing.
 func (c *Course) noteAbsent(n *node) {
-	if !n.change.taken || !n.chosen.any() {
+	if !n.change.taken || !n.chosen.Any() {
 		return
 	}
 	c.absentees.Add(n.Name, c.takenFor(n), c.now)

@@ -68,8 +68,8 @@ func (c *Course) mostWork() bool {
 func (c *Course) onMost(holds func(*standing.Daemon) bool) bool {
 	selected, held := 0, 0
 	for _, n := range c.nodes {
-		selected += one(n.chosen.any())
-		held += one(n.chosen.any() && holds(&n.daemon))
+		selected += one(n.chosen.Any())
+		held += one(n.chosen.Any() && holds(&n.daemon))
 	}
 	return 2*held > selected
 }

@@ -17,8 +17,8 @@ type Steps struct {
 // Of is what a status says of steps.
 func Of(s *v1alpha1.DaemonSetRolloutStatus) *v1alpha1.DaemonSetRolloutStatus {
 	return &v1alpha1.DaemonSetRolloutStatus{
-		Step: s.Step, StepStarted: s.StepStarted, LastDeparture: s.LastDeparture, Soaked: s.Soaked, SoakedAfter: s.SoakedAfter,
-		Steps: slices.Clone(s.Steps),
+		Step: s.Step, StepStarted: s.StepStarted, LastDeparture: s.LastDeparture, Soaked: s.Soaked,
+		SoakedAfter: s.SoakedAfter, Steps: slices.Clone(s.Steps),
 	}
 }
 

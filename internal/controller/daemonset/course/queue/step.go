@@ -3,6 +3,7 @@ package queue
 import (
 	"github.com/google/btree"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 )
 
@@ -96,6 +97,14 @@ func newStep() *Step {
 
 // Of is how many nodes count as that.
 func (s *Step) Of(e standing.Effect) int32 { return int32(s.Sums[e]) }
+
+// Status is what a rollout's status says of the step, by its name.
+func (s *Step) Status(name string) v1alpha1.StepStatus {
+	return v1alpha1.StepStatus{
+		Name: name, Nodes: s.Of(standing.Selected), Done: s.Of(standing.Done), Failed: s.Of(standing.Failure),
+		Unavailable: s.Of(standing.Down), Fetching: s.Of(standing.Fetches), Fetched: s.Of(standing.Fetched),
+	}
+}
 
 // Over is how many nodes the next step does not wait for.
 func (s *Step) Over() int { return s.Sums.Over() + s.Sums[standing.Passed] }
