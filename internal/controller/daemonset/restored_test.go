@@ -142,8 +142,8 @@ func TestAFailureIsStoredBeforeNodesGoBack(t *testing.T) {
 	}
 }
 
-// A rollout is deleted in the middle of a change while no controller runs. The next one makes it again, paused, and dies
-// before it has written where it stands: the one after that goes on from the same revision.
+// A rollout is deleted in the middle of a change while no controller runs. The next one makes it again, paused, and
+// dies before it has written where it stands: the one after that goes on from the same revision.
 func TestARolloutThatWasMadeAgainWithoutAStatus(t *testing.T) {
 	a := policyAPI{newFakeAPI(t), func() bool { return false }}
 	for i := range 6 {

@@ -64,6 +64,8 @@ type set struct {
 	// not settled.
 	refused string
 	settled bool
+	// unfound: it was told while nobody knew which variants it had, so that its name then is no revision of it.
+	unfound bool
 	// known are all that may be needed, by ID.
 	known map[string]*known
 	// pods are its pods by node, for a DaemonSet that has variants or pods by variants.

@@ -1,6 +1,9 @@
 package variants
 
 import (
+	"cmp"
+
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -24,6 +27,9 @@ func (b *Book) Step(e matrix.Event) {
 	case fact.DaemonSet:
 		s := b.set(e.UID)
 		s.info = &e
+		if b.dirty[e.UID] && s.object != nil {
+			b.find(e.UID, s) // so that nothing is told first that is not so
+		}
 		b.tell(e.UID, s)
 	case fact.Rollout:
 		b.set(e.UID).status = e.Status
@@ -240,20 +246,19 @@ func (b *Book) tell(uid types.UID, s *set) {
 		return
 	}
 	info := *s.info
-	id, digest := "", ""
+	var is *variant.Set
 	switch {
-	case s.refused != "" && !s.settled:
-		info.Held = true // its pods may be by variants that are not known
-	case s.newest == nil:
-	case s.known[s.newest.ID].stored != nil:
-		id, digest = s.newest.ID, s.newest.Digest
-	case s.told != nil: // those it had, until the new ones are stored
-		id = variantsOf(s.told.Revision)
-		if k := s.known[id]; k != nil {
-			digest = k.Digest
-		}
-	default:
-		info.Held = true
+	case s.refused == "" && s.newest == nil:
+		s.unfound = false
+	case s.settled && s.newest != nil && s.known[s.newest.ID].stored != nil:
+		is, s.unfound = s.newest, false
+	default: // those it had, until the new ones are stored; it is held where nobody knows any
+		is = b.had(uid, s)
+		info.Held = info.Held || s.unfound
+	}
+	id, digest := "", ""
+	if is != nil {
+		id, digest = is.ID, is.Digest
 	}
 	info.Revision = content.WithVariants(info.Revision, id)
 	info.Digest = contentsDigest(info.Digest, digest)
@@ -263,6 +268,47 @@ func (b *Book) tell(uid types.UID, s *set) {
 		b.lookAll(uid, s) // first: what has the newest already is no evidence against it
 	}
 	b.rows.Step(info)
+}
+
+// had are the variants that the DaemonSet was told with; of one that was not, those of its rollout's target, or of most
+// of its pods. Its pods may be by variants that are not known, or it is new: then it is unfound.
+func (b *Book) had(uid types.UID, s *set) *variant.Set {
+	if s.told != nil && !s.unfound {
+		if k := s.known[variantsOf(s.told.Revision)]; k != nil {
+			return k.Set
+		}
+		return nil
+	}
+	revision, found := b.aimOf(uid).target, false
+	if revision == "" {
+		revision = s.mostPods(b.Objects)
+	}
+	k := s.known[variantsOf(revision)]
+	found = revision != "" && (variantsOf(revision) == "" || k != nil && k.stored != nil)
+	s.unfound = !found
+	if !found || k == nil {
+		return nil
+	}
+	return k.Set
+}
+
+// mostPods is the revision that most of the pods were made by; "" where there is none.
+func (s *set) mostPods(in Objects) (best string) {
+	by := map[string]int{}
+	for _, pods := range s.pods {
+		for uid := range pods {
+			if p := in.Pod(uid); p != nil {
+				revision := cmp.Or(p.Labels[content.RevisionLabel], p.Labels[appsv1.ControllerRevisionHashLabelKey])
+				by[revision]++
+			}
+		}
+	}
+	for revision, n := range by {
+		if n > by[best] || n == by[best] && revision < best {
+			best = revision
+		}
+	}
+	return best
 }
 
 // Pod returns what was last told about a pod.

@@ -2,6 +2,7 @@ package variants
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -190,6 +191,11 @@ func (b *Book) TellResult(r Result) {
 	if s == nil {
 		return
 	}
+	for _, asked := range r.Job.Make {
+		if k := s.known[asked.Labels[Label]]; r.Why == "" && k != nil && k.stored == nil {
+			r.Why = fmt.Sprintf("its variants cannot be stored: ControllerRevision %s holds something else", asked.Name)
+		}
+	}
 	b.dirty[r.Job.DaemonSet.UID], b.moved = true, true
 	s.job.busy, s.why = false, r.Why
 	if r.Why == "" {
@@ -213,6 +219,14 @@ func (s *set) times() (out []time.Time) {
 
 // settle finds out which variants the DaemonSet has now, and passes that on.
 func (b *Book) settle(uid types.UID, s *set) {
+	if b.find(uid, s) {
+		b.moved = true
+		b.tell(uid, s)
+	}
+}
+
+// find finds out which variants the DaemonSet has now; false if variants have nothing to do with it.
+func (b *Book) find(uid types.UID, s *set) bool {
 	had, newest := s.newest, s.newest
 	if s.version != b.version {
 		var err error
@@ -231,11 +245,10 @@ func (b *Book) settle(uid types.UID, s *set) {
 		s.known[newest.ID] = &known{Set: newest}
 	}
 	if newest == nil && had == nil && s.refused == "" && !s.concerned() {
-		return
+		return false
 	}
 	b.concern(uid, s)
-	b.moved = true
-	b.tell(uid, s)
+	return true
 }
 
 // choosing are the variants that choose a DaemonSet.
