@@ -285,8 +285,8 @@ func (o *owner) dispatch(a action.Action) {
 	case *action.DeletePod:
 		o.podLane.submit(func(ctx context.Context) { done(action.Answer{Outcome: o.exec.deletePod(ctx, ds, a)}) })
 	case *action.PointPod:
-		members, known := o.contents.Members(a.UID, content.IDOf(a.Revision))
-		if !known {
+		members, may := o.contents.Given(a.UID, a.Revision)
+		if !may {
 			o.matrix.Step(action.Answer{Action: a, Outcome: action.Failed})
 			return
 		}

@@ -97,11 +97,7 @@ func (b *Book) lookAgain(s *set, at time.Time) {
 // plan returns what is to be written for a DaemonSet; nil for nothing.
 func (b *Book) plan(s *set) *Job {
 	sp := b.spaces[s.object.Namespace]
-	switch {
-	case sp == nil || !sp.sight[content.ConfigMap].read || s.job.busy:
-		return nil
-	case s.job.retryAt.After(b.now):
-		b.lookAgain(s, s.job.retryAt)
+	if sp == nil || !sp.sight[content.ConfigMap].read || s.job.busy {
 		return nil
 	}
 	j := &Job{DaemonSet: s.object}
@@ -125,7 +121,15 @@ func (b *Book) plan(s *set) *Job {
 	if sure {
 		j.Delete = b.leftovers(s, sp, wanted)
 	}
-	if j.empty() {
+	switch {
+	case j.empty() && s.job.why == "":
+		return nil
+	case j.empty(): // what failed is not wanted any more
+		s.job = jobState{}
+		b.lookAgain(s, b.now)
+		return nil
+	case s.job.retryAt.After(b.now):
+		b.lookAgain(s, s.job.retryAt)
 		return nil
 	}
 	s.job.busy = true

@@ -12,6 +12,7 @@ import (
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/content"
@@ -59,7 +60,8 @@ func (b *Book) settle(s *set) {
 		}
 	}
 	whole, err := b.whole(s, s.known[want.ID])
-	if why := b.unsound(s); why != "" {
+	st, _ := b.rollout(s.object.UID)
+	if why := b.unsound(s, st.StableRevision); why != "" {
 		err = errors.New(why)
 	}
 	switch {
@@ -117,7 +119,10 @@ func (b *Book) work(s *set) (content.Content, error) {
 		}
 	}
 	key, err := sp.keyFor(refs)
-	if err != nil {
+	switch {
+	case errors.Is(err, errLater) && s.job.why != "":
+		return content.Content{}, errors.New(s.job.why)
+	case err != nil:
 		return content.Content{}, err
 	}
 	return content.Of(key, s.object.Name, refs, func(ref content.Ref) ([]byte, error) {
@@ -174,28 +179,44 @@ func (sp *space) keyFor(refs []content.Ref) ([]byte, error) {
 	return nil, errLater
 }
 
-// unsound says why the stable revision cannot be given back; "" if it can. A copy that is gone is no
-// hindrance while it can be made again.
-func (b *Book) unsound(s *set) string {
-	st, _ := b.rollout(s.object.UID)
-	id := content.IDOf(st.StableRevision)
+// unsound says why a revision cannot be given; "" if it can. A copy that is gone is no hindrance while it can be made
+// again.
+func (b *Book) unsound(s *set, revision string) string {
+	id := content.IDOf(revision)
 	if id == "" {
 		return ""
 	}
 	k := s.known[id]
 	if k == nil {
-		return fmt.Sprintf("the list of what revision %s holds is gone", st.StableRevision)
+		return fmt.Sprintf("the list of what revision %s holds is gone", revision)
 	}
 	for _, m := range k.Members {
 		if why := b.flaw(s, k, m); why != "" && (why != gone || b.held(s, m) == nil) {
-			return fmt.Sprintf("revision %s cannot be given: %s %s %s", st.StableRevision, m.Kind, m.Copy, why)
+			return fmt.Sprintf("revision %s cannot be given: %s %s %s", revision, m.Kind, m.Copy, why)
 		}
 	}
-	if !b.adds(s, k) {
-		return fmt.Sprintf("revision %s cannot be given: ConfigMap %s %s", st.StableRevision,
+	if k.spoiled || !b.adds(s, k) {
+		return fmt.Sprintf("revision %s cannot be given: ConfigMap %s %s", revision,
 			content.ManifestName(s.object.Name, id), spoiled)
 	}
 	return ""
+}
+
+// Unsound says why no pod of a revision is to be made or pointed at its content; "" if it may. What somebody has put in
+// place of a copy is read by nobody.
+func (b *Book) Unsound(uid types.UID, revision string) string {
+	if s := b.sets[uid]; s != nil && s.object != nil {
+		return b.unsound(s, content.WithVariants(revision, ""))
+	}
+	return ""
+}
+
+// Given are the members of a revision's content; false where no pod may be pointed at it.
+func (b *Book) Given(uid types.UID, revision string) ([]content.Member, bool) {
+	if b.Unsound(uid, revision) != "" {
+		return nil, false
+	}
+	return b.Members(uid, content.IDOf(revision))
 }
 
 // adds reports whether a content is that of its copies, as far as they can be read: each may be genuine, and
@@ -292,11 +313,28 @@ func (b *Book) without(s *set) fact.DaemonSet {
 	info := *s.info
 	if s.rollout != nil && s.rollout.Policy == nil {
 		st, _ := b.rollout(info.UID)
-		if content.IDOf(st.TargetRevision) != "" && content.TemplateOf(st.TargetRevision) == info.Revision {
-			info.Revision, info.Digest, info.Content = st.TargetRevision, st.TargetDigest, st.Content
+		is := st.TargetRevision
+		if content.IDOf(is) != "" && content.TemplateOf(is) == info.Revision {
+			info.Revision, info.Digest, info.Content = is, b.digestOf(s, is), st.Content
 		}
 	}
 	return info
+}
+
+// digestOf is the digest of a revision of the template that there is. Of a content that is not known it is what was
+// told of it, or stored.
+func (b *Book) digestOf(s *set, revision string) string {
+	id := content.IDOf(revision)
+	switch k := s.known[id]; {
+	case id == "":
+		return s.info.Digest
+	case k != nil:
+		return Digest(s.info.Digest, k.Digest)
+	case s.told != nil && s.told.Revision == revision:
+		return s.told.Digest
+	}
+	st, _ := b.rollout(s.info.UID)
+	return st.TargetDigest
 }
 
 // with is the DaemonSet with a content.
@@ -321,15 +359,15 @@ func Digest(template, of string) string {
 // the same. With another template nothing is done about it until its content is known, or known not to be.
 func (b *Book) meanwhile(s *set) fact.DaemonSet {
 	info := *s.info
-	was, digest, said := "", "", (*v1alpha1.ContentStatus)(nil)
+	was, said := "", (*v1alpha1.ContentStatus)(nil)
 	if s.told != nil {
-		was, digest, said = s.told.Revision, s.told.Digest, s.told.Content
+		was, said = s.told.Revision, s.told.Content
 	} else if st, known := b.rollout(info.UID); known {
-		was, digest, said = st.TargetRevision, st.TargetDigest, st.Content
+		was, said = st.TargetRevision, st.Content
 	}
 	switch {
 	case content.TemplateOf(was) == info.Revision && (s.told != nil || content.IDOf(was) != ""):
-		info.Revision, info.Digest, info.Content = was, digest, said
+		info.Revision, info.Digest, info.Content = was, b.digestOf(s, was), said
 		info.Held = info.Held || s.why == "" && (s.told == nil || !b.everGiven(s, was))
 	case s.told != nil && s.why == "":
 		held := *s.told
@@ -341,11 +379,12 @@ func (b *Book) meanwhile(s *set) fact.DaemonSet {
 	return info
 }
 
-// everGiven reports whether a revision that was told was there to be given. After a start nobody knows that yet of what
-// a status names; and without content no pod of a new DaemonSet was to have it.
+// everGiven reports whether a revision that was told was there to be given: there are copies of its content, for all
+// that is known. After a start nobody knows that yet of what a status names; and without content no pod of a new
+// DaemonSet was to have it.
 func (b *Book) everGiven(s *set, revision string) bool {
 	if id := content.IDOf(revision); id != "" {
-		return s.known[id] != nil
+		return s.known[id] != nil && s.known[id].manifest != nil
 	}
 	st, _ := b.rollout(s.info.UID)
 	return st.StableRevision != "" || b.rows.PodsOfRevision(s.info.UID, revision) > 0
@@ -374,7 +413,8 @@ func (b *Book) held(s *set, m content.Member) *content.Object {
 	if o := cmp.Or(sp.objects[ref], sp.lost[ref]); o != nil {
 		return &o.Object
 	}
-	if o := sp.objects[m.Ref]; o != nil && s.latest != "" && slices.Contains(s.known[s.latest].Members, m) {
+	latest := s.known[s.latest] // gone where content was turned off before it was given
+	if o := sp.objects[m.Ref]; o != nil && latest != nil && slices.Contains(latest.Members, m) {
 		return &o.Object
 	}
 	return nil

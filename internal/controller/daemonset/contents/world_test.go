@@ -85,8 +85,11 @@ const plain = `
 waves: [{name: canary, count: 1}]
 failure: {max: 0, min: 1, then: Rollback}`
 
-func newWorld(t tester, policy string) *world {
-	w := &world{tester: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), objects: map[content.Ref]metav1.Object{}, pods: map[string]fact.Pod{}}
+func newWorld(t tester, policy string) *world { return newWorldWith(t, policy, nil) }
+
+// newWorldWith is newWorld in which some jobs fail from the beginning.
+func newWorldWith(t tester, policy string, refuse func(*Job) string) *world {
+	w := &world{refuse: refuse, tester: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), objects: map[content.Ref]metav1.Object{}, pods: map[string]fact.Pod{}}
 	w.set = &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "agent", UID: "ds", Generation: 1}}
 	w.set.Spec.Template.Spec = corev1.PodSpec{Volumes: []corev1.Volume{
 		{Name: "c", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "conf"}}}},
@@ -319,6 +322,10 @@ func (w *world) carryOut(j *Job) Result {
 func (w *world) act(a action.Action) {
 	switch a := a.(type) {
 	case *action.CreatePod:
+		if w.book.Unsound(a.UID, a.Revision) != "" {
+			w.matrix.Step(action.Answer{Action: a, Outcome: action.Failed})
+			return
+		}
 		if w.assigned != nil {
 			w.assigned(a)
 		}

@@ -139,6 +139,9 @@ func Refusal(err error) string {
 
 // For is what the pod of an action is made from: the mold of its revision, or what its node's variant makes of it.
 func (k *Maker) For(ds *appsv1.DaemonSet, a *action.CreatePod) (*Mold, error) {
+	if why := k.Contents.Unsound(a.UID, a.Revision); why != "" {
+		return nil, errors.New(why)
+	}
 	outcome, err := k.Variants.Outcome(a.UID, a.Revision, a.Node)
 	switch {
 	case err != nil:
