@@ -11,6 +11,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -45,7 +47,8 @@ func (a Access) Follow(
 			tell(contents.Sight{Namespace: namespace, Kind: kind, Read: read, Why: why})
 		}
 	}
-	informer := toolscache.NewSharedIndexInformer(&noticed{lw, kind, say}, of, 0, toolscache.Indexers{})
+	noticed := &noticed{of: lw, kind: kind, say: say}
+	informer := toolscache.NewSharedIndexInformer(noticed, of, 0, toolscache.Indexers{})
 	if err := informer.SetTransform(toolscache.TransformFunc(without)); err != nil {
 		say(false, err.Error())
 		return
@@ -60,7 +63,7 @@ func (a Access) Follow(
 		select {
 		case <-ctx.Done():
 		case <-registration.HasSyncedChecker().Done():
-			say(true, "")
+			noticed.wasRead()
 		}
 	}()
 }
@@ -101,11 +104,57 @@ func (a Access) source(namespace string, kind content.Kind) (toolscache.ListerWa
 	}, &corev1.ConfigMap{}
 }
 
-// noticed tells of answers that refuse a kind.
+// settling is how long a kind must have been watched again that could not be read: until then what happened meanwhile
+// has been taken in.
+const settling = 5 * time.Second
+
+// noticed tells of answers that refuse a kind, and of its being read again after that.
 type noticed struct {
 	of   toolscache.ListerWatcherWithContext
 	kind content.Kind
 	say  func(read bool, why string)
+
+	mu sync.Mutex
+	// once: it has been read. refused counts the answers that refuse it, told says whether the last one was told and
+	// nothing else since.
+	once, told bool
+	refused    int
+}
+
+// wasRead says that the kind has been read for the first time.
+func (n *noticed) wasRead() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.once, n.told = true, false
+	n.say(true, "")
+}
+
+// refuse says that the kind cannot be read.
+func (n *noticed) refuse(why string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.told = true
+	n.refused++
+	n.say(false, why)
+}
+
+// watched says that the kind is read again, if it was not, when it has been watched for long enough.
+func (n *noticed) watched(ctx context.Context) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.told || !n.once {
+		return
+	}
+	refused := n.refused
+	timer := time.AfterFunc(settling, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.told && n.refused == refused {
+			n.told = false
+			n.say(true, "")
+		}
+	})
+	context.AfterFunc(ctx, func() { timer.Stop() })
 }
 
 func (n *noticed) note(err error) {
@@ -115,7 +164,7 @@ func (n *noticed) note(err error) {
 	}
 	switch {
 	case apierrors.IsForbidden(err):
-		n.say(false, fmt.Sprintf("%v; a RoleBinding to ClusterRole %s in the namespace allows it", err, role))
+		n.refuse(fmt.Sprintf("%v; a RoleBinding to ClusterRole %s in the namespace allows it", err, role))
 	case err != nil && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err):
 		klog.V(2).InfoS("Cannot read what is content, will try again", "kind", n.kind, "err", err)
 	}
@@ -132,6 +181,9 @@ func (n *noticed) ListWithContext(ctx context.Context, o metav1.ListOptions) (ru
 func (n *noticed) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	w, err := n.of.WatchWithContext(ctx, o)
 	n.note(err)
+	if err == nil {
+		n.watched(ctx)
+	}
 	return w, err
 }
 

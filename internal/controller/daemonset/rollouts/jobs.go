@@ -15,6 +15,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/admit"
+	"github.com/everynode/everynode/internal/plaintext"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
@@ -332,8 +333,9 @@ func (b *Book) statusOf(p *policy, sets []*appsv1.DaemonSet) *v1alpha1.RolloutPo
 	return out
 }
 
-// cut keeps a message within what a condition may have.
+// cut keeps a message within what a condition may have. It ends with a whole letter: of half of one the API would keep
+// another text, and the status would be written again and again.
 func cut(s string) string {
 	const most = 1024
-	return s[:min(len(s), most)]
+	return plaintext.Cut(s, most, "")
 }
