@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// answeredWithin is how long somebody waits who asks for room.
-	answeredWithin = time.Second
+	// answeredWithin is how long somebody waits who asks for room. A scheduler that is as slow binds no sooner.
+	answeredWithin = 3 * time.Second
 	// silence is for how long nobody asks after an answer that did not come.
 	silence = 10 * time.Second
 	// seenWithin is how long room is kept for a pod that is not seen. A write has ended by then, and informers have told

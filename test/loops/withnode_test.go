@@ -62,6 +62,26 @@ func (s *story) until(t *testing.T, running int) {
 	}
 }
 
+// schedulerWorks waits until the scheduler does: a server is ready before.
+func schedulerWorks(t *testing.T, env *testenv.Env) {
+	t.Helper()
+	probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "probe"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "demo:v1"}}}}
+	pods := env.Client.CoreV1().Pods("kube-public")
+	env.Eventually("a pod is made", func(ctx context.Context) error {
+		_, err := pods.Create(ctx, probe, metav1.CreateOptions{}) // the namespace's account comes by and by
+		return err
+	})
+	env.Eventually("it has a node", func(ctx context.Context) error {
+		p, err := pods.Get(ctx, probe.Name, metav1.GetOptions{})
+		if err == nil && p.Spec.NodeName == "" {
+			err = errors.New("it has none")
+		}
+		return err
+	})
+}
+
+// targetOf is the node that a pod is for.
 func targetOf(p *corev1.Pod) string {
 	return p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchFields[0].Values[0]
 }
@@ -81,7 +101,7 @@ func alike(p *corev1.Pod) *corev1.Pod {
 	return p
 }
 
-// events are the reasons of what is told of pods by events, each once and sorted.
+// podEvents are the reasons of what is told of pods by events, each once and sorted.
 func podEvents(t *testing.T, env *testenv.Env) []string {
 	t.Helper()
 	list, err := env.Client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{})
@@ -122,6 +142,7 @@ func TestDaemonPodsComeWithTheirNode(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		schedulerWorks(t, env)
 		s := follow(t, env)
 		createDaemonSet(t, env, "logs")
 		s.until(t, nodes)
@@ -177,7 +198,7 @@ func TestDaemonPodsComeWithTheirNode(t *testing.T) {
 	if !slices.Equal(events[false], events[true]) {
 		t.Errorf("the events are %q, and %q of pods that are bound later", events[false], events[true])
 	}
-	if counts[false] != counts[true] || !strings.Contains(counts[true], fmt.Sprint("result=scheduled ", nodes)) {
+	if counts[false] != counts[true] || !strings.Contains(counts[true], fmt.Sprint("result=scheduled ", nodes+1)) {
 		t.Errorf("counted is\n%s, and of pods that are bound later\n%s", counts[false], counts[true])
 	}
 }
@@ -216,6 +237,7 @@ func TestDaemonPodsThatAreBoundLater(t *testing.T) {
 	metrics := prometheus.NewRegistry()
 	env := testenv.Start(t, testenv.SimulatedNodes(1), func(o *config.Options) { o.Metrics = metrics })
 	ctx := t.Context()
+	schedulerWorks(t, env)
 	left := func(reason string) string {
 		return count(t, metrics, "daemonset_controller_pods_left_to_scheduler_total") + "want " + reason
 	}
@@ -355,4 +377,45 @@ func TestDaemonPodsThatAreBoundLater(t *testing.T) {
 		return errors.New("nobody says why it waits")
 	})
 	counted("bindings-watched")
+}
+
+// TestControlPlaneEndsWhilePodsAreCreated: whoever takes over makes the pods that are missing and no other, and room that
+// was kept by the one before is free.
+func TestControlPlaneEndsWhilePodsAreCreated(t *testing.T) {
+	t.Parallel()
+	const nodes = 20
+	env := testenv.Start(t, testenv.SimulatedNodes(nodes))
+	s := follow(t, env)
+	createDaemonSet(t, env, "logs")
+	s.until(t, 2)
+	env.Restart()
+	daemonSetSettles(t, env, nodes)
+	on := map[string]int{}
+	for _, node := range daemonPods(t, env) {
+		on[node]++
+	}
+	for node, n := range on {
+		if n != 1 {
+			t.Errorf("%d pods are on %s", n, node)
+		}
+	}
+	list, err := env.Client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "full"}, Spec: corev1.PodSpec{
+		NodeSelector: map[string]string{corev1.LabelHostname: list.Items[0].Labels[corev1.LabelHostname]},
+		Containers: []corev1.Container{{Name: "c", Image: "demo:v1", Resources: corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{corev1.ResourceCPU: *list.Items[0].Status.Allocatable.Cpu()}}}},
+	}}
+	if _, err := env.Client.CoreV1().Pods("default").Create(t.Context(), full, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	env.Eventually("a pod that fills what is left of a node", func(ctx context.Context) error {
+		p, err := env.Client.CoreV1().Pods("default").Get(ctx, "full", metav1.GetOptions{})
+		if err == nil && p.Spec.NodeName == "" {
+			err = errors.New("it waits")
+		}
+		return err
+	})
 }
