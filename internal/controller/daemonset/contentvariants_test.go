@@ -257,7 +257,8 @@ func TestANewDaemonSetGetsNoPodBeforeItsContent(t *testing.T) {
 	}
 }
 
-// Nobody approves the canary: whatever is edited, and whoever dies, nobody else is given anything but what is stable.
+// Nobody approves the canary: whatever is edited, whoever dies, and though the policy comes and goes, nobody else is given
+// anything but what is stable.
 func TestRandomChangesOfAllParts(t *testing.T) {
 	for seed := range int64(4) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -338,7 +339,7 @@ func randomChangesOfAllParts(t *testing.T, r *rand.Rand) {
 		})
 	}
 	for range 40 {
-		switch x := r.Intn(14); x {
+		switch x := r.Intn(17); x {
 		case 0, 1:
 			n := 1 + r.Intn(3)
 			note("image v%d", n)
@@ -379,6 +380,25 @@ func randomChangesOfAllParts(t *testing.T, r *rand.Rand) {
 			bad = !bad
 			note("bad %t", bad)
 			a.mu.Unlock()
+		case 14, 15, 16:
+			ro, err := a.GetRollout(t.Context(), "default", "logs")
+			if err != nil || ro.Status.TargetRevision == ro.Status.StableRevision {
+				continue
+			}
+			note("policy goes")
+			a.erase(kindPolicy, "default", "careful")
+			if r.Intn(2) == 0 {
+				note("restart")
+				stop()
+				stop = startWithAll(t, a, c)
+			}
+			time.Sleep(time.Duration(r.Intn(100)) * time.Millisecond)
+			p := withContent(v1alpha1.ApprovalManual)
+			if r.Intn(3) == 0 {
+				p.Spec.Waves[0].Name = "other"
+			}
+			note("policy comes")
+			a.add(p)
 		case 13:
 			a.mu.Lock()
 			_, err := get[*v1alpha1.DaemonSetVariant](a.fakeAPI, kindVariant, "default", "large")

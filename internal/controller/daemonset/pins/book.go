@@ -250,11 +250,13 @@ func (b *Book) hears(s *set, p *fact.Pod) bool {
 	if content.TemplateOf(p.Revision) != s.template() || s.pinned() {
 		return false
 	}
-	if o := b.Objects.Pod(p.UID); o != nil && !p.Terminating && b.learn(s, o, false) {
+	o := b.Objects.Pod(p.UID)
+	if o != nil && !p.Terminating && b.learn(s, o, false) {
 		return true
 	}
 	_, had := s.first[p.UID]
-	can := !p.Terminating && p.Unplaceable == "" && !p.Certain && p.Phase != fact.PodFailed
+	awaited := !s.begun.IsZero()
+	can := b.mayTell(s, p, o)
 	switch {
 	case can && !had:
 		s.first[p.UID], s.begun = p.Created, time.Time{}
@@ -263,7 +265,16 @@ func (b *Book) hears(s *set, p *fact.Pod) bool {
 	case !can:
 		s.begun = time.Time{}
 	}
-	return can != had
+	return can != had || !can && awaited
+}
+
+// mayTell reports whether a pod may come to know all images of the template.
+func (b *Book) mayTell(s *set, p *fact.Pod, o *corev1.Pod) bool {
+	if p.Terminating || p.Unplaceable != "" || p.Certain || p.Phase == fact.PodFailed {
+		return false
+	}
+	template := b.spec(s)
+	return o == nil || template == nil || Tells(template, o)
 }
 
 // waits reports whether some pod may still tell.

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/variant"
 )
 
 const digest = "@sha256:"
@@ -70,6 +71,29 @@ func full(repository string) string {
 	return repository
 }
 
+// tells reports whether a pod may come to know a container's image: a variant of the DaemonSet has not given it another
+// one, nor a digest of which nobody knows whose it is.
+func tells(c *corev1.Container, p *corev1.Pod) bool {
+	if variant.MarkOf(p.Annotations, p.Name).Effect == "" {
+		return true
+	}
+	for _, containers := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range containers {
+			if containers[i].Name == c.Name {
+				return containers[i].Image == c.Image
+			}
+		}
+	}
+	return false
+}
+
+// Tells reports whether a pod may come to know all images of its template.
+func Tells(template *corev1.PodSpec, p *corev1.Pod) bool {
+	all := true
+	tagged(template, func(c *corev1.Container) { all = all && tells(c, p) })
+	return all
+}
+
 // Read returns what the images of a template are in one of its pods. Whole tells that the pod knows of all by now.
 // Made tells that it was made with digests. An image without a digest is one whose node knows none of its repository.
 func Read(template *corev1.PodSpec, p *corev1.Pod) (images []v1alpha1.PinnedImage, whole, made bool) {
@@ -91,6 +115,9 @@ func Read(template *corev1.PodSpec, p *corev1.Pod) (images []v1alpha1.PinnedImag
 // resolved returns the digest that a pod has for a container of the template, "" for none. Known tells that it has
 // pulled the image; asked that it asked for the tag.
 func resolved(c *corev1.Container, p *corev1.Pod) (of string, known, asked bool) {
+	if !tells(c, p) {
+		return "", false, true
+	}
 	for _, containers := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range containers {
 			name, has, is := strings.Cut(containers[i].Image, digest)

@@ -22,6 +22,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/pod"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
+	"github.com/everynode/everynode/internal/variant"
 )
 
 // world is an API, a registry, and nodes that pull.
@@ -38,6 +39,8 @@ type world struct {
 	// unknown are nodes whose runtime knows no digest; slow ones pull until told otherwise.
 	unknown, slow map[string]bool
 	made          int
+	// patched are the images of the first container on nodes whose variant says another one than the template.
+	patched map[string]string
 	// most is how many pods there were at one time that had asked the registry, and knew no answer.
 	most   int
 	policy string
@@ -197,6 +200,14 @@ func (w *world) act(a action.Action) {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: a.PodName, UID: types.UID(fmt.Sprint("pod", w.made)), CreationTimestamp: metav1.Time{Time: w.now},
 			Labels: map[string]string{appsv1.ControllerRevisionHashLabelKey: a.Revision}}, Spec: *w.set.Spec.Template.Spec.DeepCopy()}
 		p.Spec.NodeName = a.Node
+		if image := w.patched[a.Node]; image != "" {
+			p.Spec.Containers[0].Image = image
+			text, err := (&variant.Mark{Variant: "v", Effect: "another image"}).Text(p.Name)
+			if err != nil {
+				w.Fatal(err)
+			}
+			p.Annotations = map[string]string{variant.Annotation: text}
+		}
 		images, first := w.book.Images("ds", a.Revision)
 		Fill(&p.Spec, images, first)
 		w.pods[p.UID] = p
