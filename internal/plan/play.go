@@ -189,6 +189,8 @@ func (p *play) perform(a action.Action) {
 		p.end(a.PodUID)
 	case *action.PointPod:
 		p.point(a)
+	case *action.ResizePod:
+		answer.Outcome, answer.Refused = p.resize(a)
 	case *action.UpdateStatus:
 		p.progressing = a.Conditions.Progressing
 	case *action.UpdateRollout:
@@ -248,6 +250,27 @@ func (p *play) point(a *action.PointPod) {
 	o.Ready, o.ReadySince = false, time.Time{}
 	p.tell(o)
 	p.queue = append(p.queue, start{o.UID, p.now})
+}
+
+// resize gives a running pod other amounts, if there is a way: one that is not restarted for them has them at once.
+func (p *play) resize(a *action.ResizePod) (action.Outcome, string) {
+	way, why, err := p.core.Variants.Resize(a.UID, a.PodUID, a.Revision, a.Node)
+	switch {
+	case err != nil:
+		return action.Failed, ""
+	case why != "":
+		return action.Failed, why
+	case len(way.Restarts) > 0 && a.Gapless:
+		return action.Failed, "its containers would be restarted"
+	}
+	o := p.pods[a.PodUID]
+	o.Revision, o.Before, o.Pointed, o.Mounted, o.Resized = a.Revision, a.Before, p.now, p.now, true
+	if len(way.Restarts) > 0 {
+		o.Ready, o.ReadySince = false, time.Time{}
+	}
+	p.tell(o)
+	p.queue = append(p.queue, start{o.UID, p.now})
+	return action.OK, ""
 }
 
 // end takes a pod away that is deleted.

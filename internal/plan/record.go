@@ -103,6 +103,8 @@ func (p *play) note(actions []action.Action) {
 			node, moves = a.Node, p.replaces(a)
 		case *action.PointPod:
 			node, moves = a.Node, a.Revision == p.set.Revision || p.backwards
+		case *action.ResizePod:
+			continue // whether it can be is found out when it is tried
 		default:
 			continue
 		}

@@ -117,6 +117,16 @@ func (n *nodes) get(name string) (known *node, alive bool) {
 	return known, known != nil && known.acts()
 }
 
+// objectOf is the node in the API as last seen; nil before it registered.
+func (n *nodes) objectOf(of *node) *corev1.Node {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if of == nil {
+		return nil
+	}
+	return of.object
+}
+
 func (n *node) acts() bool { return n.alive && !n.deleted && !n.state.Silent }
 
 // takeAddress gives a new pod of the node its address.

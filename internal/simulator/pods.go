@@ -28,9 +28,10 @@ type pods struct {
 	byUID map[types.UID]*entry
 }
 
-// entry is one pod. Object and gone are guarded by pods.mu; sim belongs to the worker that has the UID.
+// entry is one pod. Object, given and gone are guarded by pods.mu; sim belongs to the worker that has the UID.
 type entry struct {
 	object *corev1.Pod // the newest that is known
+	given  *corev1.Pod // with the cpu and memory that its node has given it; nil before that
 	gone   bool
 	sim    *pod
 }
@@ -155,6 +156,8 @@ func (p *pods) sync(ctx context.Context, uid types.UID) (time.Duration, error) {
 	if known.sim == nil {
 		known.sim = p.newPod(object, host)
 	}
+	asked := object
+	object, known.sim.pending = p.allocate(known, asked, host)
 	now := p.config.Clock.Now()
 	p.examine(known.sim, object, host, now)
 	if err := p.readContent(ctx, known.sim, object); err != nil {
@@ -178,7 +181,7 @@ func (p *pods) sync(ctx context.Context, uid types.UID) (time.Duration, error) {
 		known.sim.finished(*res.finish, err, now)
 		return 0, err
 	case res.status != nil && !equality.Semantic.DeepEqual(res.status, &object.Status):
-		if err := p.write(ctx, known, object, res.status); err != nil {
+		if err := p.write(ctx, known, asked, res.status); err != nil {
 			return 0, err
 		}
 	}
@@ -219,6 +222,7 @@ func (p *pods) newPod(object *corev1.Pod, host *node) *pod {
 	made.keepImage = func(image string) { p.nodes.keepsImage(host, image) }
 	made.takeAddress = func() (string, error) { return p.nodes.takeAddress(host) }
 	made.restore(object)
+	made.memory.RecallSizes(object, &made.runtime)
 	for i := range made.runtime.Sandboxes {
 		for _, ip := range made.runtime.Sandboxes[i].IPs {
 			p.nodes.keepAddress(host, ip)

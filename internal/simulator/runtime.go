@@ -33,6 +33,8 @@ type pod struct {
 	fetching  fetching
 	hasImage  func(image string) bool
 	keepImage func(image string)
+	// pending is why the pod has not the cpu and memory that it asks for.
+	pending podworker.Pending
 	// ward is what ails the pod, boots how often its node had come back from a loss of power when it last acted.
 	ward  *illness.Ward
 	boots int
@@ -59,7 +61,7 @@ type result struct {
 
 // step decides and acts until nothing more can be done now. Gone says that the API no longer has the pod.
 func (p *pod) step(object *corev1.Pod, gone bool, now time.Time) result {
-	in := podworker.Input{Pod: object, Gone: gone, Runtime: &p.runtime, Memory: &p.memory, Now: now}
+	in := podworker.Input{Pod: object, Gone: gone, Runtime: &p.runtime, Memory: &p.memory, Pending: p.pending, Now: now}
 	if p.pulling != nil && !now.Before(p.pulled) {
 		p.endPull(object, now)
 	}
@@ -93,6 +95,9 @@ func (p *pod) step(object *corev1.Pod, gone bool, now time.Time) result {
 	}
 	if !p.memory.Finished() && !gone {
 		res.again = earliest(res.again, p.fetch(object, now))
+		if p.pending.Reason == corev1.PodReasonDeferred {
+			res.again = earliest(res.again, now.Add(roomAgain))
+		}
 		in.Fetched = p.fetching.answer
 		status := podworker.Status(in, &object.Status, p.hostIPs)
 		res.status = &status
@@ -217,7 +222,8 @@ func (p *pod) startContainer(object *corev1.Pod, action podworker.Action, now ti
 	container := podworker.Container{
 		ID:   fmt.Sprintf("%s-%s-%d", p.uid, action.Container, action.Attempt),
 		Name: action.Container, SandboxID: action.SandboxID, Attempt: action.Attempt, State: podworker.Running,
-		SpecHash: podworker.ContainerHash(spec), Image: spec.Image, ImageID: "simulated/" + spec.Image, CreatedAt: now,
+		SpecHash: podworker.ContainerHash(spec), Resources: spec.Resources.DeepCopy(),
+		Image: spec.Image, ImageID: "simulated/" + spec.Image, CreatedAt: now,
 		StartedAt: whole(now),
 	}
 	if action.Init && !podfacts.IsSidecar(spec) && !ill.Ends {

@@ -15,6 +15,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
+	"github.com/everynode/everynode/internal/controller/daemonset/variants"
 	"github.com/everynode/everynode/internal/fetch"
 	"github.com/everynode/everynode/internal/history"
 	"github.com/everynode/everynode/internal/variant"
@@ -124,6 +125,7 @@ func (s *Set) Live() (live *fact.Live, why string) {
 func (s *Set) Project(p *corev1.Pod) fact.Pod {
 	info := fact.OfPod(p, s.DaemonSet.UID)
 	info.Point(p)
+	info.Resize(p)
 	info.Fetch = fetch.ReportOf(p)
 	if s.content == "" {
 		info.Revision = content.TemplateOf(info.Revision)
@@ -172,6 +174,8 @@ func (s *Set) info() fact.DaemonSet {
 type Core struct {
 	*matrix.Matrix
 	Book *rollouts.Book
+	// Variants is the book of variants before it; nil where the DaemonSet has nothing to do with them.
+	Variants *variants.Book
 	// Follows is what the book has told the row to follow, nil if its own strategy counts.
 	Follows *fact.Rollout
 }
@@ -227,6 +231,7 @@ func (s *Set) surroundings(cfg row.Config) *Core {
 // begin adds the row. Pods that are there before it are judged once, with it.
 func (s *Set) begin(c *Core, row fact.DaemonSet) {
 	if b := s.vary(c); b != nil {
+		c.Variants = b
 		s.beginVaried(b, row)
 		return
 	}

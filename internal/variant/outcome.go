@@ -25,6 +25,10 @@ type Mark struct {
 	// Variant is the name of its variant, Effect what its patch changed; "" for nothing.
 	Variant string `json:"variant,omitempty"`
 	Effect  string `json:"effect,omitempty"`
+	// Shape is what the patch changed beside the cpu and memory of containers that can be resized, Patched what it gave
+	// those whose cpu or memory it changed.
+	Shape   string    `json:"shape,omitempty"`
+	Patched Resources `json:"patched,omitempty"`
 	// Resources are what formulas gave.
 	Resources Resources `json:"resources,omitempty"`
 }
@@ -83,14 +87,15 @@ func (o *Outcome) Fits(have *Mark) bool {
 	}
 	for container, want := range o.Resources {
 		had, is := have.Resources[container]
-		if !is || !near(had.Requests, want.Requests) || !near(had.Limits, want.Limits) {
+		if !is || !Near(had.Requests, want.Requests) || !Near(had.Limits, want.Limits) {
 			return false
 		}
 	}
 	return true
 }
 
-func near(have, want corev1.ResourceList) bool {
+// Near reports whether both have the same resources, in amounts of which a pod with the first need not be touched.
+func Near(have, want corev1.ResourceList) bool {
 	return len(have) == len(want) && !slices.ContainsFunc(slices.Collect(maps.Keys(want)),
 		func(name corev1.ResourceName) bool {
 			h, is := have[name]
@@ -108,6 +113,8 @@ type Molds struct {
 type merged struct {
 	template *corev1.PodTemplateSpec
 	effect   string
+	shape    string
+	patched  Resources
 	err      error
 }
 
@@ -130,7 +137,7 @@ func (m *Molds) Of(n *Node) (o Outcome) {
 	i := at[0]
 	o.Variant = m.set.Variants[i].Name
 	is := m.merge(i)
-	o.Template, o.Effect, o.Err = is.template, is.effect, is.err
+	o.Template, o.Effect, o.Shape, o.Patched, o.Err = is.template, is.effect, is.shape, is.patched, is.err
 	if o.Err == nil {
 		o.Resources, o.Err = m.compute(i, is.template, n)
 	}
@@ -156,6 +163,9 @@ func (m *Molds) merge(i int) merged {
 			is.err = fmt.Errorf("its patch %w", is.err)
 		} else {
 			is.effect, is.err = effect(m.of, is.template)
+		}
+		if is.err == nil {
+			is.shape, is.patched, is.err = shape(m.of, is.template)
 		}
 	}
 	m.merged[i] = is

@@ -74,8 +74,8 @@ func driver(path string) string {
 // sharedByDrivers are parts of a driver that are facts or pure decisions which
 // another driver needs as well.
 var sharedByDrivers = map[string][]string{
-	// The simulated nodes run the agent's own state machine.
-	"internal/simulator": {"internal/agent/podworker"},
+	// The simulated nodes run the agent's own state machine, and have room by the agent's rules.
+	"internal/simulator": {"internal/agent/podworker", "internal/agent/podadmission"},
 	// Whether a node waits for a daemon goes by the same rules as whether it gets one.
 	"internal/controller/nodestartup": {"internal/controller/daemonset/placement"},
 	// A node gives the pods in its own folder the API's defaults, and checks them by its rules. Its composition root
@@ -120,7 +120,7 @@ func pure(path string) bool {
 	return slices.Contains([]string{
 		"podadmission", "matrix", "belongings", "history", "course", "admit", "rollouts", "rolloutpolicy", "plan", "podworker", "graph", "health", "fit", "score", "queue", "placement", "changes", "ruleset",
 		"survey", "why", "news", "standing", "fetching", "row", "eviction", "illness", "imagegc", "journal", "ledger", "deadline", "zone", "userns", "turns", "timeline", "diagnosis", "volume", "servicenetwork",
-		"space", "hashcheck", "share", "roster", "content", "contents", "startups", "variant", "variants", "way", "reservations",
+		"space", "hashcheck", "share", "roster", "content", "contents", "startups", "variant", "variants", "resizing", "way", "reservations",
 	}, name)
 }
 

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
+	"github.com/everynode/everynode/internal/pod"
 	"github.com/everynode/everynode/internal/variant"
 )
 
@@ -87,6 +88,9 @@ func TestOneDaemonSetForEverySize(t *testing.T) {
 			var got []string
 			uids = map[string]string{}
 			for _, p := range pods.Items {
+				if !pod.IsReady(&p) {
+					return fmt.Errorf("the pod of %s is not ready", p.Spec.NodeName)
+				}
 				c := p.Spec.Containers[0]
 				is := fmt.Sprint(p.Spec.NodeName, " ", c.Resources.Requests.Cpu(), " ", c.Resources.Requests.Memory())
 				for _, e := range c.Env {
@@ -115,8 +119,8 @@ func TestOneDaemonSetForEverySize(t *testing.T) {
 		t.Fatal(err)
 	}
 	after := daemons("node-0 100m 128Mi", "node-1 160m 656Mi", "node-2 100m 2Gi THREADS=8")
-	if before["node-0"] != after["node-0"] || before["node-1"] != after["node-1"] || before["node-2"] == after["node-2"] {
-		t.Errorf("pods were %v, and are %v", before, after)
+	if before["node-0"] != after["node-0"] || before["node-1"] != after["node-1"] || before["node-2"] != after["node-2"] {
+		t.Errorf("pods were %v, and are %v: other amounts make no other pods", before, after)
 	}
 	j.Eventually("the status counts nodes", func(ctx context.Context) error {
 		for name, nodes := range map[string]int32{"by-size": 2, "large": 1} {

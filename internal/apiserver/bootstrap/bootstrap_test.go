@@ -119,6 +119,7 @@ func TestDaemonSetControllerRules(t *testing.T) {
 		"list,watch /nodes",
 		"get,list,watch,create,delete,patch /pods",
 		"create /pods/binding",
+		"patch /pods/resize",
 		"get,list,watch,create,delete,update,patch apps/controllerrevisions",
 		"get,list,watch everynode.io/rolloutpolicies,nodestartups,daemonsetvariants",
 		"get,list,watch,create,delete,update,patch everynode.io/daemonsetrollouts",

@@ -126,6 +126,7 @@ func workloadControllers() []controller {
 			may("list", "watch").on(groupCore, "nodes"),
 			may("get", "list", "watch", "create", "delete", "patch").on(groupCore, "pods"),
 			may("create").on(groupCore, "pods/binding"),
+			may("patch").on(groupCore, "pods/resize"),
 			may("get", "list", "watch", "create", "delete", "update", "patch").on(groupApps, "controllerrevisions"),
 			read.on(groupEverynode, "rolloutpolicies", "nodestartups", "daemonsetvariants"),
 			may("get", "list", "watch", "create", "delete", "update", "patch").on(groupEverynode, "daemonsetrollouts"),

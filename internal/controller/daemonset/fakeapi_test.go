@@ -60,6 +60,10 @@ type fakeAPI struct {
 	// manualStart and manualStop leave starting and stopping to the test.
 	manualStart, manualStop bool
 	createCalls             int
+	// manualResize leaves the giving of other amounts to the test, refuseResize may refuse what asks for it, resizes counts.
+	manualResize bool
+	refuseResize func() error
+	resizes      int
 	// forgetConditions drops the conditions of every status that is written.
 	forgetConditions bool
 	statusWrites     map[string]int // by DaemonSet
@@ -348,6 +352,30 @@ func patchObject[T client.Object](a *fakeAPI, kind, namespace, name string, patc
 
 func (a *fakeAPI) PatchPod(_ context.Context, namespace, name string, patch []byte) (*corev1.Pod, error) {
 	return patchObject(a, kindPod, namespace, name, patch, &corev1.Pod{})
+}
+
+// ResizePod is pods/resize: the pod has another generation, and its node gives it the amounts at once unless told
+// otherwise.
+func (a *fakeAPI) ResizePod(_ context.Context, namespace, name string, patch []byte) (*corev1.Pod, error) {
+	if refuse := a.refuseResize; refuse != nil {
+		if err := refuse(); err != nil {
+			return nil, err
+		}
+	}
+	a.mu.Lock()
+	a.resizes++
+	a.mu.Unlock()
+	p, err := patchObject(a, kindPod, namespace, name, patch, &corev1.Pod{})
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p.Generation++
+	if !a.manualResize {
+		p.Status.ObservedGeneration = p.Generation
+	}
+	return a.put(p).(*corev1.Pod), nil
 }
 
 func (a *fakeAPI) GetDaemonSet(_ context.Context, namespace, name string) (*appsv1.DaemonSet, error) {

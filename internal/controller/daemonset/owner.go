@@ -285,12 +285,9 @@ func (o *owner) dispatch(a action.Action) {
 	case *action.DeletePod:
 		o.podLane.submit(func(ctx context.Context) { done(action.Answer{Outcome: o.exec.deletePod(ctx, ds, a)}) })
 	case *action.PointPod:
-		members, may := o.contents.Given(a.UID, a.Revision)
-		if !may {
-			o.matrix.Step(action.Answer{Action: a, Outcome: action.Failed})
-			return
-		}
-		o.podLane.submit(func(ctx context.Context) { done(o.exec.pointPod(ctx, ds, a, members)) })
+		o.point(ds, a, done)
+	case *action.ResizePod:
+		o.resize(ds, a, done)
 	case *action.FetchImages:
 		o.fetch(ds, a, done)
 	case *action.FailedPlacement:
@@ -321,6 +318,16 @@ func (o *owner) dispatch(a action.Action) {
 			})
 		})
 	}
+}
+
+// point has a worker point a pod at the content of a revision.
+func (o *owner) point(ds *appsv1.DaemonSet, a *action.PointPod, done func(action.Answer)) {
+	members, may := o.contents.Given(a.UID, a.Revision)
+	if !may {
+		o.matrix.Step(action.Answer{Action: a, Outcome: action.Failed})
+		return
+	}
+	o.podLane.submit(func(ctx context.Context) { done(o.exec.pointPod(ctx, ds, a, members)) })
 }
 
 // forget drops what is kept about a DaemonSet that is gone.

@@ -25,6 +25,8 @@ type Writer interface {
 	DeletePod(ctx context.Context, namespace, name string, uid types.UID) error
 	// PatchPod sends a strategic merge patch.
 	PatchPod(ctx context.Context, namespace, name string, patch []byte) (*corev1.Pod, error)
+	// ResizePod sends one to pods/resize.
+	ResizePod(ctx context.Context, namespace, name string, patch []byte) (*corev1.Pod, error)
 
 	GetDaemonSet(ctx context.Context, namespace, name string) (*appsv1.DaemonSet, error)
 	UpdateDaemonSetStatus(ctx context.Context, ds *appsv1.DaemonSet) (*appsv1.DaemonSet, error)
@@ -60,6 +62,12 @@ func NewWriter(client kubernetes.Interface) Writer {
 
 func (w clientWriter) GetPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
 	return w.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+func (w clientWriter) ResizePod(ctx context.Context, namespace, name string, patch []byte) (*corev1.Pod, error) {
+	return w.Client.CoreV1().Pods(namespace).Patch(
+		ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "resize",
+	)
 }
 
 func (w clientWriter) GetDaemonSet(ctx context.Context, namespace, name string) (*appsv1.DaemonSet, error) {

@@ -16,6 +16,9 @@ import (
 // Drifted stands for the variants of a pod that is not what its revision says, since its node is another now.
 const Drifted = "drifted"
 
+// Infeasible stands for those of a pod that its node can never give the amounts that it was to be given as it runs.
+const Infeasible = "infeasible"
+
 // variantsOf and without name the parts of a revision.
 func variantsOf(revision string) string { return content.VariantsOf(revision) }
 
@@ -182,7 +185,11 @@ func (b *Book) as(uid types.UID, s *set, info *fact.Pod) string {
 		mark = variant.MarkOf(p.Annotations, p.Name)
 	}
 	out := own
-	for _, revision := range b.wanted(uid, s) {
+	wanted := b.wanted(uid, s)
+	if _, is := impossible(b.Objects.Pod(info.UID)); is {
+		out, wanted = content.WithVariants(base, Infeasible), nil
+	}
+	for _, revision := range wanted {
 		if revision == "" || without(revision) != base {
 			continue
 		}

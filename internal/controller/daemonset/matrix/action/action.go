@@ -12,7 +12,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
-// Action is something to do: *CreatePod, *DeletePod, *PointPod, *FetchImages, *FailedPlacement,
+// Action is something to do: *CreatePod, *DeletePod, *PointPod, *ResizePod, *FetchImages, *FailedPlacement,
 // *UpdateStatus, *UpdateRollout or *RolloutNews. Its String is one line for logs and tests.
 type Action interface {
 	fmt.Stringer
@@ -41,6 +41,7 @@ const (
 	ReasonSurgeOldNotReady    Reason = "new pod exists and old pod is not ready"
 	ReasonTurn                Reason = "its turn in the rollout"
 	ReasonLive                Reason = "its turn in the rollout, without a restart"
+	ReasonResize              Reason = "other amounts, given to the running pod"
 	ReasonFetch               Reason = "images are to be there before"
 	ReasonNotMounted          Reason = "node does not say that the pod has its content"
 	ReasonNews                Reason = "for people"
@@ -121,6 +122,26 @@ func (a *PointPod) Why() Reason { return ReasonLive }
 
 func (a *PointPod) String() string {
 	return fmt.Sprintf("point %s/%s pod=%s rev=%s", a.Name, a.Node, a.PodName, a.Revision)
+}
+
+// ResizePod asks for exactly that pod to be given the amounts of cpu and memory of a revision, which then is the pod's.
+type ResizePod struct {
+	Target
+	Node     string
+	PodName  string
+	PodUID   types.UID
+	Revision string
+	// Before is what the node's daemon was like by then; "" where the rollout follows no policy.
+	Before standing.Before
+	// Gapless tells that the daemon must not be restarted for it.
+	Gapless bool
+}
+
+// Why is the reason for the action.
+func (a *ResizePod) Why() Reason { return ReasonResize }
+
+func (a *ResizePod) String() string {
+	return fmt.Sprintf("resize %s/%s pod=%s rev=%s", a.Name, a.Node, a.PodName, a.Revision)
 }
 
 // FetchImages asks the node of exactly that pod for the images of a revision; "" takes that back.

@@ -11,7 +11,7 @@ type Answer struct {
 	// Pod is the UID of the pod that a creation has made, or found made.
 	Pod types.UID `json:",omitempty"`
 	// Refused is what the API said to a creation that it refused for good, or why a pod cannot be pointed at a
-	// content.
+	// content, or be resized.
 	Refused string `json:",omitempty"`
 }
 

@@ -57,6 +57,9 @@ type Pod struct {
 	Pointed time.Time     `json:",omitzero"`
 	Mounted time.Time     `json:",omitzero"`
 	Settle  time.Duration `json:",omitempty"`
+	// Resized tells that it was given other amounts of cpu and memory since: Pointed is when that was asked for, and of
+	// Mounted is known only that it has them.
+	Resized bool `json:",omitempty"`
 	// Fetch is what its node says of images that it was asked for by the pod.
 	Fetch fetch.Report `json:",omitzero"`
 	// Adopting says that the pod is not ours yet but about to be: it fills its

@@ -39,6 +39,8 @@ const (
 	PodUnscheduled    Because = "is not scheduled yet"
 	PodNotReady       Because = "is not ready"
 	PodNotMounted     Because = "does not show the revision's content yet"
+	PodNoRoom         Because = "is to have more than its node has room for"
+	PodResized        Because = "is being given the revision's amounts"
 	PodReadyTooShort  Because = "is not ready for long enough yet"
 	PodUnsure         Because = "may be deleted: there was no answer"
 	TooManyPods       Because = "more than one pod"
@@ -61,7 +63,7 @@ func (r *Row) because(c *cell) Because {
 	switch t := &r.totals; {
 	case j.verdict.work == workCreate:
 		return OtherCreations
-	case j.verdict.work == workSurge && int(t[surging]) >= maxSurge:
+	case (j.verdict.work == workSurge || j.verdict.work == workResize) && int(t[surging]) >= maxSurge:
 		return MaxSurge
 	case j.verdict.work == workSurge:
 		return OtherCreations
@@ -131,6 +133,14 @@ func (j *judgement) occupied() Because {
 	return PodTerminating // of another pod
 }
 
+// either is the first of a pod that was resized.
+func (p *Pod) either(resized, other Because) Because {
+	if p.info.Resized {
+		return resized
+	}
+	return other
+}
+
 // trouble says what a pod lacks.
 func (r *Row) trouble(p *Pod) Because {
 	switch at, ready := p.availableAt(r.info.MinReadySeconds); {
@@ -141,13 +151,13 @@ func (r *Row) trouble(p *Pod) Because {
 	case p.info.Phase == fact.PodSucceeded:
 		return PodSucceeding
 	case p.info.Unplaceable != "":
-		return PodUnplaceable
+		return p.either(PodNoRoom, PodUnplaceable)
 	case !p.info.Bound:
 		return PodUnscheduled
 	case !p.info.Ready:
 		return PodNotReady
 	case !p.info.Pointed.IsZero() && p.mountedFrom.IsZero():
-		return PodNotMounted
+		return p.either(PodResized, PodNotMounted)
 	case !ready || at.After(r.now):
 		return PodReadyTooShort
 	case !p.unsureUntil.IsZero():

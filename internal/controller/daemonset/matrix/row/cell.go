@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/podname"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/deadline"
 )
@@ -22,6 +23,7 @@ const (
 	workCreate       // create a pod, now
 	workReplace      // delete the old pod when maxUnavailable allows
 	workSurge        // create a second pod when maxSurge allows
+	workResize       // give the pod other amounts when maxSurge allows
 	workFetch        // ask the node to fetch images, now
 	workCount
 )
@@ -235,7 +237,7 @@ func (c *cell) forgettable() bool {
 // its own pod.
 func (r *Row) freeName(c *cell) string {
 	for attempt := c.taken; ; attempt++ {
-		name := podName(r.info.Name, r.info.UID, c.node, attempt)
+		name := podname.Of(r.info.Name, r.info.UID, c.node, attempt)
 		if !slices.ContainsFunc(c.pods, func(p *Pod) bool { return p.info.Name == name }) {
 			return name
 		}
@@ -249,8 +251,8 @@ type Pod struct {
 	// doomedUntil is set from the moment its deletion leaves Ready; until then
 	// the pod counts as terminating whatever its last event said.
 	doomedUntil time.Time
-	// pointedUntil is set from the moment it was to be pointed at another content until it is seen to be, and
-	// unpointable the revision that it cannot be given without a restart.
+	// pointedUntil is set from the moment it was to be pointed at another content, or resized, until it is seen to be, and
+	// unpointable the revision that it cannot be given in that way.
 	pointedUntil time.Time
 	unpointable  string
 	// fetchUntil is set from the moment its node was to be asked for images, or no longer, until that is seen.
@@ -313,7 +315,8 @@ func (p *Pod) point(info *fact.Pod, now time.Time) {
 	}
 	if !p.info.Mounted.Equal(info.Mounted) || !p.info.Pointed.Equal(info.Pointed) {
 		p.mountedFrom = info.Mounted
-		if p.mountedFrom.After(now) {
+		seen := info.Resized && p.info.Mounted.IsZero() && p.info.Pointed.Equal(info.Pointed) // nobody says since when
+		if p.mountedFrom.After(now) || seen {
 			p.mountedFrom = now
 		}
 	}
@@ -321,7 +324,7 @@ func (p *Pod) point(info *fact.Pod, now time.Time) {
 
 // silent reports whether its node has not said for long what its volumes show, and from when that will be so.
 func (p *Pod) silent(now time.Time) (silent bool, from time.Time) {
-	if p.info.Pointed.IsZero() || !p.info.Mounted.IsZero() || p.info.Trouble != "" {
+	if p.info.Pointed.IsZero() || !p.info.Mounted.IsZero() || p.info.Trouble != "" || p.info.Resized {
 		return false, time.Time{}
 	}
 	from = p.pointedFrom.Add(mountPatience)

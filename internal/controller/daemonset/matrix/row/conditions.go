@@ -154,7 +154,7 @@ func (r *Row) describe(c *cell, g count) string {
 	switch why := r.trouble(p); why {
 	case TooManyPods:
 		return string(why)
-	case PodUnplaceable:
+	case PodUnplaceable, PodNoRoom:
 		return "pod " + p.info.Name + " " + string(why) + ": " + p.info.Unplaceable
 	default:
 		return "pod " + p.info.Name + " " + string(why)

@@ -3,6 +3,8 @@ package row
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 )
 
@@ -14,7 +16,9 @@ func (r *Row) answered(e Answered) {
 	case *action.DeletePod:
 		r.deleted(a, e.Outcome)
 	case *action.PointPod:
-		r.pointed(a, e.Answer)
+		r.pointed(a.Node, a.PodUID, a.Revision, e.Answer)
+	case *action.ResizePod:
+		r.pointed(a.Node, a.PodUID, a.Revision, e.Answer)
 	case *action.FetchImages:
 		r.fetched(a, e.Outcome)
 	case *action.UpdateStatus:
@@ -84,13 +88,14 @@ func (r *Row) settleCreation(c *cell, e Answered) {
 	c.creating = creation{}
 }
 
-func (r *Row) pointed(a *action.PointPod, e action.Answer) {
+// pointed: the pod was pointed at the content of the revision, or given its amounts, or could not be.
+func (r *Row) pointed(node string, uid types.UID, revision string, e action.Answer) {
 	r.deletes = max(0, r.deletes-1)
-	c := r.cells[a.Node]
+	c := r.cells[node]
 	if c == nil {
 		return
 	}
-	p := c.pod(a.PodUID)
+	p := c.pod(uid)
 	if p == nil || p.pointedUntil.IsZero() {
 		return
 	}
@@ -101,7 +106,7 @@ func (r *Row) pointed(a *action.PointPod, e action.Answer) {
 			c.deletions = setback{}
 		}
 	case e.Refused != "":
-		p.pointedUntil, p.unpointable = time.Time{}, a.Revision
+		p.pointedUntil, p.unpointable = time.Time{}, revision
 	default: // where it was done all the same, it is done once more
 		p.pointedUntil = time.Time{}
 		if e.Outcome == action.Unknown {

@@ -92,7 +92,9 @@ func (j *judgement) isAvailable(p *Pod) bool {
 }
 
 // isUp reports whether the rollout may rely on the pod.
-func (j *judgement) isUp(p *Pod) bool { return p.unsureUntil.IsZero() && j.isAvailable(p) }
+func (j *judgement) isUp(p *Pod) bool {
+	return p.unsureUntil.IsZero() && p.pointedUntil.IsZero() && j.isAvailable(p)
+}
 
 func (j *judgement) count(n count, is bool) {
 	if is {
@@ -137,7 +139,7 @@ func (j *judgement) countRollout() {
 // available yet, or a second pod may still run.
 func (j *judgement) surging() bool {
 	switch {
-	case j.live > 0 && j.leaving > 0:
+	case j.live > 0 && j.leaving > 0, j.beingResized():
 		return true
 	case j.oldLive != 1 || j.newLive > 1:
 		return false
@@ -268,10 +270,11 @@ func (j *judgement) rollout() {
 	case j.spec.Strategy.OnDelete || j.oldLive != 1 || j.newLive > 1:
 	case j.newLive == 1:
 		j.succession()
-	case j.waitsForTurn():
+	case j.waitsForTurn(), !j.oldestOld.pointedUntil.IsZero():
+	case j.resizes(j.oldestOld):
+		j.resize()
 	case j.surge:
 		j.surgeRollout()
-	case !j.oldestOld.pointedUntil.IsZero():
 	case j.points(j.oldestOld):
 		j.remove(j.oldestOld, action.ReasonLive)
 	case j.guided && j.isAvailable(j.oldestOld):
@@ -293,6 +296,15 @@ func (j *judgement) points(p *Pod) bool {
 	return j.guided && p.info.Ready && p.info.Bound && !silent && p.unpointable != j.order.Target &&
 		j.cell.column != nil && j.cell.column.Node.Labels[content.LiveName] == "true" &&
 		j.cell.eligibility == placement.ShouldRun && j.spec.Live.Leads(p.info.Revision, j.order.Target)
+}
+
+// resizes reports whether to try to have the pod become one of the revision that the cell is to have by other amounts
+// of cpu and memory: both differ in their variants alone. Whether that can be shows when it is tried. One that is
+// not ready has nothing to lose by a restart, and waits for no back-off after it.
+func (j *judgement) resizes(p *Pod) bool {
+	is, want := p.info.Revision, j.order.Target
+	return p.info.Ready && p.info.Bound && is != want && content.WithVariants(is, "") == content.WithVariants(want, "") &&
+		p.unpointable != want && j.cell.column != nil && j.cell.eligibility == placement.ShouldRun
 }
 
 // succession decides about the old pod when its successor is there.

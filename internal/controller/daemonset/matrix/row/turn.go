@@ -1,12 +1,7 @@
 package row
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
-	"strings"
 	"time"
-
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
@@ -48,6 +43,7 @@ func (r *Row) changePods(out []action.Action) []action.Action {
 	r.again.yield(r.now)
 	out = r.creations(out, workCreate, func() bool { return true })
 	out = r.deletions(out, workReplace, func() bool { return at(down) < maxUnavailable })
+	out = r.deletions(out, workResize, func() bool { return at(surging) < maxSurge })
 	out = r.creations(out, workSurge, func() bool { return at(surging) < maxSurge })
 	return r.deletions(out, workFetch, func() bool { return true })
 }
@@ -132,6 +128,9 @@ func (r *Row) doom(c *cell, rm removal) action.Action {
 	if rm.reason == action.ReasonLive {
 		return r.point(c, rm.pod)
 	}
+	if rm.reason == action.ReasonResize {
+		return r.resize(c, rm.pod)
+	}
 	if rm.reason == action.ReasonFetch {
 		return r.fetch(c, rm.pod)
 	}
@@ -154,6 +153,18 @@ func (r *Row) point(c *cell, p *Pod) action.Action {
 	r.deletes++
 	return &action.PointPod{Target: r.target(), Node: c.node, PodName: p.info.Name, PodUID: p.info.UID,
 		Revision: r.order(c.node).Target, Before: r.guide.course.Before(c.node), Settle: r.info.Live.Settle}
+}
+
+// resize has the pod be given the amounts of the revision that the cell is to have. It counts as a deletion.
+func (r *Row) resize(c *cell, p *Pod) action.Action {
+	p.pointedUntil = r.now.Add(r.cfg.ExpectationsTimeout)
+	r.deletes++
+	a := &action.ResizePod{Target: r.target(), Node: c.node, PodName: p.info.Name, PodUID: p.info.UID,
+		Revision: r.order(c.node).Target, Gapless: r.surge}
+	if r.guide != nil {
+		a.Before = r.guide.course.Before(c.node)
+	}
+	return a
 }
 
 // fetches has the node be asked for the images that it is to have before its turn, or no longer.
@@ -200,29 +211,6 @@ func (r *Row) create(c *cell, why action.Reason) action.Action {
 	return a
 }
 
-// podName derives a cell's names. The revision is no part of them: a try of an
-// older revision may have succeeded without our knowing.
-func podName(ds string, uid types.UID, node string, attempt int) string {
-	// 27 letters without vowels and look-alikes, as the API server's own
-	// generated names; a host name has room for 63 characters.
-	const alphabet, digits, room = "bcdfghjklmnpqrstvwxz2456789", 10, 63
-	h := sha256.New()
-	for _, part := range []string{string(uid), node} {
-		h.Write(binary.BigEndian.AppendUint32(nil, uint32(len(part))))
-		h.Write([]byte(part))
-	}
-	h.Write(binary.BigEndian.AppendUint32(nil, uint32(attempt)))
-	n := binary.BigEndian.Uint64(h.Sum(nil))
-	var b strings.Builder
-	prefix := ds + "-"
-	b.WriteString(prefix[:min(len(prefix), room-digits)])
-	for range digits {
-		b.WriteByte(alphabet[n%uint64(len(alphabet))])
-		n /= uint64(len(alphabet))
-	}
-	return b.String()
-}
-
 // pace bounds the creations of one kind.
 type pace struct {
 	window   int // that may be in flight: the slow start
@@ -254,3 +242,21 @@ func (p *pace) yield(now time.Time) {
 func (p *pace) begin(now time.Time) { p.inFlight, p.moved = p.inFlight+1, now }
 
 func (p *pace) end(now time.Time) { p.inFlight, p.moved = max(0, p.inFlight-1), now }
+
+// resize gives the old pod other amounts, within the limit that replacing it would have.
+func (j *judgement) resize() {
+	switch {
+	case j.guided, !j.isUp(j.oldestOld):
+		j.remove(j.oldestOld, action.ReasonResize)
+	case j.surge:
+		j.replace(workResize, action.ReasonResize)
+	default:
+		j.replace(workReplace, action.ReasonResize)
+	}
+}
+
+// beingResized reports whether the only live pod of the cell is on its way to other amounts.
+func (j *judgement) beingResized() bool {
+	p := firstOf(j.oldestOld, j.oldestNew)
+	return j.live == 1 && (!p.pointedUntil.IsZero() || p.info.Resized && p.info.Mounted.IsZero())
+}

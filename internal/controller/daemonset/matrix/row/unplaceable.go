@@ -23,13 +23,13 @@ func (r *Row) noteUnplaceable(c *cell) {
 	}
 }
 
-// unplaceable returns the live pod that the scheduler found no room for.
+// unplaceable returns the live pod that the scheduler found no room for. Of one that is to have more its node tells.
 func (c *cell) unplaceable() *Pod {
 	if c.column == nil || c.eligibility != placement.ShouldRun {
 		return nil
 	}
 	for _, p := range c.pods {
-		if p.live() && p.info.Phase == fact.PodActive && p.info.Unplaceable != "" {
+		if p.live() && p.info.Phase == fact.PodActive && p.info.Unplaceable != "" && !p.info.Resized {
 			return p
 		}
 	}

@@ -1,0 +1,136 @@
+package storing
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/pod"
+	"github.com/everynode/everynode/internal/variant"
+	"github.com/everynode/everynode/internal/variant/resizing"
+)
+
+// PodWriter reads and changes pods. Errors are those of the API; patches are strategic merge patches.
+type PodWriter interface {
+	GetPod(ctx context.Context, namespace, name string) (*corev1.Pod, error)
+	PatchPod(ctx context.Context, namespace, name string, patch []byte) (*corev1.Pod, error)
+	// ResizePod sends the patch to pods/resize.
+	ResizePod(ctx context.Context, namespace, name string, patch []byte) (*corev1.Pod, error)
+}
+
+// tries is how often a pod is resized that changes at the same time.
+const tries = 3
+
+// Resize gives a running pod other amounts, and then has it be one of the revision. What was done before a crash is
+// done once more, and changes nothing. Gone tells that there is no such pod any more; errors are those of the API.
+func Resize(
+	ctx context.Context, to PodWriter, a *action.ResizePod, way *resizing.Way, now time.Time,
+) (gone bool, err error) {
+	p, err := changeAmounts(ctx, to, a, way)
+	if err == nil && p != nil {
+		var patch []byte
+		patch, err = signature(p, a, way, now)
+		if err == nil {
+			_, err = to.PatchPod(ctx, a.Namespace, a.PodName, patch)
+		}
+	}
+	if err == nil && p == nil || apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	return false, err
+}
+
+// changeAmounts returns the pod as it is then; nil if it is gone.
+func changeAmounts(
+	ctx context.Context, to PodWriter, a *action.ResizePod, way *resizing.Way,
+) (p *corev1.Pod, err error) {
+	for range tries {
+		p, err = to.GetPod(ctx, a.Namespace, a.PodName)
+		switch {
+		case err != nil:
+			return nil, err
+		case p.UID != a.PodUID, pod.IsTerminating(p):
+			return nil, nil
+		case len(way.Amounts) == 0:
+			return p, nil
+		}
+		var patch []byte
+		patch, err = amountsPatch(p, way)
+		if err != nil {
+			return nil, err
+		}
+		p, err = to.ResizePod(ctx, a.Namespace, a.PodName, patch)
+		if !apierrors.IsConflict(err) {
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// amountsPatch is the strategic merge patch of pods/resize. The version in it is a precondition.
+func amountsPatch(p *corev1.Pod, way *resizing.Way) ([]byte, error) {
+	changes := func(list []corev1.Container) (out []map[string]any) {
+		for i := range list {
+			if amounts, is := way.Amounts[list[i].Name]; is {
+				out = append(out, map[string]any{"name": list[i].Name, "resources": amounts})
+			}
+		}
+		return out
+	}
+	spec := map[string]any{}
+	for field, list := range map[string][]corev1.Container{
+		"containers": p.Spec.Containers, "initContainers": p.Spec.InitContainers,
+	} {
+		if c := changes(list); len(c) > 0 {
+			spec[field] = c
+		}
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": p.ResourceVersion}, "spec": spec,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("write the resize of pod %s: %w", p.Name, err)
+	}
+	return patch, nil
+}
+
+// signature is the strategic merge patch; the UID in it is a precondition.
+func signature(p *corev1.Pod, a *action.ResizePod, way *resizing.Way, now time.Time) ([]byte, error) {
+	record := resizing.Record{Pod: p.Name, Generation: p.Generation, At: now.UTC(),
+		Restarts: pod.Restarts(p), Was: string(a.Before)}
+	if len(way.Restarts) > 0 {
+		record.Restarts++
+	}
+	text, err := record.Text()
+	if err != nil {
+		return nil, err
+	}
+	annotations := map[string]any{resizing.Annotation: text, variant.Annotation: nil}
+	mark, err := way.Mark.Text(p.Name)
+	if err != nil {
+		return nil, err
+	}
+	if mark != "" {
+		annotations[variant.Annotation] = mark
+	}
+	label := any(nil)
+	if content.IDOf(a.Revision) != "" || content.VariantsOf(a.Revision) != "" {
+		label = a.Revision
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": p.UID, "labels": map[string]any{content.RevisionLabel: label}, "annotations": annotations,
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("write the patch of pod %s: %w", p.Name, err)
+	}
+	return patch, nil
+}
