@@ -19,6 +19,9 @@ const (
 	TaintKey = "everynode.io/starting"
 	// WithoutAnnotation names, on a Node, the daemons that a timeout went on without, separated by commas.
 	WithoutAnnotation = "everynode.io/started-without"
+	// ClosedAnnotation says, on a Node, when it was last closed because its machine had started again (RFC 3339). What
+	// was ready before says nothing of its daemons now.
+	ClosedAnnotation = "everynode.io/closed-at"
 	// GroupAnnotation says, on the pods of a listed DaemonSet, in which group it starts, from 1. A machine that goes down
 	// ends the last group first.
 	GroupAnnotation = "everynode.io/startup-group"
@@ -75,6 +78,22 @@ func Gate(p Place, gate v1alpha1.StartupGate, at time.Time) *corev1.Taint {
 		t.Effect = corev1.TaintEffectPreferNoSchedule
 	}
 	return t
+}
+
+// Restarted reports whether a node's machine has started again between two reports.
+func Restarted(before, after *corev1.Node) bool {
+	was, is := before.Status.NodeInfo.BootID, after.Status.NodeInfo.BootID
+	return was != "" && is != "" && was != is
+}
+
+// Born is since when what is said of a node's pods is about the machine as it runs now: since the node was created, or
+// closed again.
+func Born(n *corev1.Node) time.Time {
+	closed, err := time.Parse(time.RFC3339, n.Annotations[ClosedAnnotation])
+	if err != nil || closed.Before(n.CreationTimestamp.Time) {
+		return n.CreationTimestamp.Time
+	}
+	return closed
 }
 
 // Toleration is what the pods of a listed DaemonSet have for that taint.

@@ -450,3 +450,65 @@ func TestNodesThatWait(t *testing.T) {
 		t.Error("a node that joins after the NodeStartup went has a gate")
 	}
 }
+
+// A machine that starts again closes its node in the write that says so. What its daemons were before does not count:
+// each group has to come up once more, and the pods that are there stay.
+func TestANodeIsClosedWhenItsMachineStartsAgain(t *testing.T) {
+	t.Parallel()
+	j := startJoining(t)
+	j.daemonSet("cni")
+	j.daemonSet("logs")
+	j.startup("all", groupOf("cni"), groupOf("logs"))
+	j.join("n")
+	j.gate("n", "")
+	report := func(boot string) *corev1.Node {
+		t.Helper()
+		n, err := j.Client.CoreV1().Nodes().Patch(t.Context(), "n", types.StrategicMergePatchType,
+			[]byte(`{"status":{"nodeInfo":{"bootID":"`+boot+`"}}}`), metav1.PatchOptions{}, "status")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if taint := nodestartup.TaintOf(report("first").Spec.Taints); taint != nil {
+		t.Fatalf("its first report closes it with %v", taint)
+	}
+	before := j.podsOn("n")
+	j.Eventually("both daemons run", func(context.Context) error {
+		if before = j.podsOn("n"); len(before) != 2 {
+			return fmt.Errorf("there are %d pods", len(before))
+		}
+		return nil
+	})
+	if taint := nodestartup.TaintOf(report("second").Spec.Taints); taint == nil || taint.Value != "all_1" {
+		t.Fatalf("the report that its machine has started again leaves it with %v", taint)
+	}
+	rise := func(app string) {
+		t.Helper()
+		for _, p := range j.podsOn("n") {
+			if p.Labels["app"] != app {
+				continue
+			}
+			at := time.Now().Add(2 * time.Second).UTC().Format(time.RFC3339)
+			body := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","status":"True","lastTransitionTime":%q}]}}`, at)
+			_, err := j.Client.CoreV1().Pods(p.Namespace).Patch(t.Context(), p.Name, types.StrategicMergePatchType, []byte(body),
+				metav1.PatchOptions{}, "status")
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	j.gate("n", "all_1")
+	rise("cni")
+	j.gate("n", "all_2")
+	rise("logs")
+	j.gate("n", "")
+	for i, p := range j.podsOn("n") {
+		if p.UID != before[i].UID || p.DeletionTimestamp != nil {
+			t.Errorf("pod %s was replaced", before[i].Name)
+		}
+	}
+	if taint := nodestartup.TaintOf(report("second").Spec.Taints); taint != nil {
+		t.Errorf("the same report once more closes it with %v", taint)
+	}
+}

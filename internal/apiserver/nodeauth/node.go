@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/everynode/everynode/internal/apiserver/alike"
+	"github.com/everynode/everynode/internal/nodestartup"
 )
 
 // ownLabels are those labels of kubernetes.io and k8s.io that a node sets itself.
@@ -73,7 +74,7 @@ func checkChangedNode(node string, now, before *corev1.Node, subresource string)
 	if now.Spec.ConfigSource != nil && !alike.Values(now.Spec.ConfigSource, before.Spec.ConfigSource) { //nolint:staticcheck // Deprecated, and still to be refused.
 		return fmt.Errorf("node %q is not allowed to update configSource to a new non-nil configSource", node)
 	}
-	if !alike.Values(now.Spec.Taints, before.Spec.Taints) {
+	if !sameTaints(now, before, subresource) {
 		return fmt.Errorf("node %q is not allowed to modify taints", node)
 	}
 	if forbidden := forbiddenLabels(before.Labels, now.Labels); len(forbidden) > 0 {
@@ -88,6 +89,13 @@ func checkChangedNode(node string, now, before *corev1.Node, subresource string)
 		return fmt.Errorf("node %q is not allowed to modify its own podCIDR and podCIDRs", node)
 	}
 	return nil
+}
+
+// sameTaints reports whether a node leaves its taints as they are. With the report of a machine that has started again
+// admission closes the node; what else a report says of that taint changes nothing.
+func sameTaints(now, before *corev1.Node, subresource string) bool {
+	return alike.Values(now.Spec.Taints, before.Spec.Taints) || subresource == "status" &&
+		alike.Values(nodestartup.With(now.Spec.Taints, nil), nodestartup.With(before.Spec.Taints, nil))
 }
 
 // forbiddenLabels lists the labels, in order, that differ and are not the node's.

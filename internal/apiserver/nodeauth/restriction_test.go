@@ -20,6 +20,8 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/everynode/everynode/internal/nodestartup"
 )
 
 func write(who user.Info, operation admission.Operation, resource, subresource, namespace, name string, obj, old runtime.Object) admission.Attributes {
@@ -290,6 +292,13 @@ func TestRestrictionOfNodes(t *testing.T) {
 		expect(t, c.name, r.restrict(t.Context(), write(n1, operation, "nodes", "", "", name, c.obj, old)), c.says)
 	}
 	expect(t, "stale pod network in a report of the status", r.restrict(t.Context(), write(n1, admission.Update, "nodes", "status", "", "n1", node("n1", nil), withNetwork("10.9.0.0/24"))), "")
+	gate := nodestartup.TaintKey
+	closes := write(n1, admission.Update, "nodes", "status", "", "n1", node("n1", nil, gate), node("n1", nil))
+	expect(t, "the gate in a report of the status", r.restrict(t.Context(), closes), "")
+	more := write(n1, admission.Update, "nodes", "status", "", "n1", node("n1", nil, gate, "more"), node("n1", nil))
+	expect(t, "more than the gate in a report", r.restrict(t.Context(), more), "is not allowed to modify taints")
+	opens := write(n1, admission.Update, "nodes", "", "", "n1", node("n1", nil), node("n1", nil, gate))
+	expect(t, "the gate in an update", r.restrict(t.Context(), opens), "is not allowed to modify taints")
 	owned := node("n1", nil)
 	owned.OwnerReferences = []metav1.OwnerReference{{Name: "x"}}
 	expect(t, "owner", r.restrict(t.Context(), write(n1, admission.Update, "nodes", "status", "", "n1", owned, node("n1", nil))), "ownerReferences")

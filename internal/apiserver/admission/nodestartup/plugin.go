@@ -1,5 +1,6 @@
-// Package nodestartup closes a node in the write that creates it: a Node that a NodeStartup chooses gets the taint of
-// nodes that start, so that no scheduler ever sees it without. Nobody but admission puts that taint on a node, and
+// Package nodestartup closes a node in the write that creates it, and in that by which its machine reports that it has
+// started again. A Node that a NodeStartup chooses gets the taint of nodes that start, so that no scheduler ever sees
+// it without. Nobody but admission puts that taint on a node, and
 // nobody but the controller changes it. People take it away who have the verb open on the NodeStartup.
 package nodestartup
 
@@ -7,6 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,9 +49,12 @@ func New(account string, have *Stored, decider authorizer.UnconditionalAuthorize
 	}
 }
 
-// Admit implements admission.MutationInterface: it closes a new node.
+// Admit implements admission.MutationInterface: it closes a new node, and one whose machine has started again.
 func (p *plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	if !concerns(a) || a.GetOperation() != admission.Create {
+	switch {
+	case isReport(a):
+		return p.closeAgain(ctx, a)
+	case !concerns(a), a.GetOperation() != admission.Create:
 		return nil
 	}
 	node, want, err := p.want(ctx, a)
@@ -61,6 +67,34 @@ func (p *plugin) Admit(ctx context.Context, a admission.Attributes, _ admission.
 	if want != nil {
 		node.Spec.Taints = nodestartup.With(node.Spec.Taints, want)
 	}
+	return nil
+}
+
+// closeAgain closes a node whose machine has started again, at the first group. One that no NodeStartup chooses any
+// more stays as it is.
+func (p *plugin) closeAgain(ctx context.Context, a admission.Attributes) error {
+	now, ok := a.GetObject().(*corev1.Node)
+	old, okOld := a.GetOldObject().(*corev1.Node)
+	if !ok || !okOld {
+		return unexpected(a.GetObject())
+	}
+	if !nodestartup.Restarted(old, now) {
+		return nil
+	}
+	node, want, err := p.want(ctx, a)
+	if err != nil {
+		return err
+	}
+	if want == nil {
+		node.Spec.Taints = old.Spec.Taints
+		return nil
+	}
+	node.Spec.Taints = nodestartup.With(old.Spec.Taints, want)
+	node.Annotations = maps.Clone(node.Annotations)
+	if node.Annotations == nil {
+		node.Annotations = map[string]string{}
+	}
+	node.Annotations[nodestartup.ClosedAnnotation] = want.TimeAdded.UTC().Format(time.RFC3339)
 	return nil
 }
 
@@ -131,7 +165,13 @@ func (p *plugin) want(ctx context.Context, a admission.Attributes) (*corev1.Node
 	return node, nodestartup.Gate(first, matching[0].Spec.Gate, p.clock.Now()), nil
 }
 
-// concerns reports whether a request writes a Node. What writes its status changes no taint.
+// isReport reports whether a request writes a Node's status.
+func isReport(a admission.Attributes) bool {
+	return a.GetResource().GroupResource() == corev1.Resource("nodes") && a.GetSubresource() == "status" &&
+		a.GetOperation() == admission.Update
+}
+
+// concerns reports whether a request writes a Node. What writes its status changes no taint but by Admit.
 func concerns(a admission.Attributes) bool {
 	return a.GetResource().GroupResource() == corev1.Resource("nodes") && a.GetSubresource() == ""
 }
@@ -159,7 +199,8 @@ func describe(t *corev1.Taint) string {
 
 func refused(a admission.Attributes) error {
 	return admission.NewForbidden(a, errors.New("the taint "+nodestartup.TaintKey+
-		" is put on a node when it is created, and the node startup controller alone changes it. "+
+		" is put on a node when it is created or its machine starts again, "+
+		"and the node startup controller alone changes it. "+
 		"To open a node, take it away with the right to open nodestartups; "+
 		"to open all, change or delete the NodeStartup that the taint names"))
 }

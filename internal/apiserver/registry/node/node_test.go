@@ -2,6 +2,7 @@ package node
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/everynode/everynode/internal/nodestartup"
 )
 
 func TestDefaults(t *testing.T) {
@@ -38,6 +41,26 @@ func TestIdentityStays(t *testing.T) {
 	}
 	if errs := ValidateUpdate(old, &corev1.Node{}); len(errs) > 0 {
 		t.Errorf("set for the first time: %v", errs)
+	}
+}
+
+// A report changes nothing of the spec but the gate, and that only when the machine has started again.
+func TestAReportClosesANodeOnly(t *testing.T) {
+	gate := corev1.Taint{Key: nodestartup.TaintKey, Value: "a_1", Effect: corev1.TaintEffectNoSchedule}
+	mine, theirs := corev1.Taint{Key: "mine"}, corev1.Taint{Key: "theirs"}
+	for _, boot := range []string{"1", "2"} {
+		old := &corev1.Node{Spec: corev1.NodeSpec{ProviderID: "a", Taints: []corev1.Taint{mine}}}
+		old.Status.NodeInfo.BootID = "1"
+		n := &corev1.Node{Spec: corev1.NodeSpec{ProviderID: "b", Unschedulable: true, Taints: []corev1.Taint{theirs, gate}}}
+		n.Status.NodeInfo.BootID = boot
+		prepareReport(n, old)
+		want := []corev1.Taint{mine}
+		if boot == "2" {
+			want = append(want, gate)
+		}
+		if !slices.Equal(n.Spec.Taints, want) || n.Spec.ProviderID != "a" || n.Spec.Unschedulable {
+			t.Errorf("started %s: the spec is %+v, want the taints %v", boot, n.Spec, want)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
 	"github.com/everynode/everynode/internal/apiserver/resource"
+	"github.com/everynode/everynode/internal/nodestartup"
 )
 
 // Definition returns the kind. A node keeps the status it is created with,
@@ -26,7 +27,7 @@ func Definition() resource.Definition {
 		Validate:       func(_ context.Context, n *corev1.Node) field.ErrorList { return Validate(n) },
 		ValidateUpdate: func(_ context.Context, n, old *corev1.Node) field.ErrorList { return ValidateUpdate(n, old) },
 		PrepareStatusForUpdate: func(_ context.Context, n, old *corev1.Node) {
-			n.Spec = old.Spec
+			prepareReport(n, old)
 		},
 		ValidateStatusUpdate: func(_ context.Context, n, old *corev1.Node) field.ErrorList { return ValidateUpdate(n, old) },
 		WarningsOnCreate:     func(_ context.Context, n *corev1.Node) []string { return warnings(n) },
@@ -37,6 +38,16 @@ func Definition() resource.Definition {
 		FieldLabels: []string{"spec.unschedulable"},
 		Table:       printer,
 	})
+}
+
+// prepareReport keeps the spec as it was, but for the taint by which admission closes a node whose machine has started
+// again: nobody is to see the new report without it.
+func prepareReport(n, old *corev1.Node) {
+	gate := nodestartup.TaintOf(n.Spec.Taints)
+	n.Spec = old.Spec
+	if gate != nil && nodestartup.Restarted(old, n) {
+		n.Spec.Taints = nodestartup.With(old.Spec.Taints, gate)
+	}
 }
 
 // SetDefaults fills in what a node leaves out: all that it has can be given to

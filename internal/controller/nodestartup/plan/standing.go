@@ -15,8 +15,8 @@ import (
 	"github.com/everynode/everynode/internal/pod"
 )
 
-// leftOver is how long a node must have been ready until a pod counts that was made for an earlier node of that name:
-// by then its agent has said how it really is.
+// leftOver is how long a node must have been ready until a pod counts that was made for an earlier node of that name,
+// or before its machine started again: by then its agent has said how it really is.
 const leftOver = 30 * time.Second
 
 // Runs reports whether a DaemonSet with these rules is to run on the node once it has started. The node's own taint
@@ -50,23 +50,26 @@ func AvailableFrom(n *corev1.Node, pods []*corev1.Pod, owner types.UID, minReady
 	return from
 }
 
-// readyFrom is since when a pod is ready, for a node that may have the name of an earlier one; zero if it is not.
+// readyFrom is since when a pod is ready, for a node that may have the name of an earlier one, or have started again;
+// zero if it is not.
 func readyFrom(n *corev1.Node, p *corev1.Pod, now time.Time) time.Time {
 	since, ready := pod.ReadySince(p)
 	if !ready {
 		return time.Time{}
 	}
+	born := nodestartup.Born(n)
+	fresh := !since.Before(born) || !p.CreationTimestamp.Time.Before(born)
 	if since.After(now) {
 		since = now
 	}
 	since = deadline.Later(since, p.CreationTimestamp.Time) // the node's clock may be behind
-	if !p.CreationTimestamp.Before(&n.CreationTimestamp) || !since.Before(n.CreationTimestamp.Time) {
+	if fresh {
 		return since
 	}
 	for i := range n.Status.Conditions {
 		c := &n.Status.Conditions[i]
 		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-			return deadline.Later(c.LastTransitionTime.Time, n.CreationTimestamp.Time).Add(leftOver)
+			return deadline.Later(c.LastTransitionTime.Time, born).Add(leftOver)
 		}
 	}
 	return time.Time{}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
+	"github.com/everynode/everynode/internal/nodestartup"
 )
 
 func after(seconds int) metav1.Time {
@@ -36,6 +37,12 @@ func TestAvailableFrom(t *testing.T) {
 	unready.Status.Conditions[0].Status = corev1.ConditionFalse
 	ending.DeletionTimestamp = ptr.To(after(106))
 	others.OwnerReferences[0].UID = "another"
+	again := readyNode.DeepCopy()
+	again.Annotations = map[string]string{nodestartup.ClosedAnnotation: start.Add(150 * time.Second).Format(time.RFC3339)}
+	closing := readyNode.DeepCopy()
+	closing.Annotations = map[string]string{nodestartup.ClosedAnnotation: start.Add(201 * time.Second).Format(time.RFC3339)}
+	nonsense := node.DeepCopy()
+	nonsense.Annotations = map[string]string{nodestartup.ClosedAnnotation: "yesterday"}
 	for name, c := range map[string]struct {
 		node     *corev1.Node
 		pods     []*corev1.Pod
@@ -53,6 +60,11 @@ func TestAvailableFrom(t *testing.T) {
 		"of an earlier node":            {node, []*corev1.Pod{daemonPod(10, 20)}, 0, metav1.Time{}},
 		"of an earlier node, vouched":   {readyNode, []*corev1.Pod{daemonPod(10, 20)}, 0, after(140)},
 		"of an earlier node, restarted": {node, []*corev1.Pod{daemonPod(10, 130)}, 0, after(130)},
+		"of before the machine's start": {again, []*corev1.Pod{daemonPod(101, 105)}, 0, after(180)},
+		"started again since":           {again, []*corev1.Pod{daemonPod(101, 155)}, 0, after(155)},
+		"made since":                    {again, []*corev1.Pod{daemonPod(151, 155)}, 0, after(155)},
+		"a clock ahead, closed later":   {closing, []*corev1.Pod{daemonPod(101, 9000)}, 0, after(200)},
+		"a time that is none":           {nonsense, []*corev1.Pod{daemonPod(100, 105)}, 0, after(105)},
 	} {
 		got := AvailableFrom(c.node, c.pods, "set", c.minReady, start.Add(200*time.Second))
 		if !got.Equal(c.want.Time) {
