@@ -48,6 +48,12 @@ func (p *planner) sortNodes() {
 		of := p.fateOf(node.Name, has[node.Name])
 		p.fates[node.Name] = of
 		*counts[of]++
+		if restart, is := p.resized[node.Name]; is && of == changes {
+			n.Resize++
+			if restart {
+				n.Restart++
+			}
+		}
 		if (of == changes || of == joins) && len(p.lack[node.Name]) > 0 {
 			n.NoRoom++
 		}

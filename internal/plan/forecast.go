@@ -21,8 +21,10 @@ type Forecast struct {
 	Policy string  `json:"policy,omitempty"`
 	Fields []Field `json:"fields,omitempty"`
 	Nodes  Nodes   `json:"nodes"`
-	Steps  []Step  `json:"steps,omitempty"`
-	Images []Image `json:"images,omitempty"`
+	// Variants are what each variant has of the fleet, where there are any.
+	Variants []Share `json:"variants,omitempty"`
+	Steps    []Step  `json:"steps,omitempty"`
+	Images   []Image `json:"images,omitempty"`
 	// WaitsFor is what somebody must do before anything happens; "" where nobody needs to.
 	WaitsFor string `json:"waitsFor,omitempty"`
 	// Estimate is how long it takes; nil where nothing tells.
@@ -48,11 +50,16 @@ type Field struct {
 type Nodes struct {
 	// Total are all of the cluster.
 	Total int `json:"total"`
-	// Change get another pod, New their first one, Leave lose theirs, Stay keep theirs.
+	// Change get another pod, or other content or amounts for theirs; New get their first one, Leave lose theirs,
+	// Stay keep theirs.
 	Change int `json:"change"`
-	New    int `json:"new"`
-	Leave  int `json:"leave"`
-	Stay   int `json:"stay"`
+	// Resize are those of Change whose pod is given other amounts as it runs, Restart those of them where its node restarts
+	// containers for it.
+	Resize  int `json:"resize,omitempty"`
+	Restart int `json:"restart,omitempty"`
+	New     int `json:"new"`
+	Leave   int `json:"leave"`
+	Stay    int `json:"stay"`
 	// Wait are to change, to get a pod or to lose theirs, and do not: something holds them for good.
 	Wait int `json:"wait,omitempty"`
 	// OutOfOrder are to change or to get a pod, and cannot now.
@@ -152,6 +159,7 @@ func foretell(s *survey.Survey, old, new *appsv1.DaemonSet) (*planner, error) {
 		return nil, err
 	}
 	p.sortNodes()
+	p.shares()
 	p.table()
 	p.images()
 	if known && old != nil && len(p.steps) > 0 && p.steps[0].from != byHand {
@@ -169,6 +177,9 @@ func foretell(s *survey.Survey, old, new *appsv1.DaemonSet) (*planner, error) {
 func (p *planner) compare(s *survey.Survey, set *survey.Set) error {
 	unedited := s.Objects
 	unedited.Edits = nil
+	if s.Varied {
+		unedited.Variants, unedited.Varied = s.Stored, false
+	}
 	before, err := survey.New(unedited).Set(p.old)
 	if err != nil {
 		return err

@@ -62,7 +62,11 @@ func newPlay(s *survey.Survey, set *survey.Set, starts time.Duration) *play {
 	p.rollout = p.core.Book.RolloutOf(set.DaemonSet)
 	for _, n := range s.Nodes {
 		for _, o := range set.Pods(n.Name) {
-			p.begin(set.Project(o))
+			is := set.Project(o)
+			if told, known := p.core.Pod(o.UID); known {
+				is.Revision = told.Revision // by its variants
+			}
+			p.begin(is)
 		}
 	}
 	slices.SortStableFunc(p.queue, func(a, b start) int { return a.from.Compare(b.from) })
@@ -214,11 +218,7 @@ func (p *play) create(a *action.CreatePod) types.UID {
 
 // place has the scheduler look at a pod. One that is there already beside it takes its room.
 func (p *play) place(o fact.Pod) {
-	room := p.rooms[o.Revision]
-	if room == nil {
-		room = p.survey.Room(p.set.Template(o.Revision), p.set.DaemonSet.Namespace)
-		p.rooms[o.Revision] = room
-	}
+	room := p.roomFor(o)
 	var gone []*corev1.Pod
 	for _, old := range p.set.Pods(o.Node) {
 		if _, there := p.pods[old.UID]; !there {
@@ -242,6 +242,24 @@ func (p *play) place(o fact.Pod) {
 	}
 }
 
+// roomFor asks where pods like this one have room: of its revision, and by its node's variant.
+func (p *play) roomFor(o fact.Pod) *survey.Room {
+	template, key := p.set.Template(o.Revision), o.Revision
+	if p.core.Variants != nil {
+		outcome, err := p.core.Variants.Outcome(o.Owner, o.Revision, o.Node)
+		if err == nil && outcome != nil && outcome.Err == nil {
+			template, key = outcome.Template.DeepCopy(), key+" "+outcome.Words()
+			outcome.Resources.Fill(&template.Spec)
+		}
+	}
+	room := p.rooms[key]
+	if room == nil {
+		room = p.survey.Room(template, p.set.DaemonSet.Namespace)
+		p.rooms[key] = room
+	}
+	return room
+}
+
 // point has a running pod show other content. It takes as long as a start: an agent is faster, and nobody knows how
 // long the daemon takes.
 func (p *play) point(a *action.PointPod) {
@@ -263,8 +281,17 @@ func (p *play) resize(a *action.ResizePod) (action.Outcome, string) {
 	case len(way.Restarts) > 0 && a.Gapless:
 		return action.Failed, "its containers would be restarted"
 	}
+	p.resized[a.Node] = len(way.Restarts) > 0
+	p.touch(a.Node, a.Revision == p.set.Revision || p.backwards)
 	o := p.pods[a.PodUID]
-	o.Revision, o.Before, o.Pointed, o.Mounted, o.Resized = a.Revision, a.Before, p.now, p.now, true
+	o.Revision, o.Before, o.Pointed, o.Resized, o.Unplaceable = a.Revision, a.Before, p.now, true, ""
+	if reasons := p.roomFor(o).Reasons(o.Node, p.set.Pods(o.Node)); len(reasons) > 0 {
+		o.Unplaceable = strings.Join(reasons, "; ")
+		p.lacks(o, reasons)
+		p.tell(o)
+		return action.OK, ""
+	}
+	o.Mounted = p.now
 	if len(way.Restarts) > 0 {
 		o.Ready, o.ReadySince = false, time.Time{}
 	}

@@ -17,6 +17,8 @@ type record struct {
 	// touched are the nodes on which a pod was made or deleted, lack says of nodes without room what is short.
 	touched map[string]bool
 	lack    map[string][]string
+	// resized are the nodes whose pod was given other amounts last, and whether its containers are restarted for it.
+	resized map[string]bool
 	actions int
 	// acts tells that something happened before anybody was asked; asked is what people were asked for, waits what of it
 	// since the last step began.
@@ -53,7 +55,7 @@ const (
 
 func newRecord() record {
 	return record{
-		of: map[string]*step{}, touched: map[string]bool{}, lack: map[string][]string{},
+		of: map[string]*step{}, touched: map[string]bool{}, lack: map[string][]string{}, resized: map[string]bool{},
 		spent: map[v1alpha1.Phase]time.Duration{}, since: map[v1alpha1.Phase]time.Duration{},
 	}
 }
@@ -98,6 +100,7 @@ func (p *play) note(actions []action.Action) {
 		node, moves := "", false
 		switch a := a.(type) {
 		case *action.CreatePod:
+			delete(p.resized, a.Node)
 			node, moves = a.Node, a.Revision == p.set.Revision || p.backwards
 		case *action.DeletePod:
 			node, moves = a.Node, p.replaces(a)
@@ -108,12 +111,17 @@ func (p *play) note(actions []action.Action) {
 		default:
 			continue
 		}
-		p.happens(p.now)
-		p.touched[node] = true
-		p.acts = p.acts || len(p.asked) == 0
-		if moves && (!p.guided || p.returns() == p.backwards) {
-			p.move(node)
-		}
+		p.touch(node, moves)
+	}
+}
+
+// touch takes note of a node on which something is done; moves tells that its change begins by it.
+func (p *play) touch(node string, moves bool) {
+	p.happens(p.now)
+	p.touched[node] = true
+	p.acts = p.acts || len(p.asked) == 0
+	if moves && (!p.guided || p.returns() == p.backwards) {
+		p.move(node)
 	}
 }
 

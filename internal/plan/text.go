@@ -33,6 +33,7 @@ func (f *Forecast) Write(w io.Writer) {
 		f.field(w, field)
 	}
 	fmt.Fprintln(w, f.Nodes.String())
+	f.variants(w)
 	f.table(w)
 	f.tail(w)
 }
@@ -54,6 +55,17 @@ func (f *Forecast) field(w io.Writer, field Field) {
 	fmt.Fprint(w, survey.Wrap(line, "  "))
 }
 
+// how says which nodes that change need no other pod.
+func (n Nodes) how() string {
+	switch {
+	case n.Resize == 0:
+		return ""
+	case n.Restart == 0:
+		return fmt.Sprintf(" (%s resized)", survey.Number(n.Resize))
+	}
+	return fmt.Sprintf(" (%s resized, %s of them restarted)", survey.Number(n.Resize), survey.Number(n.Restart))
+}
+
 // String says what becomes of the nodes.
 func (n Nodes) String() string {
 	var parts []string
@@ -62,7 +74,7 @@ func (n Nodes) String() string {
 			parts = append(parts, survey.Number(count)+" "+text)
 		}
 	}
-	add(n.Change, "change")
+	add(n.Change, "change"+n.how())
 	add(n.New, "new")
 	add(n.Leave, "leave")
 	add(n.Stay, "stay")

@@ -42,6 +42,7 @@ type Set struct {
 	content string
 	// variants are those that it has now; nil for none.
 	variants *variant.Set
+	molds    *variant.Molds // of the newest template; nil until somebody asks
 }
 
 // Set finds what belongs to a DaemonSet.

@@ -34,6 +34,9 @@ type Objects struct {
 	Startups []*v1alpha1.NodeStartup
 	// Variants are empty where the API does not have DaemonSetVariants, or does not show them.
 	Variants []*v1alpha1.DaemonSetVariant
+	// Stored are the variants that there are, where a plan is about others; Varied tells that it is.
+	Stored []*v1alpha1.DaemonSetVariant
+	Varied bool
 	// Edits are changes of content that a plan is about, by the DaemonSet whose revision they change.
 	Edits map[types.UID][]content.Edit
 	// Locate finds time zones.

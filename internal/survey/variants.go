@@ -91,6 +91,18 @@ func (s *Set) beginVaried(b *variants.Book, row fact.DaemonSet) {
 	b.Settle()
 }
 
+// Outcome is what the pod of the newest revision is to be like on a node.
+func (s *Set) Outcome(n *corev1.Node) variant.Outcome {
+	if s.variants == nil {
+		return variant.Outcome{Template: &s.DaemonSet.Spec.Template, Plain: true}
+	}
+	if s.molds == nil {
+		s.molds = s.variants.On(&s.DaemonSet.Spec.Template)
+	}
+	of := variant.OfNode(n)
+	return s.molds.Of(&of)
+}
+
 // objects are what was read.
 type objects struct{ *Set }
 

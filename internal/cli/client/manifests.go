@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
@@ -19,12 +20,14 @@ import (
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 	"github.com/everynode/everynode/internal/survey"
+	"github.com/everynode/everynode/internal/variant"
 )
 
 // manifests is what a file holds, as far as plans are about it.
 type manifests struct {
 	daemonSets []*appsv1.DaemonSet
 	policies   []*v1alpha1.RolloutPolicy
+	variants   []*v1alpha1.DaemonSetVariant
 	// contents are what ConfigMaps and Secrets are to hold; those of a Secret are not shown.
 	contents []plan.Change
 	ignored  []string
@@ -83,6 +86,16 @@ func (m *manifests) add(raw []byte) error {
 		}
 		rolloutpolicy.SetDefaults(&p.Spec)
 		m.policies = append(m.policies, p)
+	case v1alpha1.GroupVersion.WithKind("DaemonSetVariant"):
+		v := &v1alpha1.DaemonSetVariant{}
+		err := yaml.UnmarshalStrict(raw, v)
+		if err == nil {
+			err = variant.Validate(v).ToAggregate()
+		}
+		if err != nil {
+			return fmt.Errorf("DaemonSetVariant %s: %w", head.Metadata.Name, err)
+		}
+		m.variants = append(m.variants, v)
 	case corev1.SchemeGroupVersion.WithKind("ConfigMap"), corev1.SchemeGroupVersion.WithKind("Secret"):
 		return m.addContent(raw, head.Kind, head.Metadata.Name)
 	default:
@@ -138,4 +151,41 @@ func (m *manifests) withPolicies(o survey.Objects, namespace string) survey.Obje
 		o.Policies[at] = changed
 	}
 	return o
+}
+
+// withVariants puts the variants of the file in place of those that are stored, or beside them.
+func (m *manifests) withVariants(o survey.Objects, namespace string) survey.Objects {
+	if len(m.variants) == 0 {
+		return o
+	}
+	o.Stored, o.Varied = o.Variants, true
+	o.Variants = slices.Clone(o.Variants)
+	for _, v := range m.variants {
+		if v.Namespace == "" {
+			v.Namespace = namespace
+		}
+		v.UID = types.UID("new/" + v.Namespace + "/" + v.Name)
+		at := slices.IndexFunc(o.Variants, func(have *v1alpha1.DaemonSetVariant) bool {
+			return have.Namespace == v.Namespace && have.Name == v.Name
+		})
+		if at < 0 {
+			o.Variants = append(o.Variants, v)
+			continue
+		}
+		changed := o.Variants[at].DeepCopy()
+		changed.Spec = v.Spec
+		o.Variants[at] = changed
+	}
+	return o
+}
+
+// varies reports whether a variant of the file chooses the DaemonSet, or the stored one of its name does.
+func (m *manifests) varies(o *survey.Objects, ds *appsv1.DaemonSet) bool {
+	return slices.ContainsFunc(m.variants, func(v *v1alpha1.DaemonSetVariant) bool {
+		chooses := func(one *v1alpha1.DaemonSetVariant) bool {
+			return one.Namespace == v.Namespace && one.Name == v.Name && one.Namespace == ds.Namespace &&
+				variant.Selects(one, ds.Labels)
+		}
+		return chooses(v) || slices.ContainsFunc(o.Stored, chooses)
+	})
 }

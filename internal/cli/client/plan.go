@@ -38,7 +38,8 @@ func newPlanCommand(plugin bool) *cobra.Command {
 		Short: "Say what applying DaemonSets would do, and do nothing",
 		Long: `Say what "kubectl apply -f FILE" would do to DaemonSets: which fields, and which keys of
 their ConfigMaps and Secrets, change, which nodes change, in which steps, what has no
-room, and how long it takes. Nothing is
+room, and how long it takes. Of DaemonSetVariants also which nodes get which, and what
+their pods request then. Nothing is
 written: the server is only asked to try (dry run) what it would store.
 
 The exit code is 0 if nothing would happen before somebody approves, resumes or
@@ -70,8 +71,8 @@ Kubernetes. docs/plan.md explains what is shown, and the JSON.`,
 	at = addClusterFlags(cmd, plugin)
 	f := cmd.Flags()
 	f.StringVarP(&file, "filename", "f", "",
-		"file with DaemonSets, ConfigMaps and Secrets as YAML or JSON, more than one document if wanted; - for standard "+
-			"input")
+		"file with DaemonSets, DaemonSetVariants, ConfigMaps and Secrets as YAML or JSON, more than one document if "+
+			"wanted; - for standard input")
 	f.StringVarP(&output, "output", "o", "", "json or yaml for programs; else text for people")
 	return cmd
 }
@@ -102,7 +103,7 @@ func (l *lists) planOn(ctx context.Context, s *survey.Survey, hidden string, m *
 	if hidden != "" {
 		out.Missing = append(out.Missing, hidden)
 	}
-	objects := m.withPolicies(s.Objects, l.namespace)
+	objects := m.withVariants(m.withPolicies(s.Objects, l.namespace), l.namespace)
 	s = survey.New(objects)
 	changes, unread, err := l.stored(ctx, m.contents)
 	if err != nil {
@@ -132,7 +133,7 @@ func (l *lists) planOn(ctx context.Context, s *survey.Survey, hidden string, m *
 		planned[stored.UID] = true
 	}
 	for _, ds := range s.DaemonSets {
-		if len(objects.Edits[ds.UID]) == 0 || planned[ds.UID] {
+		if len(objects.Edits[ds.UID]) == 0 && !m.varies(&objects, ds) || planned[ds.UID] {
 			continue
 		}
 		forecast, err := plan.Make(s, ds, ds)
@@ -343,8 +344,8 @@ func readManifests(in io.Reader, file string) (*manifests, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	if len(m.daemonSets)+len(m.contents) == 0 {
-		return nil, fmt.Errorf("%s: there is no DaemonSet, ConfigMap or Secret in it", file)
+	if len(m.daemonSets)+len(m.contents)+len(m.variants) == 0 {
+		return nil, fmt.Errorf("%s: there is no DaemonSet, DaemonSetVariant, ConfigMap or Secret in it", file)
 	}
 	return m, nil
 }

@@ -10,10 +10,13 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/survey"
 	"github.com/everynode/everynode/internal/testenv"
 )
 
@@ -136,7 +139,9 @@ func TestManifests(t *testing.T) {
 		"document 2: DaemonSet agent: ":              agentManifest + "---\n" + strings.ReplaceAll(agentManifest, "containers: [", "containers: [3, "),
 		"document 1: a DaemonSet has no name":        "apiVersion: apps/v1\nkind: DaemonSet\n",
 		"document 1: RolloutPolicy p: unknown field": "apiVersion: everynode.io/v1alpha1\nkind: RolloutPolicy\nmetadata: {name: p}\nspec: {wave: []}\n",
-		"document 1: yaml: ":                         "a: b: c\n",
+		"document 1: DaemonSetVariant v: spec.resources[c].requests[cpu]": "apiVersion: everynode.io/v1alpha1\nkind: DaemonSetVariant\n" +
+			"metadata: {name: v}\nspec: {resources: {c: {requests: {cpu: 'much'}}}}\n",
+		"document 1: yaml: ": "a: b: c\n",
 	} {
 		if _, err := parseManifests(strings.NewReader(text)); err == nil ||
 			!strings.Contains(err.Error(), strings.TrimSuffix(want, "\n")) &&
@@ -147,5 +152,31 @@ func TestManifests(t *testing.T) {
 	m, err := parseManifests(strings.NewReader("---\n" + agentManifest + "---\n# nothing\n---\napiVersion: v1\nkind: Service\nmetadata: {name: s}\n"))
 	if err != nil || len(m.daemonSets) != 1 || len(m.ignored) != 1 || m.ignored[0] != "Service s" {
 		t.Errorf("it reads %+v, %v", m, err)
+	}
+}
+
+// The variants of a file stand in place of those that are stored, and a plan is about the DaemonSets that either chooses.
+func TestVariantsOfAFile(t *testing.T) {
+	m, err := parseManifests(strings.NewReader("apiVersion: everynode.io/v1alpha1\nkind: DaemonSetVariant\nmetadata: {name: v}\n" +
+		"spec: {daemonSets: {matchLabels: {app: new}}}\n---\napiVersion: everynode.io/v1alpha1\nkind: DaemonSetVariant\n" +
+		"metadata: {name: w}\nspec: {daemonSets: {matchLabels: {app: w}}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := &v1alpha1.DaemonSetVariant{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "v", UID: "v"}}
+	stored.Spec.DaemonSets = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "old"}}
+	o := m.withVariants(survey.Objects{Variants: []*v1alpha1.DaemonSetVariant{stored}}, "default")
+	if len(o.Variants) != 2 || o.Variants[0].UID != "v" || o.Variants[0].Spec.DaemonSets.MatchLabels["app"] != "new" ||
+		!o.Varied || o.Stored[0] != stored || stored.Spec.DaemonSets.MatchLabels["app"] != "old" {
+		t.Errorf("variants are %+v, of %+v", o.Variants, o.Stored)
+	}
+	for label, want := range map[string]bool{"new": true, "old": true, "w": true, "other": false} {
+		ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Labels: map[string]string{"app": label}}}
+		if got := m.varies(&o, ds); got != want {
+			t.Errorf("of a DaemonSet %s there is a plan: %v", label, got)
+		}
+	}
+	if elsewhere := (&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Labels: map[string]string{"app": "new"}}}); m.varies(&o, elsewhere) {
+		t.Error("a variant chooses a DaemonSet of another namespace")
 	}
 }
