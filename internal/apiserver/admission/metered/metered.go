@@ -3,10 +3,14 @@ package metered
 
 import (
 	"context"
+	"slices"
 
 	"k8s.io/apiserver/pkg/admission"
 	admissionmetrics "k8s.io/apiserver/pkg/admission/metrics"
+	mutatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
+	validatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/mutating"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/validating"
 
 	"github.com/everynode/everynode/internal/apiserver/insidedoor"
 )
@@ -21,12 +25,17 @@ type metered struct {
 	configured func() bool
 }
 
-// Decorator meters plugins. The function reports whether anybody configured admission. The one that calls webhooks
-// copies each object, also where there are none to call.
+// asking are the plugins that ask what somebody configured.
+var asking = []string{
+	mutating.PluginName, validating.PluginName, mutatingpolicy.PluginName, validatingpolicy.PluginName,
+}
+
+// Decorator meters plugins. The function reports whether anybody configured admission. The plugins that ask webhooks
+// and policies make timers, and one copies each object, also where there is nobody to ask.
 func Decorator(configured func() bool) admission.DecoratorFunc {
 	return func(plugin admission.Interface, name string) admission.Interface {
 		m := metered{Interface: plugin, counting: admissionmetrics.WithControllerMetrics(plugin, name)}
-		if name == mutating.PluginName {
+		if slices.Contains(asking, name) {
 			m.configured = configured
 		}
 		return m
@@ -40,9 +49,14 @@ func (m metered) as(ctx context.Context) admission.Interface {
 	return m.counting
 }
 
+// idle says that the plugin would find nobody to ask.
+func (m metered) idle(ctx context.Context) bool {
+	return m.configured != nil && insidedoor.Inside(ctx) && !m.configured()
+}
+
 // Admit implements admission.MutationInterface.
 func (m metered) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
-	if m.configured != nil && insidedoor.Inside(ctx) && !m.configured() {
+	if m.idle(ctx) {
 		return nil
 	}
 	if p, ok := m.as(ctx).(admission.MutationInterface); ok {
@@ -53,6 +67,9 @@ func (m metered) Admit(ctx context.Context, a admission.Attributes, o admission.
 
 // Validate implements admission.ValidationInterface.
 func (m metered) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	if m.idle(ctx) {
+		return nil
+	}
 	if p, ok := m.as(ctx).(admission.ValidationInterface); ok {
 		return p.Validate(ctx, a, o) //nolint:wrapcheck // It is the plugin.
 	}
