@@ -6,11 +6,14 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/controller/daemonset/variants"
 )
 
 // smallCanary is a policy whose canary are n0 and n1, that goes back after one failure.
@@ -155,4 +158,52 @@ func TestConsentWithAnotherDigestIsNone(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// The variants of the stable revision are gone, which somebody deleted while no controller ran. Nobody loses what it
+// has to a way back that leads nowhere.
+func TestAWayBackToVariantsThatAreGone(t *testing.T) {
+	a := policyAPI{newFakeAPI(t), func() bool { return false }}
+	want := map[string]string{}
+	for i := range 6 {
+		name := fmt.Sprint("n", i)
+		a.add(sizedNode(name, "xl", 4))
+		want[name] = "threads 8"
+	}
+	a.add(testVariant("large", "xl", threads(8), ""))
+	a.add(smallCanary(v1alpha1.ApprovalManual))
+	stop := startWithVariants(t, a)
+	defer func() { stop() }()
+	a.add(testDaemonSet("logs"))
+	wantDaemons(t, a.fakeAPI, want)
+	wantPhase(t, a, v1alpha1.PhaseComplete, "")
+	edit(t, a.fakeAPI, "default", "large", func(v *v1alpha1.DaemonSetVariant) {
+		v.Spec.Patch.Raw, v.Generation = []byte(threads(12)), 2
+	})
+	s := wantPhase(t, a, v1alpha1.PhaseWaitingForApproval, "").Status
+	stop()
+	var gone *appsv1.ControllerRevision
+	for _, r := range list[*appsv1.ControllerRevision](a.fakeAPI, kindRevision) {
+		if r.Labels[variants.Label] == content.VariantsOf(s.StableRevision) {
+			gone = r
+			a.erase(kindRevision, r.Namespace, r.Name)
+		}
+	}
+	stop = startWithVariants(t, a)
+	want["n0"], want["n1"] = "threads 12", "threads 12"
+	wantDaemons(t, a.fakeAPI, want)
+	edit(t, a.fakeAPI, "default", "logs", func(r *v1alpha1.DaemonSetRollout) {
+		r.Spec.Abort, r.Generation = &v1alpha1.Abort{Revision: r.Status.TargetRevision, Digest: r.Status.TargetDigest}, 2
+	})
+	wantPhase(t, a, v1alpha1.PhasePaused, "nothing goes back to revision "+s.StableRevision)
+	quiet(t, a.fakeAPI)
+	wantDaemons(t, a.fakeAPI, want)
+	if gone == nil {
+		t.Fatal("the variants were not stored")
+	}
+	gone.UID, gone.ResourceVersion = "", ""
+	a.add(gone)
+	want["n0"], want["n1"] = "threads 8", "threads 8"
+	wantDaemons(t, a.fakeAPI, want)
+	wantPhase(t, a, v1alpha1.PhaseRolledBack, "")
 }

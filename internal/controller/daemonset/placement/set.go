@@ -10,14 +10,18 @@ import (
 )
 
 // Revisions are the rules of earlier revisions, by hash. They do not change.
-type Revisions struct{ ByRevision map[string]*Rules }
+type Revisions struct {
+	ByRevision map[string]*Rules
+	// Gone is a revision, by its whole name, of which no pod can be made, whatever is known of its template; "" for none.
+	Gone string `json:",omitempty"`
+}
 
 // Same reports whether both say the same.
 func (r *Revisions) Same(o *Revisions) bool {
 	if r == nil || o == nil {
 		return r == o
 	}
-	return maps.EqualFunc(r.ByRevision, o.ByRevision, (*Rules).Same)
+	return r.Gone == o.Gone && maps.EqualFunc(r.ByRevision, o.ByRevision, (*Rules).Same)
 }
 
 // Set are the rules of all revisions of a DaemonSet that are known. It is comparable.
@@ -30,6 +34,8 @@ type Set struct {
 // Of returns the rules of a revision, nil if they are not known.
 func (s *Set) Of(revision string) *Rules {
 	switch {
+	case s.Earlier != nil && revision != "" && revision == s.Earlier.Gone:
+		return nil
 	case revision == s.Newest, revision != "" && content.TemplateOf(revision) == content.TemplateOf(s.Newest):
 		return s.Rules
 	case s.Earlier == nil:

@@ -10,6 +10,7 @@ import (
 	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/variant"
 )
 
@@ -269,12 +270,22 @@ func (b *Book) tell(uid types.UID, s *set) {
 	}
 	info.Revision = content.WithVariants(info.Revision, id)
 	info.Digest = contentsDigest(info.Digest, digest)
+	info.Earlier = b.earlier(uid, s, info.Earlier)
 	was := s.told
 	s.told = &info
 	if s.pods != nil && (was == nil || was.Revision != info.Revision) {
 		b.lookAll(uid, s) // first: what has the newest already is no evidence against it
 	}
 	b.rows.Step(info)
+}
+
+// earlier are the rules of earlier revisions, where the stable one cannot be given: nobody knows its variants.
+func (b *Book) earlier(uid types.UID, s *set, earlier *placement.Revisions) *placement.Revisions {
+	stable := b.aimOf(uid).stable
+	if of := variantsOf(stable); of == "" || s.known[of] != nil || earlier == nil {
+		return earlier
+	}
+	return &placement.Revisions{ByRevision: earlier.ByRevision, Gone: stable}
 }
 
 // had are the variants that the DaemonSet was told with; of one that was not, those of its rollout's target, or of most
