@@ -118,7 +118,11 @@ func variantsWithoutPolicy(t *testing.T, bad bool) {
 	if got := changed(before, quiet(t, a.fakeAPI)); len(got) > 0 {
 		t.Fatalf("its policy goes, and %v are touched", got)
 	}
-	wantPhase(t, a, v1alpha1.PhasePaused, "its policy was deleted")
+	if r := wantPhase(t, a, v1alpha1.PhasePaused, "its policy was deleted"); bad {
+		if s := &r.Status; strings.Contains(s.Message, "not gone back") || s.Counts["Current"] != 8 {
+			t.Errorf("all nodes have what they had, and it says %s: %v", s.Message, s.Counts)
+		}
+	}
 	approve(t, a, v1alpha1.WithoutPolicy, asItIs)
 	for _, name := range []string{"n3", "n5", "n7"} {
 		if !bad {

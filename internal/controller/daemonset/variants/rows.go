@@ -2,6 +2,7 @@ package variants
 
 import (
 	"cmp"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -150,7 +151,10 @@ func (b *Book) aimOf(uid types.UID) aim {
 		}
 		st = *s.status
 	}
-	return aim{st.StableRevision, st.TargetRevision, st.Phase == v1alpha1.PhaseRolledBack}
+	back := slices.ContainsFunc(st.FailedRevisions, func(f v1alpha1.FailedRevision) bool {
+		return f.Revision == st.TargetRevision && f.Action == v1alpha1.FailureRollback
+	})
+	return aim{st.StableRevision, st.TargetRevision, back} // also while it is paused, or without a policy
 }
 
 // aimMoved reports whether the rollout aims at something else than when pods were last looked at.
