@@ -99,7 +99,10 @@ func variantsWithoutPolicy(t *testing.T, bad bool) {
 	a.add(testDaemonSet("logs"))
 	settled(t, a.fakeAPI, "logs", 8)
 	wantDaemons(t, a.fakeAPI, want)
-	wantPhase(t, a, v1alpha1.PhaseComplete, "")
+	r := wantPhase(t, a, v1alpha1.PhaseComplete, "")
+	if p := r.Status.Policy; p == nil || p.Name != "careful" || p.Approval != v1alpha1.ApprovalManual {
+		t.Errorf("the rollout says that it follows %+v", p)
+	}
 	if bad {
 		fails(a.fakeAPI, func(c *corev1.Container) bool { return len(c.Env) > 0 && c.Env[0].Value == "12" })
 	}

@@ -285,7 +285,28 @@ func (b *Book) assign(ds *appsv1.DaemonSet) {
 	}
 	delete(b.left, nameOf(ds))
 	delete(b.free, ds.UID)
+	info.Followed = b.followed(ds)
 	b.rows.Step(info)
+}
+
+// followed is the policy that the DaemonSet follows, or followed last by its rollout's status.
+func (b *Book) followed(ds *appsv1.DaemonSet) (out *v1alpha1.FollowedPolicy) {
+	r, p := b.rollouts[nameOf(ds)], b.follows[ds.UID]
+	switch {
+	case p != nil:
+		out = &v1alpha1.FollowedPolicy{Name: p.object.Name, UID: p.object.UID}
+		for i := range p.object.Spec.Waves {
+			if p.object.Spec.Waves[i].Approval == v1alpha1.ApprovalManual {
+				out.Approval = v1alpha1.ApprovalManual
+			}
+		}
+		if r != nil {
+			out.SpecGeneration = r.Generation
+		}
+	case r != nil:
+		out = r.Status.Policy
+	}
+	return out
 }
 
 // unfollow has the DaemonSet change as without a policy.

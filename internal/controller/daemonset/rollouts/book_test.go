@@ -189,6 +189,30 @@ func TestAPolicyThatGoesFreezesWhatIsUnderWay(t *testing.T) {
 	}
 }
 
+// A rollout says which policy is followed, or was last, and whether somebody has to approve there.
+func TestTheStatusNamesThePolicy(t *testing.T) {
+	w := newWorld()
+	p := w.policy(t, "first", "waves: [{name: canary, count: 1, approval: Manual}]")
+	w.daemonSet("logs", "u1")
+	said := w.rows.told["u1"].Followed
+	if said == nil || said.Name != "first" || said.UID != "first" || said.Approval != v1alpha1.ApprovalManual {
+		t.Fatalf("it says %+v", said)
+	}
+	status := v1alpha1.DaemonSetRolloutStatus{StableRevision: "a", TargetRevision: "b", Policy: said}
+	r := w.rollout("logs", "u1", status, v1alpha1.DaemonSetRolloutSpec{})
+	if got := w.rows.told["u1"].Followed; got.SpecGeneration != r.Generation {
+		t.Errorf("it says %+v of a spec of generation %d", got, r.Generation)
+	}
+	w.Step(Policy{Object: p, Gone: true})
+	if got := w.rows.told["u1"]; got.Following != course.Gone || got.Followed != said {
+		t.Errorf("when the policy is gone it says %+v", got.Followed)
+	}
+	w.policy(t, "other", "")
+	if got := w.rows.told["u1"].Followed; got.Name != "other" || got.Approval != "" {
+		t.Errorf("with another one it says %+v", got)
+	}
+}
+
 // Who takes a DaemonSet out of its policy and changes it in the same write changes nothing
 // by that, whether the controller sees it at once or when it starts. What was changed
 // before it left, or is changed after, is its own.
