@@ -42,6 +42,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/admission/storageinuse"
 	"github.com/everynode/everynode/internal/apiserver/admission/storageresize"
 	"github.com/everynode/everynode/internal/apiserver/admission/taintnodesbycondition"
+	"github.com/everynode/everynode/internal/apiserver/admission/variantfit"
 	"github.com/everynode/everynode/internal/apiserver/bootstrap"
 	"github.com/everynode/everynode/internal/apiserver/nodeauth"
 	"github.com/everynode/everynode/internal/apiserver/options"
@@ -164,6 +165,7 @@ func plugins(client kubernetes.Interface, factory informers.SharedInformerFactor
 		{"CertificateApproval", certificates.New(s.authorizer)},
 		{"PodSecurity", podSecurity},
 		{"RolloutApproval", rolloutapproval.New(s.authorizer, s.rollouts)},
+		{"VariantFit", variantfit.New(s.variants)},
 		{"LiveContent", livecontent.New(bootstrap.ControllerAccount("daemon-set-controller").GetName(), s.contents)},
 		{"ServerTokens", servertokens.New(s.authorizer)},
 		{"BuiltInKinds", builtinkinds.New(ownVersions(), offered.Group)},

@@ -22,6 +22,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/admission/livecontent"
 	"github.com/everynode/everynode/internal/apiserver/admission/nodestartup"
 	"github.com/everynode/everynode/internal/apiserver/admission/rolloutapproval"
+	"github.com/everynode/everynode/internal/apiserver/admission/variantfit"
 	"github.com/everynode/everynode/internal/apiserver/authn"
 	"github.com/everynode/everynode/internal/apiserver/bootstrap"
 	"github.com/everynode/everynode/internal/apiserver/nodeauth"
@@ -48,6 +49,8 @@ type security struct {
 	rollouts *rolloutapproval.Stored
 	// contents are the copies that running pods can be pointed at; it is filled then, too.
 	contents *livecontent.Stored
+	// variants are compared with DaemonSets; it is filled then, too.
+	variants *variantfit.Stored
 	// startups are what new nodes start; it is filled then, too.
 	startups *nodestartup.Stored
 	// nodes is the storage of Nodes, once it is there.
@@ -80,6 +83,7 @@ func newSecurity(served context.Context, cfg Config, client kubernetes.Interface
 	}
 	s := &security{Authenticators: authenticators, revoked: revoked, issuer: issuer, getters: getters,
 		stored: &nodeauth.Stored{}, rollouts: &rolloutapproval.Stored{}, contents: &livecontent.Stored{},
+		variants: &variantfit.Stored{},
 		startups: &nodestartup.Stored{}, audiences: issuer.Audiences()}
 	s.resolver, err = rbac.NewResolver(factory)
 	if err != nil {
@@ -117,13 +121,14 @@ func (s *security) use(served registry.Served) error {
 	secrets, accounts, maps := storage(core, "secrets"), storage(core, "serviceaccounts"), storage(core, "configmaps")
 	own := served[v1alpha1.GroupVersion]
 	sets, policies := storage(served[appsv1.SchemeGroupVersion], "daemonsets"), storage(own, "rolloutpolicies")
-	startups := storage(own, "nodestartups")
+	startups, variants := storage(own, "nodestartups"), storage(own, "daemonsetvariants")
 	if len(missing) > 0 {
 		return fmt.Errorf("these are not served from storages: %s", strings.Join(missing, ", "))
 	}
 	s.getters.Pods, s.getters.Nodes, s.getters.Secrets, s.getters.ServiceAccounts = pods, nodes, secrets, accounts
 	s.contents.ConfigMaps, s.contents.Secrets = maps, secrets
 	s.rollouts.DaemonSets, s.rollouts.Policies = sets, policies
+	s.variants.DaemonSets, s.variants.Variants = sets, variants
 	s.startups.Startups, s.nodes = startups, nodes
 	s.stored.Pods, s.stored.Nodes, s.stored.CSIDrivers = pods, nodes, drivers
 	s.stored.Volumes, s.stored.Attachments, s.stored.Slices = claimed, attachments, slices

@@ -53,7 +53,7 @@ type Nodes struct {
 	// Change get another pod, or other content or amounts for theirs; New get their first one, Leave lose theirs,
 	// Stay keep theirs.
 	Change int `json:"change"`
-	// Resize are those of Change whose pod is given other amounts as it runs, Restart those of them where its node restarts
+	// Resize are those of Change whose pod is given other amounts as it runs, Restart those of them whose node restarts
 	// containers for it.
 	Resize  int `json:"resize,omitempty"`
 	Restart int `json:"restart,omitempty"`

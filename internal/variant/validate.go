@@ -108,3 +108,9 @@ func (m *Molds) Check() map[string]error {
 	}
 	return out
 }
+
+// Merged is what the variant at that place of the set makes of the template: the template itself without a patch.
+func (m *Molds) Merged(i int) (*corev1.PodTemplateSpec, error) {
+	is := m.merge(i)
+	return is.template, is.err
+}

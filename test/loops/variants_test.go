@@ -137,6 +137,7 @@ func TestOneDaemonSetForEverySize(t *testing.T) {
 	for field, body := range map[string]string{
 		"spec.resources[agent].requests[memory]": `{"spec":{"resources":{"agent":{"requests":{"memory":"'a lot'"}}}}}`,
 		"spec.patch":                             `{"spec":{"patch":{"spec":{"nodeSelector":{"a":"b"}}}}}`,
+		"with the template of DaemonSet log-agent: template.spec.containers[0].image: Required value": `{"spec":{"patch":{"spec":{"containers":[{"name":"other"}]}}}}`,
 	} {
 		_, err := j.own.DaemonSetVariants("default").Patch(t.Context(), "large", "application/merge-patch+json", []byte(body),
 			metav1.PatchOptions{})
