@@ -1,6 +1,6 @@
-// Package variantfit compares a DaemonSetVariant with the DaemonSets that it chooses when it is written: one whose patch
-// makes a pod template that the API does not take is refused, and who writes one that is in conflict with another, or has
-// formulas of containers that are not there, is warned.
+// Package variantfit compares a DaemonSetVariant with the DaemonSets that it chooses when it is written: one whose
+// patch makes a pod template that the API does not take is refused, and who writes one that is in conflict with
+// another, or has formulas of containers that are not there, is warned.
 package variantfit
 
 import (
@@ -103,7 +103,8 @@ func fits(ctx context.Context, v *v1alpha1.DaemonSetVariant, sets []*appsv1.Daem
 	if len(errs) == 0 {
 		return nil
 	}
-	return apierrors.NewInvalid(schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: "DaemonSetVariant"}, v.Name, errs)
+	kind := schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: "DaemonSetVariant"}
+	return apierrors.NewInvalid(kind, v.Name, errs)
 }
 
 // invalid says why the API would not take the template that a patch makes.
