@@ -114,7 +114,10 @@ func (c *Controller) awaitKind(ctx context.Context, i int, s source) {
 			continue
 		}
 		logger.Info("The API serves a kind that was missing", "kind", plural[s.kind])
-		c.buffer.result(func(*owner) { c.own.kinds[i].synced, c.own.kinds[i].late = synced, true })
+		c.buffer.result(func(*owner) {
+			c.own.kinds[i].synced, c.own.kinds[i].late = synced, true
+			c.buffer.nudge() // the turn that takes this in has looked already
+		})
 		<-ctx.Done()
 		off()
 		return
