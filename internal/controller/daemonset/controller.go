@@ -37,6 +37,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/contents"
+	"github.com/everynode/everynode/internal/controller/daemonset/lane"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/controller/daemonset/variants/storing"
@@ -171,15 +172,16 @@ func (c *Controller) Run(ctx context.Context) error {
 	if !toolscache.WaitFor(ctx, "", synced...) || !c.own.wait(ctx, c.cfg.Clock) {
 		return nil
 	}
-	pods, rows, claims := startLane(ctx, c.cfg.Workers), startLane(ctx, rowWorkers), startLane(ctx, rowWorkers)
+	start := func(workers int) *lane.Lane { return lane.Start(ctx, workers, callTimeout) }
+	pods, rows, claims := start(c.cfg.Workers), start(rowWorkers), start(rowWorkers)
 	o := newOwner(c, pods, rows, claims)
 	logger.Info("DaemonSet controller works", "workers", c.cfg.Workers)
 	waiting := c.await(ctx)
 	o.run(ctx)
 	waiting.Wait()
-	pods.done.Wait()
-	rows.done.Wait()
-	claims.done.Wait()
+	pods.Wait()
+	rows.Wait()
+	claims.Wait()
 	return nil
 }
 

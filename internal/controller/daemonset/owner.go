@@ -15,6 +15,7 @@ import (
 	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/contents"
+	"github.com/everynode/everynode/internal/controller/daemonset/lane"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
@@ -33,10 +34,10 @@ type owner struct {
 	buffer  *buffer
 	exec    *executor
 	metrics *metrics
-	podLane *lane
-	rowLane *lane
+	podLane *lane.Lane
+	rowLane *lane.Lane
 	// claimLane is for jobs of many writes, so that no status waits for them.
-	claimLane *lane
+	claimLane *lane.Lane
 	log       klog.Logger
 	book      *belongings.Book
 	matrix    decisions
@@ -59,7 +60,7 @@ type owner struct {
 	auditing auditing
 }
 
-func newOwner(c *Controller, pods, rows, claims *lane) *owner {
+func newOwner(c *Controller, pods, rows, claims *lane.Lane) *owner {
 	o := &owner{
 		cfg: c.cfg, own: &c.own, buffer: c.buffer, metrics: c.metrics, podLane: pods, rowLane: rows, claimLane: claims,
 		exec: &executor{writer: c.cfg.Writer, rollouts: c.cfg.Rollouts, recorder: c.cfg.Recorder, clock: c.cfg.Clock,
@@ -157,7 +158,7 @@ func (o *owner) turn(ctx context.Context) {
 			if r := j.Over(); r != nil {
 				o.metrics.rollouts.forget(types.NamespacedName{Namespace: r.Namespace, Name: r.Name})
 			}
-			o.rowLane.submit(func(ctx context.Context) {
+			o.rowLane.Submit(func(ctx context.Context) {
 				r := o.exec.carryOut(ctx, j)
 				o.buffer.result(func(o *owner) { o.rollouts.Step(r) })
 			})
@@ -243,15 +244,15 @@ func (o *owner) handOut(j belongings.Job) {
 	done := func(e belongings.Event) { o.buffer.result(func(o *owner) { o.book.Step(e) }) }
 	switch j := j.(type) {
 	case *belongings.RevisionJob:
-		lane := o.rowLane
+		on := o.rowLane
 		if len(j.Relabel) > 0 {
-			lane = o.claimLane
+			on = o.claimLane
 		}
-		lane.submit(func(ctx context.Context) { done(o.exec.applyRevisions(ctx, j)) })
+		on.Submit(func(ctx context.Context) { done(o.exec.applyRevisions(ctx, j)) })
 	case *belongings.CleanupJob:
-		o.rowLane.submit(func(ctx context.Context) { done(o.exec.cleanUp(ctx, j)) })
+		o.rowLane.Submit(func(ctx context.Context) { done(o.exec.cleanUp(ctx, j)) })
 	case *belongings.ClaimJob:
-		o.claimLane.submit(func(ctx context.Context) { done(o.exec.claimPods(ctx, j)) })
+		o.claimLane.Submit(func(ctx context.Context) { done(o.exec.claimPods(ctx, j)) })
 	case *belongings.Notice:
 		if j.Err != nil {
 			o.log.Error(j.Err, "DaemonSet cannot be worked on", "daemonSet", klog.KObj(j.DaemonSet))
@@ -281,9 +282,9 @@ func (o *owner) dispatch(a action.Action) {
 			o.matrix.Step(action.Answer{Action: a, Outcome: action.Failed, Refused: mold.Refusal(err)})
 			return
 		}
-		o.podLane.submit(func(ctx context.Context) { done(o.exec.createPod(ctx, ds, of, a)) })
+		o.podLane.Submit(func(ctx context.Context) { done(o.exec.createPod(ctx, ds, of, a)) })
 	case *action.DeletePod:
-		o.podLane.submit(func(ctx context.Context) { done(action.Answer{Outcome: o.exec.deletePod(ctx, ds, a)}) })
+		o.podLane.Submit(func(ctx context.Context) { done(action.Answer{Outcome: o.exec.deletePod(ctx, ds, a)}) })
 	case *action.PointPod:
 		o.point(ds, a, done)
 	case *action.ResizePod:
@@ -298,7 +299,7 @@ func (o *owner) dispatch(a action.Action) {
 	case *action.UpdateRollout:
 		o.metrics.rollouts.show(a)
 		have := o.rollouts.RolloutOf(ds)
-		o.rowLane.submit(func(ctx context.Context) {
+		o.rowLane.Submit(func(ctx context.Context) {
 			updated, out := o.exec.updateRollout(ctx, ds, have, a)
 			o.buffer.result(func(o *owner) {
 				if updated != nil {
@@ -308,7 +309,7 @@ func (o *owner) dispatch(a action.Action) {
 			})
 		})
 	case *action.UpdateStatus:
-		o.rowLane.submit(func(ctx context.Context) {
+		o.rowLane.Submit(func(ctx context.Context) {
 			updated, out := o.exec.updateStatus(ctx, latest, a)
 			o.buffer.result(func(o *owner) {
 				if _, known := o.book.Acted(a.UID); known != nil && updated != nil {
@@ -327,7 +328,7 @@ func (o *owner) point(ds *appsv1.DaemonSet, a *action.PointPod, done func(action
 		o.matrix.Step(action.Answer{Action: a, Outcome: action.Failed})
 		return
 	}
-	o.podLane.submit(func(ctx context.Context) { done(o.exec.pointPod(ctx, ds, a, members)) })
+	o.podLane.Submit(func(ctx context.Context) { done(o.exec.pointPod(ctx, ds, a, members)) })
 }
 
 // forget drops what is kept about a DaemonSet that is gone.
@@ -344,7 +345,7 @@ func (o *owner) fetch(ds *appsv1.DaemonSet, a *action.FetchImages, done func(act
 		o.matrix.Step(action.Answer{Action: a, Outcome: action.Failed})
 		return
 	}
-	o.podLane.submit(func(ctx context.Context) {
+	o.podLane.Submit(func(ctx context.Context) {
 		done(action.Answer{Outcome: o.exec.fetchImages(ctx, a, request)})
 	})
 }
@@ -378,7 +379,7 @@ func (o *owner) keepContents(ctx context.Context) {
 		o.read(ctx, want)
 	}
 	for _, j := range o.contents.Jobs() {
-		o.rowLane.submit(func(ctx context.Context) {
+		o.rowLane.Submit(func(ctx context.Context) {
 			r := o.cfg.Content.CarryOut(ctx, j)
 			if r.Why != "" {
 				o.metrics.writesFailed.Inc()
@@ -456,7 +457,7 @@ func (o *owner) tellVariants(kind string, c change) bool {
 func (o *owner) keepVariants() {
 	o.variants.Settle()
 	for _, j := range o.variants.Jobs() {
-		o.rowLane.submit(func(ctx context.Context) {
+		o.rowLane.Submit(func(ctx context.Context) {
 			r := storing.Store(ctx, o.cfg.Writer, j)
 			if r.Why != "" {
 				o.metrics.writesFailed.Inc()
@@ -472,7 +473,7 @@ func (o *owner) keepVariants() {
 		storing.Show(o.metrics.variants, o.variants.Reserved())
 	}
 	for _, v := range statuses {
-		o.rowLane.submit(func(ctx context.Context) {
+		o.rowLane.Submit(func(ctx context.Context) {
 			written := storing.Tell(ctx, o.cfg.Variants, v)
 			o.buffer.result(func(o *owner) { o.variants.TellStatus(v, written) })
 		})

@@ -27,7 +27,7 @@ func (o *owner) resize(ds *appsv1.DaemonSet, a *action.ResizePod, done func(acti
 		o.log.V(3).Info("Pod is replaced", "node", a.Node, "revision", a.Revision, "why", why)
 		done(action.Answer{Outcome: action.Failed, Refused: why})
 	default:
-		o.podLane.submit(func(ctx context.Context) { done(o.exec.resizePod(ctx, ds, a, way)) })
+		o.podLane.Submit(func(ctx context.Context) { done(o.exec.resizePod(ctx, ds, a, way)) })
 	}
 }
 
