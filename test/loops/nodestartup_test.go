@@ -49,8 +49,36 @@ func startJoining(t *testing.T) *joining {
 	}
 	var acting sync.WaitGroup
 	acting.Go(func() { j.act(pods) })
-	t.Cleanup(func() { pods.Stop(); acting.Wait() })
+	ctx, cancel := context.WithCancel(context.Background())
+	acting.Go(func() { j.beat(ctx) })
+	t.Cleanup(func() { cancel(); pods.Stop(); acting.Wait() })
 	return j
+}
+
+// beat has all nodes say from time to time that they are there. A test may take longer than they may be silent.
+func (j *joining) beat(ctx context.Context) {
+	tick := time.NewTicker(5 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		nodes, err := j.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			continue // the next beat tries again
+		}
+		body := fmt.Sprintf(`{"status":{"conditions":[{"type":"Ready","lastHeartbeatTime":%q}]}}`,
+			time.Now().UTC().Format(time.RFC3339))
+		for _, n := range nodes.Items {
+			_, err := j.Client.CoreV1().Nodes().Patch(ctx, n.Name, types.StrategicMergePatchType, []byte(body),
+				metav1.PatchOptions{}, "status")
+			if err != nil && ctx.Err() == nil {
+				j.t.Logf("node %s: %v", n.Name, err)
+			}
+		}
+	}
 }
 
 // act is what the nodes do: they start pods that are bound to them, and end those that are deleted.

@@ -38,7 +38,6 @@ func addBehaviour(built storages, d Dependencies) (map[string]start, error) {
 		Group:    "policy",
 		Resource: "poddisruptionbudgets",
 	}]
-	pods.Store.Storage.Storage = pod.Placing(pods.Store.Storage.Storage)
 	access := pod.NewNodeAccess(pods.Store, nodes.Store, d.Agents)
 	services := built[core("services")]
 	for name, sub := range map[string]rest.Storage{

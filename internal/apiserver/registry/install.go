@@ -17,6 +17,7 @@ import (
 
 	"github.com/everynode/everynode/internal/apiserver/nodecall"
 	"github.com/everynode/everynode/internal/apiserver/podaccess"
+	"github.com/everynode/everynode/internal/apiserver/registry/pod"
 	"github.com/everynode/everynode/internal/apiserver/registry/service"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/starthook"
@@ -58,7 +59,7 @@ type Served map[schema.GroupVersion]map[string]rest.Storage
 func Install(server *genericapiserver.GenericAPIServer, kinds []resource.Definition, d Dependencies) (Served, error) {
 	built := storages{}
 	for _, kind := range kinds {
-		s, err := kind.Build(d.Scheme, d.Storage)
+		s, err := kind.Build(d.Scheme, pod.AskPlacers(d.Storage))
 		if err != nil {
 			return nil, err
 		}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -268,8 +269,13 @@ func TestRandomChangesOfAllParts(t *testing.T) {
 }
 
 func randomChangesOfAllParts(t *testing.T, r *rand.Rand) {
-	trouble := false
-	a, c := policyAPI{newFakeAPI(t), func() bool { return trouble && r.Intn(4) == 0 }}, newContentAPI()
+	var trouble atomic.Bool
+	writes, chance := sync.Mutex{}, rand.New(rand.NewSource(r.Int63())) // asked by the controller's workers
+	a, c := policyAPI{newFakeAPI(t), func() bool {
+		writes.Lock()
+		defer writes.Unlock()
+		return trouble.Load() && chance.Intn(4) == 0
+	}}, newContentAPI()
 	const nodes = 8
 	fixed := map[string]string{}
 	for i := range nodes {
@@ -372,8 +378,8 @@ func randomChangesOfAllParts(t *testing.T, r *rand.Rand) {
 			stop = startWithAll(t, a, c)
 		case 11:
 			a.mu.Lock()
-			trouble = !trouble
-			note("trouble %t", trouble)
+			trouble.Store(!trouble.Load())
+			note("trouble %t", trouble.Load())
 			a.mu.Unlock()
 		case 12:
 			a.mu.Lock()
@@ -419,7 +425,8 @@ func randomChangesOfAllParts(t *testing.T, r *rand.Rand) {
 		a.mu.Unlock()
 	}
 	a.mu.Lock()
-	trouble, bad = false, false
+	bad = false
+	trouble.Store(false)
 	a.mu.Unlock()
 	write(1)
 	vary(8)

@@ -6,7 +6,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/client-go/tools/cache"
 )
 
 // Placer says where a new pod is from the start.
@@ -22,6 +27,29 @@ type placerKey struct{}
 // those who write from inside the process.
 func PlacedBy(ctx context.Context, p Placer) context.Context {
 	return context.WithValue(ctx, placerKey{}, p)
+}
+
+// AskPlacers has the storage of pods ask placers from the moment on when it is opened; others stay as they are.
+func AskPlacers(of generic.RESTOptionsGetter) generic.RESTOptionsGetter { return asking{of} }
+
+type asking struct{ generic.RESTOptionsGetter }
+
+// GetRESTOptions implements generic.RESTOptionsGetter.
+func (a asking) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	options, err := a.RESTOptionsGetter.GetRESTOptions(resource, example)
+	if open := options.Decorator; resource == corev1.Resource("pods") && open != nil {
+		options.Decorator = func(c *storagebackend.ConfigForResource, prefix string,
+			key func(runtime.Object) (string, error), newObject, newList func() runtime.Object, attrs storage.AttrFunc,
+			triggers storage.IndexerFuncs, indexers *cache.Indexers,
+		) (storage.Interface, factory.DestroyFunc, error) {
+			opened, end, err := open(c, prefix, key, newObject, newList, attrs, triggers, indexers)
+			if err != nil {
+				return nil, nil, err
+			}
+			return Placing(opened), end, nil
+		}
+	}
+	return options, err //nolint:wrapcheck // It is the getter's.
 }
 
 // Placing is the storage of pods that asks placers.

@@ -35,6 +35,8 @@ type Book struct {
 	now      time.Time
 	sets     map[types.NamespacedName]*appsv1.DaemonSet
 	rollouts map[types.NamespacedName]*v1alpha1.DaemonSetRollout
+	// ended are the last rollouts of these names that went: the answer to an earlier write may come later than that.
+	ended    map[types.NamespacedName]types.UID
 	policies map[string]map[types.UID]*policy // by namespace
 	// follows is the policy that counts for a DaemonSet, by the DaemonSet's UID.
 	follows map[types.UID]*policy
@@ -71,6 +73,7 @@ func New(rows Rows, locate rolloutpolicy.Locate) *Book {
 		rows: rows, locate: locate,
 		sets:     map[types.NamespacedName]*appsv1.DaemonSet{},
 		rollouts: map[types.NamespacedName]*v1alpha1.DaemonSetRollout{},
+		ended:    map[types.NamespacedName]types.UID{},
 		policies: map[string]map[types.UID]*policy{},
 		follows:  map[types.UID]*policy{},
 		changed:  map[string]bool{},
@@ -202,7 +205,12 @@ func (b *Book) compile(object *v1alpha1.RolloutPolicy) *policy {
 func (b *Book) onRollout(e Rollout) {
 	name := nameOf(e.Object)
 	have := b.rollouts[name]
+	if e.Gone {
+		b.ended[name] = e.Object.UID
+	}
 	switch {
+	case !e.Gone && b.ended[name] == e.Object.UID:
+		return
 	case e.Gone && (have == nil || have.UID != e.Object.UID):
 		return
 	case e.Gone:
@@ -214,6 +222,7 @@ func (b *Book) onRollout(e Rollout) {
 		return
 	default:
 		b.rollouts[name] = e.Object
+		delete(b.ended, name)
 		if ds := b.sets[name]; ds != nil {
 			delete(b.erased, ds.UID)
 		}
