@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/apiserver/admission/builtinkinds"
@@ -30,6 +29,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/admission/livecontent"
 	"github.com/everynode/everynode/internal/apiserver/admission/metered"
 	admitstartup "github.com/everynode/everynode/internal/apiserver/admission/nodestartup"
+	"github.com/everynode/everynode/internal/apiserver/admission/onbindings"
 	"github.com/everynode/everynode/internal/apiserver/admission/podsecurity"
 	"github.com/everynode/everynode/internal/apiserver/admission/podtopologylabels"
 	"github.com/everynode/everynode/internal/apiserver/admission/priority"
@@ -115,19 +115,7 @@ func charge(to *genericoptions.AdmissionOptions, factory informers.SharedInforme
 // configured returns whether there is admission that somebody configured: webhooks or
 // policies. As long as that is not known, there is.
 func configured(factory informers.SharedInformerFactory) func() bool {
-	kinds := factory.Admissionregistration().V1()
-	all := []cache.SharedIndexInformer{
-		kinds.MutatingWebhookConfigurations().Informer(), kinds.ValidatingWebhookConfigurations().Informer(),
-		kinds.MutatingAdmissionPolicies().Informer(), kinds.ValidatingAdmissionPolicies().Informer(),
-	}
-	return func() bool {
-		for _, informer := range all {
-			if !informer.HasSynced() || len(informer.GetStore().ListKeys()) > 0 {
-				return true
-			}
-		}
-		return false
-	}
+	return onbindings.Some(factory.Admissionregistration().V1(), func(any) bool { return true })
 }
 
 func plugins(client kubernetes.Interface, factory informers.SharedInformerFactory, s *security,

@@ -8,9 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/storagebackend"
-	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
-	"k8s.io/client-go/tools/cache"
+
+	"github.com/everynode/everynode/internal/apiserver/decorated"
 )
 
 const (
@@ -20,22 +19,11 @@ const (
 )
 
 // awaited has lists wait until the watch cache of a storage is loaded. Each change of a definition opens a new storage
-// for its
-// objects. Clients are told to come again in a second; but the library's own deletion of a definition lists its
-// objects at
-// once, and when that fails it may not try again for five minutes: it takes no notice of a conflict with what it wrote
-// itself.
-func awaited(decorate generic.StorageDecorator) generic.StorageDecorator {
-	return func(c *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error),
-		newObject, newList func() runtime.Object, attrs storage.AttrFunc, triggers storage.IndexerFuncs,
-		indexers *cache.Indexers,
-	) (storage.Interface, factory.DestroyFunc, error) {
-		opened, end, err := decorate(c, prefix, key, newObject, newList, attrs, triggers, indexers)
-		if err != nil {
-			return nil, nil, err
-		}
-		return awaitedStorage{opened}, end, nil
-	}
+// for its objects. Clients are told to come again in a second; but the library's own deletion of a definition lists its
+// objects at once, and when that fails it may not try again for five minutes: it takes no notice of a conflict with
+// what it wrote itself.
+func awaited(open generic.StorageDecorator) generic.StorageDecorator {
+	return decorated.Wrap(open, func(opened storage.Interface) storage.Interface { return awaitedStorage{opened} })
 }
 
 type awaitedStorage struct{ storage.Interface }

@@ -11,14 +11,18 @@ import (
 )
 
 // New returns whether there are some now. As long as that is not known, there are.
-func New(kinds v1.Interface) func() bool {
+func New(kinds v1.Interface) func() bool { return Some(kinds, Is) }
+
+// Some returns whether there are webhooks or policies of which something holds. As long as that is not known, there
+// are.
+func Some(kinds v1.Interface, holds func(configured any) bool) func() bool {
 	all := []cache.SharedIndexInformer{
 		kinds.MutatingWebhookConfigurations().Informer(), kinds.ValidatingWebhookConfigurations().Informer(),
 		kinds.MutatingAdmissionPolicies().Informer(), kinds.ValidatingAdmissionPolicies().Informer(),
 	}
 	return func() bool {
 		return slices.ContainsFunc(all, func(informer cache.SharedIndexInformer) bool {
-			return !informer.HasSynced() || slices.ContainsFunc(informer.GetStore().List(), Is)
+			return !informer.HasSynced() || slices.ContainsFunc(informer.GetStore().List(), holds)
 		})
 	}
 }

@@ -9,9 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/storagebackend"
-	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
-	"k8s.io/client-go/tools/cache"
+
+	"github.com/everynode/everynode/internal/apiserver/decorated"
 )
 
 // Placer says where a new pod is from the start.
@@ -38,16 +37,7 @@ type asking struct{ generic.RESTOptionsGetter }
 func (a asking) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
 	options, err := a.RESTOptionsGetter.GetRESTOptions(resource, example)
 	if open := options.Decorator; resource == corev1.Resource("pods") && open != nil {
-		options.Decorator = func(c *storagebackend.ConfigForResource, prefix string,
-			key func(runtime.Object) (string, error), newObject, newList func() runtime.Object, attrs storage.AttrFunc,
-			triggers storage.IndexerFuncs, indexers *cache.Indexers,
-		) (storage.Interface, factory.DestroyFunc, error) {
-			opened, end, err := open(c, prefix, key, newObject, newList, attrs, triggers, indexers)
-			if err != nil {
-				return nil, nil, err
-			}
-			return Placing(opened), end, nil
-		}
+		options.Decorator = decorated.Wrap(open, Placing)
 	}
 	return options, err //nolint:wrapcheck // It is the getter's.
 }

@@ -185,13 +185,14 @@ func (b *Book) as(uid types.UID, s *set, info *fact.Pod) string {
 		return info.Revision
 	}
 	own, mark := base, variant.Mark{}
-	if p := b.Objects.Pod(info.UID); p != nil {
+	p := b.Objects.Pod(info.UID)
+	if p != nil {
 		own = content.WithVariants(base, variantsOf(p.Labels[content.RevisionLabel]))
 		mark = variant.MarkOf(p.Annotations, p.Name)
 	}
 	out := own
 	wanted := b.wanted(uid, s)
-	if _, is := impossible(b.Objects.Pod(info.UID)); is {
+	if _, is := impossible(p); is {
 		out, wanted = content.WithVariants(base, Infeasible), nil
 	}
 	for _, revision := range wanted {
