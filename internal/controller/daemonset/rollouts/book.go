@@ -35,7 +35,7 @@ type Book struct {
 	now      time.Time
 	sets     map[types.NamespacedName]*appsv1.DaemonSet
 	rollouts map[types.NamespacedName]*v1alpha1.DaemonSetRollout
-	// ended are the last rollouts of these names that went: the answer to an earlier write may come later than that.
+	// ended are the last rollouts of the DaemonSets here that went: the answer to an earlier write may come later.
 	ended    map[types.NamespacedName]types.UID
 	policies map[string]map[types.UID]*policy // by namespace
 	// follows is the policy that counts for a DaemonSet, by the DaemonSet's UID.
@@ -151,6 +151,7 @@ func (b *Book) onDaemonSet(e DaemonSet) {
 		delete(b.follows, e.Object.UID)
 	case e.Gone:
 		delete(b.sets, name)
+		delete(b.ended, name)
 		delete(b.blind, e.Object.UID)
 		delete(b.erased, e.Object.UID)
 		delete(b.follows, e.Object.UID)
@@ -205,11 +206,12 @@ func (b *Book) compile(object *v1alpha1.RolloutPolicy) *policy {
 func (b *Book) onRollout(e Rollout) {
 	name := nameOf(e.Object)
 	have := b.rollouts[name]
-	if e.Gone {
+	ended, again := b.ended[name]
+	if e.Gone && b.sets[name] != nil {
 		b.ended[name] = e.Object.UID
 	}
 	switch {
-	case !e.Gone && b.ended[name] == e.Object.UID:
+	case !e.Gone && again && ended == e.Object.UID:
 		return
 	case e.Gone && (have == nil || have.UID != e.Object.UID):
 		return

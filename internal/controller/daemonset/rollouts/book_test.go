@@ -627,15 +627,18 @@ func TestARolloutThatIsDeletedWhileNobodyLooks(t *testing.T) {
 }
 
 // The answer to a write may be taken in after the end of what was written: a rollout that is gone does not come back.
+// Its name is forgotten with its DaemonSet.
 func TestAnAnswerAfterItsRolloutHasGone(t *testing.T) {
 	b := New(&rows{}, time.LoadLocation)
-	r := &v1alpha1.DaemonSetRollout{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "logs", UID: "r1", ResourceVersion: "5"}}
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "logs", UID: "ds"}}
+	b.Step(DaemonSet{Object: ds})
+	meta := metav1.ObjectMeta{Namespace: "ns", Name: "logs", UID: "r1", ResourceVersion: "5"}
+	r := &v1alpha1.DaemonSetRollout{ObjectMeta: meta}
 	b.Step(Rollout{Object: r})
 	b.Step(Rollout{Object: r, Gone: true})
 	late := r.DeepCopy()
 	late.ResourceVersion = "6"
 	b.Step(Rollout{Object: late})
-	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "logs"}}
 	if b.RolloutOf(ds) != nil {
 		t.Error("a rollout that is gone is taken for one that is there")
 	}
@@ -644,5 +647,10 @@ func TestAnAnswerAfterItsRolloutHasGone(t *testing.T) {
 	b.Step(Rollout{Object: next})
 	if b.RolloutOf(ds) != next {
 		t.Error("the next rollout of the name is not taken in")
+	}
+	b.Step(Rollout{Object: next, Gone: true})
+	b.Step(DaemonSet{Object: ds, Gone: true})
+	if len(b.ended) > 0 {
+		t.Errorf("with the DaemonSet gone it still knows %v", b.ended)
 	}
 }
