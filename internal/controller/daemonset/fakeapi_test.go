@@ -322,7 +322,9 @@ func (a *fakeAPI) DeletePod(_ context.Context, namespace, name string, uid types
 	return nil
 }
 
-func patchObject[T client.Object](a *fakeAPI, kind, namespace, name string, patch []byte, into T) (T, error) {
+func patchObject[T client.Object](
+	a *fakeAPI, kind, namespace, name string, patch []byte, into T, also ...func(T),
+) (T, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	obj, err := get[T](a, kind, namespace, name)
@@ -347,6 +349,9 @@ func patchObject[T client.Object](a *fakeAPI, kind, namespace, name string, patc
 	if err := json.Unmarshal(raw, into); err != nil {
 		return into, err
 	}
+	for _, change := range also {
+		change(into)
+	}
 	return a.put(into).(T), nil
 }
 
@@ -365,17 +370,12 @@ func (a *fakeAPI) ResizePod(_ context.Context, namespace, name string, patch []b
 	a.mu.Lock()
 	a.resizes++
 	a.mu.Unlock()
-	p, err := patchObject(a, kindPod, namespace, name, patch, &corev1.Pod{})
-	if err != nil {
-		return nil, err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	p.Generation++
-	if !a.manualResize {
-		p.Status.ObservedGeneration = p.Generation
-	}
-	return a.put(p).(*corev1.Pod), nil
+	return patchObject(a, kindPod, namespace, name, patch, &corev1.Pod{}, func(p *corev1.Pod) {
+		p.Generation++
+		if !a.manualResize {
+			p.Status.ObservedGeneration = p.Generation
+		}
+	})
 }
 
 func (a *fakeAPI) GetDaemonSet(_ context.Context, namespace, name string) (*appsv1.DaemonSet, error) {
