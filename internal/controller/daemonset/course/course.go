@@ -170,10 +170,11 @@ func (c *Course) SetPolicy(p *rolloutpolicy.Policy, f Following, why string) {
 
 // SetSpec tells what people wrote into the rollout.
 func (c *Course) SetSpec(spec v1alpha1.DaemonSetRolloutSpec) {
-	turns := c.spec.Paused != spec.Paused && c.policy != nil && c.policy.Fetches()
+	turns := c.spec.Paused != spec.Paused
 	c.spec = spec
-	if turns {
-		c.refreshAll() // nobody is asked for images meanwhile
+	if turns { // what waits for its turn waits on, and nobody is asked for images meanwhile
+		c.revoke()
+		c.refreshAll()
 	}
 	c.settle()
 }

@@ -1,9 +1,11 @@
 package course
 
 import (
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 )
 
@@ -81,5 +83,36 @@ func TestAFirstDaemonThatWasRefusedIsTriedAgain(t *testing.T) {
 		p, m := w.course.Phase()
 		v, why := w.course.Verdict("z1-a")
 		t.Errorf("two hours later, after %d tries, v2 is on %d of 23; z1-a: %s: %s; %s: %s", tries, n, v, why, p, m)
+	}
+}
+
+// The first daemon of a node was let begin, and waits for its turn to be made. Then the rollout is paused, or its policy
+// cannot be followed: it is not made before that is over.
+func TestAFirstDaemonThatWaitsIsNotMadeInAPause(t *testing.T) {
+	for how, stands := range map[string]func(w *world, yes bool){
+		"it is paused": func(w *world, yes bool) { w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Paused: yes}) },
+		"its policy is lost": func(w *world, yes bool) {
+			w.course.SetPolicy(nil, map[bool]Following{true: Lost, false: Followed}[yes], "")
+		},
+	} {
+		w := joining(t)
+		w.update("v2")
+		if begun := w.take(1 << 20); len(begun) == 0 || begun[0].Node != "z1-a" || !w.course.Order("z1-a").Create {
+			t.Fatalf("%v begin, z1-a: %+v", begun, w.course.Order("z1-a"))
+		}
+		w.course.Moved()
+		stands(w, true)
+		if o := w.course.Order("z1-a"); o.Create && o.Target != "v1" || !slices.Contains(w.course.Moved(), "z1-a") {
+			t.Errorf("%s: the order of z1-a is %+v", how, o)
+		}
+		w.pass(time.Hour)
+		if n := w.on("v2"); n != 0 {
+			t.Errorf("%s: v2 is on %d nodes", how, n)
+		}
+		stands(w, false)
+		w.pass(time.Hour)
+		if n := w.on("v2"); n != 23 {
+			t.Errorf("%s, and goes on: v2 is on %d of 23", how, n)
+		}
 	}
 }

@@ -64,7 +64,7 @@ func (c *Course) judgeBy(n *node, in *standing.Input) view {
 		target := cmp.Or(c.state.stable, c.state.target)
 		return view{order: standing.Order{Target: target, Changing: in.Changing}} // outside, which counts as nothing
 	}
-	v := view{Standing: queue.Standing{State: standing.Classify(in)}, order: c.order(n, in)}
+	v := view{Standing: queue.Standing{State: standing.Classify(in)}, order: c.order(in)}
 	v.cause, v.reason, v.wake = c.cause(n, in), c.reason(n, in, v.State), in.Wake(v.State)
 	if !v.wake.After(c.now) {
 		v.wake = time.Time{}
@@ -149,7 +149,7 @@ func (c *Course) candidate(n *node, in *standing.Input) (change, free bool) {
 	return true, free
 }
 
-func (c *Course) order(n *node, in *standing.Input) standing.Order {
+func (c *Course) order(in *standing.Input) standing.Order {
 	want := in.Want
 	return standing.Order{
 		Fetch: in.Fetch.Wish, Target: want, Change: in.Begun && want != "", Changing: in.Changing,

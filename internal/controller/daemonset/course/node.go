@@ -347,7 +347,7 @@ func (c *Course) noteReplacing(n *node, in *standing.Input) {
 func (c *Course) revoke() {
 	for _, n := range c.nodes {
 		n.change.held = time.Time{}
-		if b := n.change.begun; b != nil && *b != "" && n.daemon.Revision == *b && !n.daemon.Unsure {
+		if b := n.change.begun; b != nil && n.daemon.Revision == *b && !n.daemon.Unsure {
 			n.change.cancel(&n.daemon)
 		}
 	}

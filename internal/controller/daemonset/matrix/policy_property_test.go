@@ -29,11 +29,13 @@ type guidedWorld struct {
 	sick   map[string]fact.Health
 	// was says of nodes whose daemon was taken away for a target what it was like.
 	was map[string]departed
+	// worked are nodes from which a daemon was taken that was available.
+	worked map[string]bool
 }
 
 type departed struct {
-	target string
-	before standing.Before
+	target, revision string
+	before           standing.Before
 }
 
 func drawGuidedPolicy(t *rapid.T) *rolloutpolicy.Policy {
@@ -143,12 +145,15 @@ func (w *guidedWorld) standIns(st *v1alpha1.DaemonSetRolloutStatus) (out []strin
 		return nil
 	}
 	for _, p := range w.pods {
-		has := func(f v1alpha1.FailedRevision) bool { return f.Revision == p.Revision }
-		if p.Revision != st.TargetRevision && !slices.ContainsFunc(st.FailedRevisions, has) {
-			out = append(out, p.Revision)
-		}
+		out = append(out, p.Revision)
 	}
-	return out
+	for _, d := range w.was {
+		out = append(out, d.revision)
+	}
+	return slices.DeleteFunc(out, func(revision string) bool {
+		return revision == st.TargetRevision || slices.ContainsFunc(st.FailedRevisions,
+			func(f v1alpha1.FailedRevision) bool { return f.Revision == revision })
+	})
 }
 
 // decide takes the next actions and judges them.
@@ -206,6 +211,9 @@ func (w *guidedWorld) decide(t *rapid.T) {
 func (w *guidedWorld) departs(a *action.DeletePod, st *v1alpha1.DaemonSetRolloutStatus) {
 	p, ds := w.pods[a.PodUID], w.sets[guided]
 	delete(w.was, a.Node)
+	if w.available(p, ds) {
+		w.worked[a.Node] = true
+	}
 	turn := a.Reason == action.ReasonTurn || a.Reason == action.ReasonOutdatedUnavailable
 	if !turn || ds.Strategy.Surges() || st.StableRevision == st.TargetRevision || p.Revision == st.TargetRevision ||
 		len(w.podsOf(guided, a.Node)) > 1 || !w.selects(guided, st.TargetRevision, a.Node) {
@@ -214,9 +222,9 @@ func (w *guidedWorld) departs(a *action.DeletePod, st *v1alpha1.DaemonSetRollout
 	if !w.stepBegan(guided, a.Node, st) && !w.selects(guided, st.StableRevision, a.Node) {
 		return // a failed revision leaves a node that is to have none until its step: nothing was there then
 	}
-	w.was[a.Node] = departed{st.TargetRevision, standing.WasNotAvailable}
+	w.was[a.Node] = departed{st.TargetRevision, p.Revision, standing.WasNotAvailable}
 	if w.available(p, ds) && w.unsure[p.UID].IsZero() {
-		w.was[a.Node] = departed{st.TargetRevision, standing.WasAvailable}
+		w.was[a.Node] = departed{st.TargetRevision, p.Revision, standing.WasAvailable}
 	}
 }
 
@@ -224,6 +232,9 @@ func (w *guidedWorld) departs(a *action.DeletePod, st *v1alpha1.DaemonSetRollout
 func (w *guidedWorld) checkBefore(t *rapid.T, a *action.CreatePod, st *v1alpha1.DaemonSetRolloutStatus) {
 	was, known := w.was[a.Node]
 	delete(w.was, a.Node)
+	if w.worked[a.Node] && a.Before == standing.WasAvailable {
+		return // also where what came after the last one that was available was never so
+	}
 	if known && a.Revision == was.target && st.TargetRevision == was.target && st.StableRevision != was.target &&
 		a.Before != was.before {
 		t.Fatalf("%s says that the daemon before was %q; it was %q\n%+v", a, a.Before, was.before, *st)
@@ -319,7 +330,7 @@ func (w *guidedWorld) checkDomains(t *rapid.T, a *action.DeletePod, down map[str
 func TestRandomPolicies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &guidedWorld{world: newWorld(row.Config{BurstReplicas: rapid.SampledFrom([]int{2, 250}).Draw(t, "burst")}),
-			sick: map[string]fact.Health{}, was: map[string]departed{}}
+			sick: map[string]fact.Health{}, was: map[string]departed{}, worked: map[string]bool{}}
 		for range 5 {
 			drawNode(t, w.world)
 		}

@@ -206,13 +206,10 @@ func (b *Book) compile(object *v1alpha1.RolloutPolicy) *policy {
 func (b *Book) onRollout(e Rollout) {
 	name := nameOf(e.Object)
 	have := b.rollouts[name]
-	ended, again := b.ended[name]
-	if e.Gone && b.sets[name] != nil {
-		b.ended[name] = e.Object.UID
+	if b.comesLate(e) {
+		return
 	}
 	switch {
-	case !e.Gone && again && ended == e.Object.UID:
-		return
 	case e.Gone && (have == nil || have.UID != e.Object.UID):
 		return
 	case e.Gone:
@@ -234,6 +231,19 @@ func (b *Book) onRollout(e Rollout) {
 	} else if !e.Gone {
 		b.left[name] = true
 	}
+}
+
+// comesLate reports whether the event tells of a rollout that has gone since, and keeps those that go.
+func (b *Book) comesLate(e Rollout) bool {
+	name := nameOf(e.Object)
+	if e.Gone {
+		if b.sets[name] != nil {
+			b.ended[name] = e.Object.UID
+		}
+		return false
+	}
+	ended, known := b.ended[name]
+	return known && ended == e.Object.UID
 }
 
 // chosen is the policy that counts for the DaemonSet; nil if there is none.
