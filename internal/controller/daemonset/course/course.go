@@ -125,11 +125,10 @@ func (c *Course) SetDaemonSet(ds DaemonSet) {
 	if c.ds == ds {
 		return
 	}
-	limits := c.ds.Surge != ds.Surge || c.ds.MaxUnavailable != ds.MaxUnavailable
-	c.ds = ds
-	if limits {
-		c.revoke() // what was let begin by others
+	if c.ds.Surge != ds.Surge || c.ds.MaxUnavailable != ds.MaxUnavailable {
+		c.revoke() // what was let begin by other limits
 	}
+	c.ds = ds
 	c.retarget()
 	c.refreshAll()
 	c.settle()
