@@ -31,11 +31,14 @@ type guidedWorld struct {
 	was map[string]departed
 	// worked are nodes from which a daemon was taken that was available.
 	worked map[string]bool
+	// ran are the revisions that ran anywhere since the target is this one.
+	since string
+	ran   map[string]bool
 }
 
 type departed struct {
-	target, revision string
-	before           standing.Before
+	target string
+	before standing.Before
 }
 
 func drawGuidedPolicy(t *rapid.T) *rolloutpolicy.Policy {
@@ -139,18 +142,12 @@ func (w *guidedWorld) assigned(node string, st *v1alpha1.DaemonSetRolloutStatus)
 }
 
 // standIns are the revisions that a node without a daemon may have until its step begins, where steps are asked for and
-// there is no stable one.
+// there is no stable one: those that ran.
 func (w *guidedWorld) standIns(st *v1alpha1.DaemonSetRolloutStatus) (out []string) {
 	if st.StableRevision != "" || st.Step == "" {
 		return nil
 	}
-	for _, p := range w.pods {
-		out = append(out, p.Revision)
-	}
-	for _, d := range w.was {
-		out = append(out, d.revision)
-	}
-	return slices.DeleteFunc(out, func(revision string) bool {
+	return slices.DeleteFunc(slices.Collect(maps.Keys(w.ran)), func(revision string) bool {
 		return revision == st.TargetRevision || slices.ContainsFunc(st.FailedRevisions,
 			func(f v1alpha1.FailedRevision) bool { return f.Revision == revision })
 	})
@@ -162,6 +159,12 @@ func (w *guidedWorld) decide(t *rapid.T) {
 	down := w.down()
 	actions := w.ready()
 	after, _ := w.m.Rollout(guided)
+	if w.since != after.TargetRevision {
+		w.since, w.ran = after.TargetRevision, map[string]bool{}
+	}
+	for _, p := range w.pods {
+		w.ran[p.Revision] = true
+	}
 	info := w.rollouts[guided]
 	maps.DeleteFunc(w.was, func(_ string, d departed) bool { return d.target != after.TargetRevision }) // another change has come
 	for _, a := range actions {
@@ -222,9 +225,9 @@ func (w *guidedWorld) departs(a *action.DeletePod, st *v1alpha1.DaemonSetRollout
 	if !w.stepBegan(guided, a.Node, st) && !w.selects(guided, st.StableRevision, a.Node) {
 		return // a failed revision leaves a node that is to have none until its step: nothing was there then
 	}
-	w.was[a.Node] = departed{st.TargetRevision, p.Revision, standing.WasNotAvailable}
+	w.was[a.Node] = departed{st.TargetRevision, standing.WasNotAvailable}
 	if w.available(p, ds) && w.unsure[p.UID].IsZero() {
-		w.was[a.Node] = departed{st.TargetRevision, p.Revision, standing.WasAvailable}
+		w.was[a.Node] = departed{st.TargetRevision, standing.WasAvailable}
 	}
 }
 
