@@ -71,7 +71,7 @@ func (p *planner) oneThatWaits() string {
 		if p.fates[n.Name] == waits {
 			_, why, _ := p.core.Verdict(p.set.DaemonSet.UID, n.Name)
 			if why == "its turn" {
-				why = cmp.Or(p.survey.Busy(p.core, p.set.DaemonSet.UID, n.Name), why)
+				why = cmp.Or(p.survey.Busy(p.core, p.set.DaemonSet.UID), why)
 			}
 			return n.Name + ": " + why
 		}

@@ -29,7 +29,7 @@ func (v *View) Renew(s *Survey) bool {
 	v.core.Step(fact.Now{Time: s.Now})
 	v.renewNodes(s)
 	v.renewPods(s)
-	v.DaemonSet, v.survey, v.cells = ds, s, nil
+	v.DaemonSet, v.survey, v.cells, v.busy = ds, s, nil, nil
 	v.Rollout = s.Rollout(ds)
 	v.core.Ready()
 	v.Status, _ = v.core.Rollout(ds.UID)

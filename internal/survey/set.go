@@ -42,12 +42,17 @@ type Set struct {
 	content string
 	// variants are those that it has now; nil for none.
 	variants *variant.Set
-	molds    *variant.Molds // of the newest template; nil until somebody asks
+	// templates are those of stored revisions, molds the variants on a revision's template, that somebody asked for.
+	templates map[string]*corev1.PodTemplateSpec
+	molds     map[string]*variant.Molds
 }
 
 // Set finds what belongs to a DaemonSet.
 func (s *Survey) Set(ds *appsv1.DaemonSet) (*Set, error) {
-	set := &Set{DaemonSet: ds, Numbers: map[string]int64{}, survey: s, Rollout: s.Rollout(ds)}
+	set := &Set{
+		DaemonSet: ds, Numbers: map[string]int64{}, survey: s, Rollout: s.Rollout(ds),
+		templates: map[string]*corev1.PodTemplateSpec{}, molds: map[string]*variant.Molds{},
+	}
 	for _, r := range s.Revisions {
 		if belongings.OwnerOf(r) == ds.UID {
 			set.revisions = append(set.revisions, r)
@@ -136,11 +141,16 @@ func (s *Set) Project(p *corev1.Pod) fact.Pod {
 
 // Template is the pod template of a revision, the present one if it cannot be read.
 func (s *Set) Template(hash string) *corev1.PodTemplateSpec {
+	hash = content.TemplateOf(hash)
+	if t := s.templates[hash]; t != nil {
+		return t
+	}
 	for _, r := range s.revisions {
-		if history.HashOf(r) != content.TemplateOf(hash) || r == s.present {
+		if history.HashOf(r) != hash || r == s.present {
 			continue
 		}
 		if t, err := history.Template(r); err == nil {
+			s.templates[hash] = t
 			return t
 		}
 	}

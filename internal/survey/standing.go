@@ -78,22 +78,25 @@ func (v *View) turn(name string) string {
 	if v.Rules == nil && v.DaemonSet.Spec.UpdateStrategy.Type == "OnDelete" {
 		return string(row.WaitsForUser)
 	}
-	busy := v.survey.Busy(v.core, v.DaemonSet.UID, name)
+	if v.busy == nil {
+		busy := v.survey.Busy(v.core, v.DaemonSet.UID)
+		v.busy = &busy
+	}
 	switch {
-	case busy != "":
-		return "its turn: " + busy
+	case *v.busy != "":
+		return "its turn: " + *v.busy
 	case because != row.AsWanted && v.Rules == nil:
 		return "its turn: " + string(because)
 	}
 	return "its turn"
 }
 
-// Busy says which nodes use up what may change at a time, beside one that waits for it; "" if none does.
-func (s *Survey) Busy(c *Core, uid types.UID, but string) string {
+// Busy says which nodes use up what may change at a time, to one that waits for it; "" if none does.
+func (s *Survey) Busy(c *Core, uid types.UID) string {
 	var busy []string
 	for _, n := range s.Nodes {
 		verdict, _, _ := c.Verdict(uid, n.Name)
-		if n.Name != but && (verdict == standing.Changing || verdict == standing.FailedRevision) {
+		if verdict == standing.Changing || verdict == standing.FailedRevision {
 			busy = append(busy, n.Name)
 		}
 	}

@@ -54,7 +54,13 @@ func (s *Set) vary(c *Core) *variants.Book {
 		return nil
 	}
 	b := variants.New(c)
-	b.Objects = objects{s}
+	all := objects{s, map[types.UID]*corev1.Pod{}}
+	for _, pods := range s.survey.byOwner[s.DaemonSet.UID] {
+		for _, p := range pods {
+			all.pods[p.UID] = p
+		}
+	}
+	b.Objects = all
 	b.Tick(s.survey.Now)
 	for _, n := range s.survey.Nodes {
 		b.TellNode(n, false)
@@ -96,27 +102,26 @@ func (s *Set) Outcome(n *corev1.Node) variant.Outcome {
 	if s.variants == nil {
 		return variant.Outcome{Template: &s.DaemonSet.Spec.Template, Plain: true}
 	}
-	if s.molds == nil {
-		s.molds = s.variants.On(&s.DaemonSet.Spec.Template)
-	}
 	of := variant.OfNode(n)
-	return s.molds.Of(&of)
+	return s.moldsOf(s.Revision, &s.DaemonSet.Spec.Template).Of(&of)
+}
+
+// moldsOf are the present variants on the template of a revision. They are kept: each node asks for them.
+func (s *Set) moldsOf(revision string, template *corev1.PodTemplateSpec) *variant.Molds {
+	if s.molds[revision] == nil {
+		s.molds[revision] = s.variants.On(template)
+	}
+	return s.molds[revision]
 }
 
 // objects are what was read.
-type objects struct{ *Set }
+type objects struct {
+	*Set
+	pods map[types.UID]*corev1.Pod
+}
 
 // Pod implements variants.Objects.
-func (o objects) Pod(uid types.UID) *corev1.Pod {
-	for _, pods := range o.survey.byOwner[o.DaemonSet.UID] {
-		for _, p := range pods {
-			if p.UID == uid {
-				return p
-			}
-		}
-	}
-	return nil
-}
+func (o objects) Pod(uid types.UID) *corev1.Pod { return o.pods[uid] }
 
 // Template implements variants.Objects.
 func (o objects) Template(_ types.UID, hash string) *corev1.PodTemplateSpec {
@@ -134,7 +139,7 @@ func (v *View) Variant(name string) (has, why string) {
 		return has, ""
 	}
 	of := variant.OfNode(n)
-	o := v.variants.On(v.Set.Template(v.Revision)).Of(&of)
+	o := v.moldsOf(v.Revision, v.Set.Template(v.Revision)).Of(&of)
 	switch {
 	case o.Err != nil:
 		return has, "it keeps the pod that it has: " + o.Err.Error()

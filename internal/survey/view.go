@@ -26,8 +26,9 @@ type View struct {
 	Status v1alpha1.DaemonSetRolloutStatus
 
 	core *Core
-	// cells and seen are made when they are first asked for.
+	// cells, busy and seen are made when they are first asked for.
 	cells map[string]row.CellSnapshot
+	busy  *string
 	seen  map[types.UID]seenPod
 	round int
 }
