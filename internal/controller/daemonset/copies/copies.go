@@ -47,7 +47,7 @@ func (a Access) Follow(
 			tell(contents.Sight{Namespace: namespace, Kind: kind, Read: read, Why: why})
 		}
 	}
-	noticed := &noticed{of: lw, kind: kind, say: say}
+	noticed := &noticed{of: lw, kind: kind, say: say, now: time.Now}
 	informer := toolscache.NewSharedIndexInformer(noticed, of, 0, toolscache.Indexers{})
 	if err := informer.SetTransform(toolscache.TransformFunc(without)); err != nil {
 		say(false, err.Error())
@@ -108,17 +108,23 @@ func (a Access) source(namespace string, kind content.Kind) (toolscache.ListerWa
 // has been taken in.
 const settling = 5 * time.Second
 
+// patience is how long a kind may fail to be read before that is told. A refusal is told at once.
+const patience = 30 * time.Second
+
 // noticed tells of answers that refuse a kind, and of its being read again after that.
 type noticed struct {
 	of   toolscache.ListerWatcherWithContext
 	kind content.Kind
 	say  func(read bool, why string)
+	now  func() time.Time
 
 	mu sync.Mutex
 	// once: it has been read. refused counts the answers that refuse it, told says whether the last one was told and
 	// nothing else since.
 	once, told bool
 	refused    int
+	// failing is since when each answer is an error; zero for not.
+	failing time.Time
 }
 
 // wasRead says that the kind has been read for the first time.
@@ -162,12 +168,28 @@ func (n *noticed) note(err error) {
 	if n.kind == content.Secret {
 		role = "everynode:content-secrets"
 	}
-	switch {
+	switch lasts := n.lasts(err); {
 	case apierrors.IsForbidden(err):
 		n.refuse(fmt.Sprintf("%v; a RoleBinding to ClusterRole %s in the namespace allows it", err, role))
-	case err != nil && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err):
+	case lasts >= patience:
+		n.refuse(fmt.Sprintf("%ss of the namespace cannot be read: %v", n.kind, err))
+	case lasts > 0:
 		klog.V(2).InfoS("Cannot read what is content, will try again", "kind", n.kind, "err", err)
 	}
+}
+
+// lasts is for how long answers are errors by now; 0 for one that is none, or that the reader mends by itself.
+func (n *noticed) lasts(err error) time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err == nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		n.failing = time.Time{}
+		return 0
+	}
+	if n.failing.IsZero() {
+		n.failing = n.now()
+	}
+	return max(n.now().Sub(n.failing), 1)
 }
 
 // ListWithContext lists.

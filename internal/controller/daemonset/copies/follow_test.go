@@ -1,6 +1,9 @@
 package copies
 
 import (
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -69,4 +72,48 @@ func TestARightThatComesBack(t *testing.T) {
 	})
 	forbidden.Store(false)
 	wait("it is read again", read)
+}
+
+// What cannot be read for another reason than a right is told when it lasts, and what is read again ends that.
+func TestWhatCannotBeReadForLong(t *testing.T) {
+	failure := apierrors.NewInternalError(errors.New("the key of the database is wrong"))
+	var answer error
+	now, said := time.Unix(1000, 0), []string{}
+	n := &noticed{
+		kind: content.Secret, now: func() time.Time { return now },
+		say: func(read bool, why string) { said = append(said, fmt.Sprint(read, " ", why)) },
+		of: &toolscache.ListWatch{
+			ListFunc:  func(metav1.ListOptions) (runtime.Object, error) { return &corev1.SecretList{}, answer },
+			WatchFunc: func(metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), answer },
+		},
+	}
+	told := "false Secrets of the namespace cannot be read: " + failure.Error()
+	expired := apierrors.NewResourceExpired("too old")
+	for i, c := range []struct {
+		after  time.Duration
+		list   bool
+		answer error
+		says   []string
+	}{
+		{0, true, failure, nil},
+		{29 * time.Second, true, failure, nil},
+		{time.Second, true, failure, []string{told}}, // before the first reading
+		{time.Second, true, nil, nil},
+		{time.Minute, false, failure, nil}, // all was well for the whole minute
+		{29 * time.Second, false, failure, nil},
+		{time.Second, false, expired, nil}, // which reading anew mends
+		{time.Minute, false, failure, nil},
+		{20 * time.Second, true, failure, nil},
+		{20 * time.Second, false, failure, []string{told}},
+	} {
+		now, answer, said = now.Add(c.after), c.answer, nil
+		if c.list {
+			_, _ = n.List(metav1.ListOptions{})
+		} else {
+			_, _ = n.Watch(metav1.ListOptions{})
+		}
+		if !slices.Equal(said, c.says) {
+			t.Errorf("answer %d: it says %q, want %q", i, said, c.says)
+		}
+	}
 }
