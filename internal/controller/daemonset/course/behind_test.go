@@ -72,6 +72,29 @@ func TestNodesThatComeBackWaitForTheWindowAndTheirStepsLimit(t *testing.T) {
 	}
 }
 
+// A window that closes while nodes are behind is known beforehand: nothing else may happen until then.
+func TestAWindowThatClosesOverNodesThatAreBehind(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 1, 20, "v1")
+	w.start(policy(t, inTheMorning), dsWith("v1", 10))
+	w.fault("z0-r0-00", "node does not answer", true)
+	w.pass(time.Minute)
+	w.update("v2")
+	w.pass(90 * time.Minute) // 11:31
+	w.expect(t, v1alpha1.PhaseComplete, "19 of 20")
+	m := w.nodes["z0-r0-00"]
+	m.fault, m.silent, m.since, m.ready = "", false, time.Time{}, time.Time{}
+	m.daemon.Available, m.daemon.Since = true, w.now
+	w.tell("z0-r0-00")
+	w.leap(20 * time.Minute)
+	w.expect(t, v1alpha1.PhaseProgressing, "1 node has another revision than v2")
+	if at, ok := w.course.NextTick(); !ok || at.Hour() != 12 || at.Minute() != 0 {
+		t.Errorf("it looks again at %s, want when the window closes", at)
+	}
+	w.leap(10 * time.Minute)
+	w.expect(t, v1alpha1.PhaseOutsideWindow, "the next window opens at Mon")
+}
+
 // One that is down anyway is made anew at once.
 func TestABrokenDaemonThatComesBackWaitsForNoWindow(t *testing.T) {
 	w := newWorld()

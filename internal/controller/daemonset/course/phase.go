@@ -371,7 +371,7 @@ func (c *Course) standBehind() (v1alpha1.Phase, string, time.Time) {
 	if c.trails() && !open {
 		return v1alpha1.PhaseOutsideWindow, text + "; " + opensAt(changes), changes
 	}
-	return v1alpha1.PhaseProgressing, text + c.blockedBy(), time.Time{}
+	return v1alpha1.PhaseProgressing, text + c.blockedBy(), changes
 }
 
 // opensAt says when the next window opens.
