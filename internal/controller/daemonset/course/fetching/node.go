@@ -75,8 +75,12 @@ func (n *Node) Look(in *Input) (out standing.Fetching) {
 			out.Until = n.asked.Add(in.Deadline)
 		}
 	}
-	if out.Images == standing.Awaited && (in.Free || standing.IsPast(out.Until, in.Now)) {
+	switch {
+	case out.Images != standing.Awaited:
+	case standing.IsPast(out.Until, in.Now), in.Free && n.failed.IsZero():
 		out.Images, out.Until = standing.NotAwaited, time.Time{}
+	case in.Free: // until its failure has lasted
+		out.Images = standing.NotAwaited
 	}
 	return out
 }

@@ -84,6 +84,10 @@ func TestWhatANodeIsWaitedFor(t *testing.T) {
 		},
 		"it has no daemon to lose": {
 			{second: 0, change: func(in *Input) { in.Free = true }, wish: standing.Ask, images: standing.NotAwaited, until: -1},
+			{second: 10, of: "b", askedAt: 1, reason: fetch.NotFound, change: func(in *Input) { in.Free = true }, wish: standing.Keep,
+				images: standing.NotAwaited, until: 40}, // then it is the revision's fault
+			{second: 11, of: "b", askedAt: 1, change: func(in *Input) { in.Free = true }, wish: standing.Keep,
+				images: standing.NotAwaited, until: -1},
 		},
 		"its daemon stays for a failure although it may be lost": {
 			{second: 0, of: "b", reason: fetch.NotFound, wish: standing.Keep, images: standing.Awaited, until: 30},
