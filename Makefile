@@ -123,8 +123,8 @@ JOBS   ?= 2
 POLICIES ?= mixed
 
 .PHONY: chaos
-chaos: build ## Play rounds of faults, each from its seed, and judge them (SEED=1 ROUNDS=200 POLICIES=all).
-	@$(GO) run ./test/chaos -seed $(SEED) -rounds $(ROUNDS) -jobs $(JOBS) -policies $(POLICIES)
+chaos: build ## Play rounds of faults, each from its seed, and judge them (SEED=1 ROUNDS=200 POLICIES=all TROUBLE=content).
+	@$(GO) run ./test/chaos -seed $(SEED) -rounds $(ROUNDS) -jobs $(JOBS) -policies $(POLICIES) -trouble '$(TROUBLE)'
 
 .PHONY: chaos-servers
 chaos-servers: build ## Kill, stop and cut off three servers, fill their disks, and compare what each has (SEED=1 ROUNDS=20); needs root.

@@ -20,6 +20,8 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/test/chaos/history"
+	"github.com/everynode/everynode/test/chaos/history/revision"
+	"github.com/everynode/everynode/test/chaos/store"
 )
 
 // journal holds all that happened in a round. It is safe for concurrent use.
@@ -112,8 +114,8 @@ func (j *journal) read(ctx context.Context, db *etcd.Server) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var events []history.Event
-	for i := range kept {
-		if err := watchStore(ctx, db, i, false, func(e history.Event) { events = append(events, e) }); err != nil {
+	for i := range store.Kept {
+		if err := store.Watch(ctx, db, i, false, func(e history.Event) { events = append(events, e) }); err != nil {
 			return err
 		}
 	}
@@ -197,6 +199,11 @@ func describe(e history.Event) string {
 				text = append(text, "ready "+string(c.Status))
 			}
 		}
+		if id := revision.ContentOf(o); id != "" {
+			text = append(text, "content "+id)
+		}
+	case *corev1.ConfigMap:
+		text = append(text, "ConfigMap "+o.Name, revision.Value(o))
 	case *appsv1.DaemonSet:
 		text = append(text, "DaemonSet "+o.Name, "template "+o.Spec.Template.Annotations[history.TemplateMark],
 			fmt.Sprintf("generation %d, observed %d", o.Generation, o.Status.ObservedGeneration), strategy(o))

@@ -28,6 +28,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/controller/daemonset"
+	"github.com/everynode/everynode/internal/controller/daemonset/copies"
 	"github.com/everynode/everynode/internal/controller/garbagecollector"
 	"github.com/everynode/everynode/internal/controller/nodeipam"
 	"github.com/everynode/everynode/internal/controller/nodelifecycle"
@@ -39,6 +40,7 @@ import (
 	"github.com/everynode/everynode/internal/scheduler"
 	"github.com/everynode/everynode/internal/simulator"
 	"github.com/everynode/everynode/test/chaos/faults"
+	"github.com/everynode/everynode/test/chaos/store"
 )
 
 // Times of the cluster that a round cannot wait for as they are.
@@ -76,7 +78,7 @@ var loopsByName = map[string]func(fittings) error{
 			Informers: f.view, Writer: listeningWriter{daemonset.NewWriter(f.client), f.parts.journal},
 			Recorder: &record.FakeRecorder{},
 			Rollouts: daemonset.NewRolloutWriter(f.ours), Watches: f.watches,
-			NormalizeTemplate: defaults.SetTemplate,
+			NormalizeTemplate: defaults.SetTemplate, Content: copies.Access{Client: f.client},
 		})
 		if err != nil {
 			return err
@@ -214,7 +216,7 @@ func (l *loop) start(p *parts) error {
 
 func managerOptions(ctx context.Context, mapper meta.RESTMapper, watches *daemonset.Watches) manager.Options {
 	return manager.Options{
-		Scheme: kinds, Logger: klog.FromContext(ctx), MapperProvider: known(mapper),
+		Scheme: store.Kinds, Logger: klog.FromContext(ctx), MapperProvider: known(mapper),
 		Cache: cache.Options{
 			DefaultUnsafeDisableDeepCopy: ptr.To(true),
 			NewInformer: func(

@@ -25,6 +25,8 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/everynode/everynode/test/chaos/plan"
 )
 
 func main() {
@@ -35,14 +37,19 @@ func main() {
 	)
 	jobs := flag.Int("jobs", 1, "how many rounds at a time")
 	var o options
+	trouble := flag.String("trouble", "", fmt.Sprintf("of rounds with policies, by the seed if none is said: one of %q", plan.Troubles))
 	flag.StringVar(&o.binary, "binary", "bin/everynode", "the program for the rounds that kill a process")
 	flag.DurationVar(&o.length, "length", 2500*time.Millisecond, "for how long things happen in a round")
 	flag.BoolVar(&o.all, "v", false, "tell what happened in good rounds too")
 	flag.StringVar(&o.keep, "logs", os.TempDir(), "the folder for the logs of rounds with a violation")
 	flag.Parse()
-	o.policies = which(*policies)
+	o.policies, o.trouble = which(*policies), plan.Trouble(*trouble)
 	if o.policies != mixed && o.policies != all && o.policies != none {
 		fmt.Fprintf(os.Stderr, "-policies is %q, must be mixed, all or none\n", *policies)
+		os.Exit(2)
+	}
+	if o.trouble != "" && !slices.Contains(plan.Troubles, o.trouble) {
+		fmt.Fprintf(os.Stderr, "-trouble is %q, must be one of %q\n", *trouble, plan.Troubles)
 		os.Exit(2)
 	}
 	quiet()

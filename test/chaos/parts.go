@@ -29,6 +29,7 @@ import (
 	"github.com/everynode/everynode/internal/simulator/illness"
 	"github.com/everynode/everynode/test/chaos/faults"
 	"github.com/everynode/everynode/test/chaos/plan"
+	"github.com/everynode/everynode/test/chaos/store"
 )
 
 // parts is a control plane of which each control loop runs apart, behind a line
@@ -60,7 +61,7 @@ func startParts(ctx context.Context, r *round) (*parts, error) {
 	p := &parts{ctx: ctx, seed: seed, journal: r.journal, fleet: newFleet(), loops: map[string]*loop{}, end: cancel}
 	p.trouble, p.dead = r.plan.Trouble, r.plan.Trouble == plan.DeadNodes
 	if r.plan.Policies {
-		ills, err := illness.Parse([]byte(places))
+		ills, err := illness.Parse(ills(r.plan.Trouble))
 		if err != nil {
 			cancel()
 			return nil, err
@@ -140,9 +141,9 @@ func (p *parts) serve(dir string) error {
 		return fmt.Errorf("ask which kinds there are: %w", err)
 	}
 	p.mapper = restmapper.NewDiscoveryRESTMapper(groups)
-	for i := range kept {
+	for i := range store.Kept {
 		go func() {
-			if err := watchStore(p.ctx, p.db, i, true, p.journal.happened); err != nil && p.ctx.Err() == nil {
+			if err := store.Watch(p.ctx, p.db, i, true, p.journal.happened); err != nil && p.ctx.Err() == nil {
 				p.journal.broken(err)
 			}
 		}()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/simulator/illness"
+	"github.com/everynode/everynode/test/chaos/author"
 	"github.com/everynode/everynode/test/chaos/history"
 	"github.com/everynode/everynode/test/chaos/plan"
 	"github.com/everynode/everynode/test/chaos/remedy"
@@ -41,6 +42,14 @@ faults:
   crash: {after: 50ms, exitCode: 3}
 `
 
+// ills are the labels of nodes and what ails pods.
+func ills(t plan.Trouble) []byte {
+	if t == plan.Content {
+		return []byte(places + author.Ills[1:])
+	}
+	return []byte(places)
+}
+
 // crash is what ails the pods of a template whose containers end.
 const crash = `{crash: {after: 50ms, exitCode: 2}}`
 
@@ -50,7 +59,7 @@ const policies = 2
 func policed(op plan.Op) bool {
 	switch op {
 	case plan.MakePolicy, plan.EditPolicy, plan.SpoilPolicy, plan.DeletePolicy, plan.Pause, plan.Resume, plan.Approve, plan.Retry, plan.Abort, plan.DeleteRollout,
-		plan.DeleteRevision, plan.PoorNodes:
+		plan.DeleteRevision, plan.PoorNodes, plan.EditContent, plan.BadContent:
 		return true
 	}
 	return false
@@ -67,13 +76,19 @@ func (u *user) policed(ctx context.Context, s plan.Step) (string, error) {
 		return u.deleteRevision(ctx, s)
 	case plan.PoorNodes:
 		return u.poorNodes(ctx, s)
+	case plan.EditContent, plan.BadContent:
+		value := author.Good(s.Pick)
+		if s.Op == plan.BadContent {
+			value = author.Bad
+		}
+		return value, u.author.Write(ctx, value)
 	}
 	return u.steer(ctx, s)
 }
 
 func (u *user) makePolicy(ctx context.Context, s plan.Step) (string, error) {
 	p := &v1alpha1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("policy-%d", s.Pick%policies), Namespace: namespace}}
-	setPolicy(&p.Spec, s.Other, s.Third)
+	u.setPolicy(&p.Spec, s.Other, s.Third)
 	created, err := u.cluster.own().RolloutPolicies(namespace).Create(ctx, p, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return "", nil
@@ -83,7 +98,7 @@ func (u *user) makePolicy(ctx context.Context, s plan.Step) (string, error) {
 }
 
 // setPolicy makes one of many policies.
-func setPolicy(spec *v1alpha1.RolloutPolicySpec, pick, other int) {
+func (u *user) setPolicy(spec *v1alpha1.RolloutPolicySpec, pick, other int) {
 	number := func(n int) *intstr.IntOrString { return ptr.To(intstr.FromInt32(int32(n))) }
 	canary := v1alpha1.Wave{Name: "canary", Nodes: &metav1.LabelSelector{MatchLabels: map[string]string{fleetLabel: "canary"}}, Soak: "1s"}
 	zones := v1alpha1.Wave{Name: "zones", Each: zoneLabel, MaxUnavailable: number(2)}
@@ -107,6 +122,7 @@ func setPolicy(spec *v1alpha1.RolloutPolicySpec, pick, other int) {
 	case 2:
 		spec.Domains = []v1alpha1.Domain{{Key: zoneLabel, MaxUnavailable: intstr.FromInt32(2)}, {Key: rackLabel, MaxUnavailable: intstr.FromInt32(1)}}
 	}
+	u.author.Follow(spec, pick/24)
 	share := intstr.FromString([]string{"20%", "40%"}[other%2])
 	spec.Failure = v1alpha1.Failure{Max: &share, Min: ptr.To(int32(1 + other/2%2)), Restarts: ptr.To(int32(2)), StartDeadline: "6s"}
 	if other/4%3 > 0 {
@@ -145,7 +161,7 @@ func (u *user) editPolicy(ctx context.Context, s plan.Step) (string, error) {
 	case plan.SpoilPolicy:
 		p.Spec.Windows = []v1alpha1.Window{{From: "00:00", To: "24:00", TimeZone: "Atlantis/Capital"}}
 	default:
-		setPolicy(&p.Spec, s.Other, s.Third)
+		u.setPolicy(&p.Spec, s.Other, s.Third)
 	}
 	updated, err := api.Update(ctx, p, metav1.UpdateOptions{})
 	u.wrote("RolloutPolicy", p, updated, err)

@@ -49,7 +49,7 @@ func startProcess(ctx context.Context, r *round) (*process, error) {
 	}
 	if r.plan.Policies {
 		p.faulty = filepath.Join(r.dir, "nodes.yaml")
-		if err := os.WriteFile(p.faulty, []byte(places), 0o600); err != nil {
+		if err := os.WriteFile(p.faulty, ills(r.plan.Trouble), 0o600); err != nil {
 			return nil, err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/klog/v2/textlogger"
 
 	everynode "github.com/everynode/everynode/api/client"
+	"github.com/everynode/everynode/test/chaos/copies"
 	"github.com/everynode/everynode/test/chaos/history"
 	"github.com/everynode/everynode/test/chaos/plan"
 )
@@ -54,6 +56,7 @@ type cluster interface {
 type options struct {
 	binary   string
 	policies which
+	trouble  plan.Trouble // of rounds with policies; "" for any
 	length   time.Duration
 	keep     string // where logs of bad rounds go
 	all      bool   // report of good rounds too
@@ -114,7 +117,7 @@ func play(ctx context.Context, seed uint64, o options) (out outcome) {
 	defer os.RemoveAll(dir)
 	log := &syncBuffer{}
 	ctx = klog.NewContext(ctx, textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(log), textlogger.Verbosity(3))))
-	r := &round{options: o, dir: dir, log: log, seed: seed, plan: plan.Make(rand.New(rand.NewPCG(seed, 0)), out.kind, out.policies, o.length), journal: newJournal()}
+	r := &round{options: o, dir: dir, log: log, seed: seed, plan: plan.Make(rand.New(rand.NewPCG(seed, 0)), out.kind, out.policies, o.trouble, o.length), journal: newJournal()}
 	out.trouble = r.plan.Trouble
 	out.err = r.run(ctx)
 	out.faults, out.writes, out.events, out.settling = r.journal.faults, len(r.journal.record.Writes), len(r.journal.record.Events), r.settling
@@ -122,8 +125,8 @@ func play(ctx context.Context, seed uint64, o options) (out outcome) {
 		out.faults += r.cluster.faults()
 	}
 	if r.judged {
-		out.violations = history.Check(r.journal.record)
-		for _, text := range history.Unsettled(r.journal.record.Last(), r.settledAt) {
+		out.violations = slices.Concat(history.Check(r.journal.record), copies.Check(r.journal.record))
+		for _, text := range unsettled(r.journal.record.Last(), r.settledAt) {
 			out.violations = append(out.violations, history.Violation{Rule: "settled", Message: text, Objects: r.journal.named(text)})
 		}
 	}
@@ -165,7 +168,7 @@ func (r *round) run(ctx context.Context) (err error) {
 			r.cluster.abandon()
 		}
 	}()
-	r.user = newUser(r.cluster, r.journal)
+	r.user = newUser(r.cluster, r.journal, r.plan.Trouble)
 	for range r.plan.Nodes {
 		r.cluster.addNode("")
 	}
@@ -191,7 +194,7 @@ func (r *round) run(ctx context.Context) (err error) {
 	}
 	r.judged = true
 	// What is not settled shows in the last state, which is judged anyway.
-	if settled != nil && len(history.Unsettled(r.journal.record.Last(), r.settledAt)) == 0 {
+	if settled != nil && len(unsettled(r.journal.record.Last(), r.settledAt)) == 0 {
 		return fmt.Errorf("settled only after %v: %w", r.settling, settled)
 	}
 	return nil
@@ -254,6 +257,11 @@ func (r *round) act(ctx context.Context) {
 	faults.Wait()
 }
 
+// unsettled says what is not yet as it should be.
+func unsettled(s history.State, now time.Time) []string {
+	return append(history.Unsettled(s, now), copies.Unsettled(s)...)
+}
+
 // report tells what happened in a bad round.
 func (r *round) report(o outcome) string {
 	var b strings.Builder
@@ -285,6 +293,9 @@ func (r *round) report(o outcome) string {
 	again := ""
 	if r.policies != mixed {
 		again = " POLICIES=" + string(r.policies)
+	}
+	if r.trouble != "" {
+		again += fmt.Sprintf(" TROUBLE='%s'", r.trouble)
 	}
 	fmt.Fprintf(&b, "to play it again: make chaos SEED=%d ROUNDS=1%s\n", o.seed, again)
 	return b.String()

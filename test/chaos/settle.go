@@ -15,7 +15,7 @@ import (
 
 // mend undoes what users broke: images that cannot be pulled, and all that is ill.
 func (u *user) mend(ctx context.Context) error {
-	if err := u.healNodes(ctx); err != nil {
+	if err := errors.Join(u.healNodes(ctx), until(ctx, "the ConfigMap to be mended", u.author.Mend)); err != nil {
 		return err
 	}
 	return until(ctx, "the templates to be mended", func(ctx context.Context) error {
@@ -60,7 +60,7 @@ func (u *user) settle(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if open := history.Unsettled(state, time.Now()); len(open) > 0 {
+		if open := unsettled(state, time.Now()); len(open) > 0 {
 			if text := strings.Join(open, "; "); text != last {
 				last = text
 				u.journal.note("not settled: %s", text)
@@ -77,10 +77,10 @@ func (u *user) settle(ctx context.Context) error {
 
 // replaceBroken deletes pods with an image that cannot be pulled, and those of an
 // old template that wait for a node which only the new one tolerates: with
-// OnDelete nobody else does.
+// OnDelete nobody else does. So it is with one that has read what does not work.
 func (u *user) replaceBroken(ctx context.Context) error {
 	broken, err := u.pods(ctx, func(p *corev1.Pod) bool {
-		return p.Spec.Containers[0].Image == badImage || p.Annotations[illness.Annotation] != "" || p.Spec.NodeName == ""
+		return p.Spec.Containers[0].Image == badImage || p.Annotations[illness.Annotation] != "" || p.Spec.NodeName == "" || u.author.Stuck(p)
 	})
 	if err != nil {
 		return err
@@ -96,7 +96,8 @@ func (u *user) replaceBroken(ctx context.Context) error {
 		}
 		for _, d := range sets {
 			mark := d.Spec.Template.Annotations[history.TemplateMark]
-			if d.UID == owner.UID && d.Spec.UpdateStrategy.RollingUpdate == nil && broken[i].Annotations[history.TemplateMark] != mark {
+			byHand := d.Spec.UpdateStrategy.RollingUpdate == nil && broken[i].Annotations[history.TemplateMark] != mark
+			if d.UID == owner.UID && (byHand || u.author.Stuck(&broken[i])) {
 				if err := u.deletePod(ctx, &broken[i], nil); err != nil && !refused(err) {
 					return err
 				}
@@ -133,8 +134,13 @@ func (u *user) state(ctx context.Context) (s history.State, err error) {
 	if err != nil {
 		return s, err
 	}
+	maps, err := api.CoreV1().ConfigMaps(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return s, err
+	}
 	return history.State{
-		Sets: pointers(sets.Items), Revisions: pointers(revisions.Items), Pods: pointers(pods.Items), Nodes: pointers(nodes.Items),
+		ConfigMaps: pointers(maps.Items),
+		Sets:       pointers(sets.Items), Revisions: pointers(revisions.Items), Pods: pointers(pods.Items), Nodes: pointers(nodes.Items),
 		Policies: pointers(policies.Items), Rollouts: pointers(rollouts.Items),
 	}, nil
 }

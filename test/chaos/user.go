@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/internal/simulator/illness"
+	"github.com/everynode/everynode/test/chaos/author"
 	"github.com/everynode/everynode/test/chaos/history"
 	"github.com/everynode/everynode/test/chaos/plan"
 )
@@ -46,9 +47,16 @@ type user struct {
 	templates int
 	left      []string // nodes that left
 	made      int
+	author    *author.Author // nil where there is no content
 }
 
-func newUser(c cluster, j *journal) *user { return &user{cluster: c, journal: j} }
+func newUser(c cluster, j *journal, t plan.Trouble) *user {
+	u := &user{cluster: c, journal: j}
+	if t == plan.Content {
+		u.author = &author.Author{API: c.api, Namespace: namespace, Wrote: u.wrote}
+	}
+	return u
+}
 
 // prepare waits until the cluster takes DaemonSets and asks what the defaults are.
 func (u *user) prepare(ctx context.Context) error {
@@ -62,8 +70,12 @@ func (u *user) prepare(ctx context.Context) error {
 			},
 		},
 	}
+	u.author.Mount(&base.Spec.Template)
 	return until(ctx, "the API to take DaemonSets", func(ctx context.Context) (err error) {
 		if _, err := u.cluster.api().CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{}); err != nil {
+			return err
+		}
+		if err := u.author.Prepare(ctx); err != nil {
 			return err
 		}
 		u.base, err = u.cluster.api().AppsV1().DaemonSets(namespace).Create(ctx, base, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})

@@ -22,10 +22,10 @@
 //     pace; where a template takes a daemon away it goes in its node's turn, and no pod
 //     is made where its template wants none.
 //     On the way back only what was taken since the turn counts: what the target has broken keeps no others.
+//   - Content (content.go): where a ConfigMap is a part of revisions, all this holds of them; test/chaos/copies has more.
 //   - Stranded (stranded.go): while nodes are dead, all others get what they are to have, but those that
 //     share a domain with a dead one.
-//   - Writes: what was acknowledged to a user is in the history as it was
-//     answered, and nobody but users changes what users write.
+//   - Writes: what was acknowledged to a user is in the history as answered, and nobody else changes what users write.
 //   - Settled (settled.go): in the end the fleet, the statuses and the rollouts are as
 //     the DaemonSets say.
 //

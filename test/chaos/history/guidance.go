@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/test/chaos/history/revision"
 )
 
 // guidance is what the controller can have gone by when it did something to a
@@ -25,7 +26,7 @@ type guidance struct {
 	// DaemonSet for one that follows no policy, ruled that it can have known of one that
 	// counts.
 	absent, free, ruled bool
-	// marks are those of the templates that it can have taken for the newest.
+	// marks are those of the revisions that it can have taken for the newest.
 	marks []string
 }
 
@@ -47,6 +48,7 @@ func (j *judge) guide(d decision) *guidance {
 			g.marks = append(g.marks, markOfSet(set))
 		}
 	}
+	g.marks = j.withContents(g)
 	return g
 }
 
@@ -72,7 +74,7 @@ func (j *judge) look(g *guidance, d decision, name string, m int64) {
 		if !slices.Contains(g.policies, p) {
 			g.policies = append(g.policies, p)
 		}
-	case r == nil, r.Status.StableRevision == r.Status.TargetRevision, j.wasLetGo(set, r, m):
+	case r == nil, r.Status.StableRevision == r.Status.TargetRevision, letGo(r), j.wasLetGo(set, r, m):
 		g.free = true
 	}
 }
@@ -221,6 +223,10 @@ func (j *judge) sortPolicies(t *track) {
 		j.policies = append(j.policies, t)
 	case *v1alpha1.DaemonSetRollout:
 		j.rollouts[o.Name] = append(j.rollouts[o.Name], t)
+	case *corev1.ConfigMap:
+		if revision.ByAuthor(o) {
+			j.authors = append(j.authors, t)
+		}
 	case *appsv1.ControllerRevision:
 		j.markOfHash[hashOf(o)] = markOfRevision(o)
 	}
@@ -258,12 +264,64 @@ func (j *judge) guidanceOf(d decision) *guidance {
 // mixed reports whether the decision can have followed none.
 func (g *guidance) mixed() bool { return g.free || g.absent }
 
-// mayLose reports whether the pod can have been of another template than its node is to
+// mayLose reports whether the pod can have been of another revision than its node is to
 // have: it follows from none of what was known that it is the only one.
 func (j *judge) mayLose(d decision, g *guidance, p *corev1.Pod) bool {
 	marks := slices.Clone(g.marks)
 	for _, r := range slices.Concat(g.rollouts, g.written) {
-		marks = append(marks, j.markOfHash[r.Status.StableRevision], j.markOfHash[r.Status.TargetRevision])
+		marks = append(marks, j.whole(r.Status.StableRevision), j.whole(r.Status.TargetRevision))
 	}
-	return slices.ContainsFunc(marks, func(m string) bool { return m != markOf(p) && m != "" && j.mayHave(d, g, m) })
+	return slices.ContainsFunc(marks, func(m string) bool { return m != "" && !has(p, m) && j.mayHave(d, g, m) })
+}
+
+// whole is the template of a revision and the ID of its content; "" if there was no such template.
+func (j *judge) whole(of string) string {
+	template, id := revision.Split(of)
+	if j.markOfHash[template] == "" {
+		return ""
+	}
+	return revision.Join(j.markOfHash[template], id)
+}
+
+// withContents are the revisions that can be the newest: each of its templates with each content that can have been
+// known to be, and without, as the policies want it.
+func (j *judge) withContents(g *guidance) (out []string) {
+	with := slices.ContainsFunc(g.policies, WithContent)
+	without := g.free || g.absent || !g.ruled ||
+		slices.ContainsFunc(g.policies, func(p *v1alpha1.RolloutPolicy) bool { return !WithContent(p) })
+	recent := j.recent(g)
+	for _, mark := range g.marks {
+		if without {
+			out = append(out, mark)
+		}
+		for id, value := range j.values {
+			if with && slices.Contains(recent, value) {
+				out = append(out, revision.Join(mark, id))
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// recent is what the author's object held of late: since it last held what the rollout's target has.
+func (j *judge) recent(g *guidance) (values []string) {
+	var targets []string
+	for _, r := range g.rollouts {
+		_, id := revision.Split(r.Status.TargetRevision)
+		targets = append(targets, j.values[id])
+	}
+	for _, t := range j.authors {
+		for _, v := range slices.Backward(t.versions) {
+			if v.from > g.high {
+				continue
+			}
+			value := revision.Value(v.object.(*corev1.ConfigMap))
+			values = append(values, value)
+			if v.from <= g.low && slices.Contains(targets, value) {
+				break
+			}
+		}
+	}
+	return values
 }

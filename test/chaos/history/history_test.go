@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/test/chaos/history/wants"
 )
 
 // surgesOn has a user take one of the two pods, old or new, of the first node out of
@@ -388,7 +390,7 @@ func TestPercentagesAreRoundedUp(t *testing.T) {
 		{percent("0%", "25%"), 5, 0, 2},
 	} {
 		c.change(d)
-		if b := budgetOf(d, c.desired); b.unavailable != c.unavailable || b.surge != c.surge {
+		if b := wants.BudgetOf(d, c.desired); b.Unavailable != c.unavailable || b.Surge != c.surge {
 			t.Errorf("of %d nodes with %v: %+v, want %d and %d", c.desired, d.Spec.UpdateStrategy, b, c.unavailable, c.surge)
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/test/chaos/history/revision"
+	"github.com/everynode/everynode/test/chaos/history/wants"
 )
 
 // The rules that Check knows.
@@ -62,7 +64,10 @@ type judge struct {
 	policies   []*track
 	rollouts   map[string][]*track
 	markOfHash map[string]string
-	found      []Violation
+	// authors are the tracks of the ConfigMap that templates name, values what each content holds.
+	authors []*track
+	values  map[string]string
+	found   []Violation
 }
 
 func newJudge(r Record) *judge {
@@ -92,6 +97,7 @@ func newJudge(r Record) *judge {
 	for _, t := range inOrder(j.tracks) {
 		j.sort(t)
 	}
+	j.values = revision.Values(configMaps(r.Events))
 	return j
 }
 
@@ -221,10 +227,10 @@ func (j *judge) earliest(p *corev1.Pod, remove bool) (revision int64) {
 func (d decision) any(f func(*appsv1.DaemonSet) bool) bool { return slices.ContainsFunc(d.specs, f) }
 
 // budget is the most that any of the specifications allows.
-func (j *judge) budget(d decision) (b budget) {
+func (j *judge) budget(d decision) (b wants.Budget) {
 	for _, spec := range d.specs {
-		one := budgetOf(spec, j.most)
-		b.unavailable, b.surge = max(b.unavailable, one.unavailable), max(b.surge, one.surge)
+		one := wants.BudgetOf(spec, j.most)
+		b.Unavailable, b.Surge = max(b.Unavailable, one.Unavailable), max(b.Surge, one.Surge)
 	}
 	return b
 }
@@ -247,23 +253,23 @@ func (j *judge) seen(uid types.UID, low, high int64) []*corev1.Pod {
 
 // fits are all the judgements about the place that were right at some moment of
 // a pod's life.
-func (j *judge) fits(d decision, low int64) (worst, best fit) {
-	worst, best = shouldRun, unfit
+func (j *judge) fits(d decision, low int64) (worst, best wants.Fit) {
+	worst, best = wants.ShouldRun, wants.Unfit
 	nodes := 0
 	for _, t := range j.nodes[d.at.node] {
 		if t.gone != 0 && t.gone <= d.event {
-			worst = unfit // it was away for a while
+			worst = wants.Unfit // it was away for a while
 		}
 		for _, o := range t.between(low, d.event) {
 			nodes++
 			for _, spec := range d.specs {
-				f := judgeFit(spec, o.(*corev1.Node))
+				f := wants.Judge(spec, o.(*corev1.Node))
 				worst, best = min(worst, f), max(best, f)
 			}
 		}
 	}
 	if nodes == 0 {
-		worst = unfit
+		worst = wants.Unfit
 	}
 	return worst, best
 }
@@ -346,7 +352,7 @@ func (j *judge) wasAvailable(d decision, p *corev1.Pod, revision int64, now time
 func describe(list []*corev1.Pod) string {
 	var out []string
 	for _, p := range list {
-		text := fmt.Sprintf("%s (template %q, %s", p.Name, markOf(p), p.Status.Phase)
+		text := fmt.Sprintf("%s (template %q, %s", p.Name, wholeOf(p), p.Status.Phase)
 		if p.DeletionTimestamp != nil {
 			text += ", terminating"
 		}

@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/test/chaos/history/wants"
+	"github.com/everynode/everynode/test/chaos/history/waves"
 )
 
 // count compares how many nodes are without an available pod by the rollout's doing
@@ -65,13 +67,13 @@ func (j *judge) ofTheSameTurn(d decision, g *guidance, policy *v1alpha1.RolloutP
 func (j *judge) inStep(d decision, g *guidance, policy *v1alpha1.RolloutPolicy, nodes []string) (step int) {
 	names := map[string]bool{}
 	for _, n := range j.nodeOf(d, g.low) {
-		for _, at := range stagesOf(policy, n) {
-			names[at.name(policy)] = true
+		for _, at := range waves.Of(policy, n) {
+			names[at.Name(policy)] = true
 		}
 	}
 	for _, name := range nodes {
 		n := j.nodeOf(decision{at: place{node: name}, event: d.event}, g.low)
-		if name == d.at.node || len(n) > 0 && names[stagesOf(policy, n[len(n)-1])[0].name(policy)] {
+		if name == d.at.node || len(n) > 0 && names[waves.Of(policy, n[len(n)-1])[0].Name(policy)] {
 			step++
 		}
 	}
@@ -180,21 +182,21 @@ func (j *judge) faulty(name string, d decision) bool {
 func (j *judge) inAll(d decision, surge bool) int {
 	b := j.budget(d)
 	if surge {
-		return b.surge
+		return b.Surge
 	}
-	return b.unavailable
+	return b.Unavailable
 }
 
 // limitOf is how many nodes a policy allows at a time in the step of the decision's node;
 // lacks tells that it says nothing, and the DaemonSet's limit counts.
 func (j *judge) limitOf(d decision, g *guidance, p *v1alpha1.RolloutPolicy) (own int, lacks bool) {
 	for _, n := range j.nodeOf(d, g.low) {
-		for _, at := range stagesOf(p, n) {
-			if at.wave == len(p.Spec.Waves) || p.Spec.Waves[at.wave].MaxUnavailable == nil {
+		for _, at := range waves.Of(p, n) {
+			if at.Wave == len(p.Spec.Waves) || p.Spec.Waves[at.Wave].MaxUnavailable == nil {
 				lacks = true
 				continue
 			}
-			own = max(own, scaled(p.Spec.Waves[at.wave].MaxUnavailable, j.most))
+			own = max(own, wants.Scaled(p.Spec.Waves[at.Wave].MaxUnavailable, j.most))
 		}
 	}
 	return own, lacks

@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/test/chaos/history/wants"
 )
 
 func pods(objects []metav1.Object) (out []*corev1.Pod) {
@@ -39,7 +41,7 @@ func (j *judge) created(e *Event, p *corev1.Pod) {
 		j.placed(d, p)
 	}
 	others := slices.DeleteFunc(j.others(d.at, p.UID, e.Revision), func(o *corev1.Pod) bool { return j.notOurs(d, o) })
-	if !d.any(surges) {
+	if !d.any(wants.Surges) {
 		others = slices.DeleteFunc(others, func(o *corev1.Pod) bool { return !occupies(o) })
 		if len(others) > 0 {
 			j.report(Singles, e.Revision, uids(d, append(others, p)...), "pod %s was created on node %s, where %s still is", p.Name, d.at.node, describe(others))
@@ -50,7 +52,7 @@ func (j *judge) created(e *Event, p *corev1.Pod) {
 	if len(others) > 1 {
 		j.report(Singles, e.Revision, uids(d, append(others, p)...), "pod %s was created on node %s with surge, where %s are", p.Name, d.at.node, describe(others))
 	}
-	if len(others) == 1 && markOf(others[0]) == markOf(p) {
+	if len(others) == 1 && wholeOf(others[0]) == wholeOf(p) {
 		j.report(Singles, e.Revision, uids(d, append(others, p)...), "pod %s was created on node %s, where %s of the same template is", p.Name, d.at.node, describe(others))
 	}
 	j.surged(d, p, others)
@@ -87,7 +89,7 @@ func selects(d *appsv1.DaemonSet, o metav1.Object) bool {
 
 // surged counts a second pod beside an available one.
 func (j *judge) surged(d decision, p *corev1.Pod, others []*corev1.Pod) {
-	if len(others) != 1 || d.any(func(s *appsv1.DaemonSet) bool { return !surges(s) }) {
+	if len(others) != 1 || d.any(func(s *appsv1.DaemonSet) bool { return !wants.Surges(s) }) {
 		return
 	}
 	g := j.guidanceOf(d)
@@ -104,8 +106,8 @@ func (j *judge) surged(d decision, p *corev1.Pod, others []*corev1.Pod) {
 		j.takenUnderPolicy(d, g, others[0], true, p.CreationTimestamp.Time)
 		return
 	}
-	if b := j.budget(d); count > b.surge {
-		j.report(Budget, d.event, uids(d, p), "pod %s is the second on node %s; that makes %d nodes, and maxSurge allows %d", p.Name, d.at.node, count, b.surge)
+	if b := j.budget(d); count > b.Surge {
+		j.report(Budget, d.event, uids(d, p), "pod %s is the second on node %s; that makes %d nodes, and maxSurge allows %d", p.Name, d.at.node, count, b.Surge)
 	}
 }
 
@@ -145,9 +147,9 @@ func (j *judge) removed(e *Event, p *corev1.Pod) {
 	}
 	life := j.tracks[p.UID].versions[0].from
 	worst, best := j.fits(d, life-lag)
-	if worst == unfit || best != shouldRun {
+	if worst == wants.Unfit || best != wants.ShouldRun {
 		j.leaves(d, p, life)
-		return // unfit at some time, or only allowed to stay
+		return // wants.Unfit at some time, or only allowed to stay
 	}
 	if slices.ContainsFunc(j.seen(p.UID, life, e.Revision), ended) || j.crowded(d, p, life) {
 		return
@@ -163,21 +165,21 @@ func (j *judge) removed(e *Event, p *corev1.Pod) {
 	case !d.any(func(s *appsv1.DaemonSet) bool { return !deletesNothing(s) }):
 		j.report(Reason, e.Revision, uids(d, p), "pod %s on node %s was deleted, though the strategy is OnDelete", p.Name, d.at.node)
 	case j.surelyAvailable(d, p, from):
-		j.takenDown(d, g, p, worst == mayStay)
+		j.takenDown(d, g, p, worst == wants.MayStay)
 	}
 }
 
 // crowded reports whether another pod was beside it that could be a reason for the
 // deletion: one that users made or moved, or any without surge.
 func (j *judge) crowded(d decision, p *corev1.Pod, life int64) bool {
-	surge := !d.any(func(s *appsv1.DaemonSet) bool { return !surges(s) })
+	surge := !d.any(func(s *appsv1.DaemonSet) bool { return !wants.Surges(s) })
 	for _, t := range j.pods[d.at] {
 		if t.first().GetUID() == p.UID {
 			continue
 		}
 		for _, o := range pods(t.between(life, d.event)) {
 			theirs := j.touched[o.UID] || ownerOf(t.first()) != d.at.set
-			if o.DeletionTimestamp == nil && (theirs || !surge || markOf(o) == markOf(p)) {
+			if o.DeletionTimestamp == nil && (theirs || !surge || alike(o, p)) {
 				return true
 			}
 		}
@@ -190,14 +192,14 @@ func (j *judge) crowded(d decision, p *corev1.Pod, life int64) bool {
 func (j *judge) takenDown(d decision, g *guidance, p *corev1.Pod, mayOnlyStay bool) {
 	now := deletedAt(p)
 	switch {
-	case mayOnlyStay && d.any(surges):
+	case mayOnlyStay && d.any(wants.Surges):
 		return
-	case !d.any(func(s *appsv1.DaemonSet) bool { return !surges(s) }):
+	case !d.any(func(s *appsv1.DaemonSet) bool { return !wants.Surges(s) }):
 		if !j.hadSuccessor(d, p, now) {
 			j.report(Surge, d.event, uids(d, p), "pod %s on node %s was available and was deleted before a new one had been", p.Name, d.at.node)
 		}
 		return
-	case d.any(surges):
+	case d.any(wants.Surges):
 		return // the strategy was just changing
 	}
 	if g != nil {
@@ -216,9 +218,9 @@ func (j *judge) takenDown(d decision, g *guidance, p *corev1.Pod, mayOnlyStay bo
 		count++
 	}
 	j.taken[d.at] = d.event
-	if b := j.budget(d); count > b.unavailable {
+	if b := j.budget(d); count > b.Unavailable {
 		j.report(Budget, d.event, uids(d, p), "pod %s on node %s was available and was deleted; that makes %d nodes without one by our own doing, and maxUnavailable allows %d",
-			p.Name, d.at.node, count, b.unavailable)
+			p.Name, d.at.node, count, b.Unavailable)
 	}
 }
 
@@ -229,7 +231,7 @@ func (j *judge) hadSuccessor(d decision, p *corev1.Pod, now time.Time) bool {
 		if o == nil {
 			o, _ = t.last().(*corev1.Pod)
 		}
-		return o.UID != p.UID && markOf(o) != markOf(p) && t.versions[0].from < d.event && j.wasAvailable(d, o, d.event, now)
+		return o.UID != p.UID && wholeOf(o) != wholeOf(p) && t.versions[0].from < d.event && j.wasAvailable(d, o, d.event, now)
 	})
 }
 
@@ -251,5 +253,5 @@ func (j *judge) recovered(d decision, at place, revision int64, now time.Time) b
 func (j *judge) unwanted(d decision, at place, since int64) bool {
 	d.at = at
 	worst, _ := j.fits(d, since)
-	return worst != shouldRun
+	return worst != wants.ShouldRun
 }

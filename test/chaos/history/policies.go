@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/test/chaos/history/revision"
+	"github.com/everynode/everynode/test/chaos/history/waves"
 )
 
 // The rules for DaemonSets whose changes follow a policy.
@@ -40,9 +42,9 @@ func (j *judge) mayHave(d decision, g *guidance, mark string) bool {
 	}
 	for _, r := range slices.Concat(g.rollouts, g.written) {
 		s := &r.Status
-		target := slices.Contains(g.marks, mark) || j.markOfHash[s.TargetRevision] == mark
+		target := slices.Contains(g.marks, mark) || j.whole(s.TargetRevision) == mark
 		switch {
-		case s.TargetRevision == "", s.StableRevision != "" && j.markOfHash[s.StableRevision] == mark:
+		case s.TargetRevision == "", s.StableRevision != "" && j.whole(s.StableRevision) == mark:
 			return true
 		case !target && (s.StableRevision != "" || withoutSteps(s) || j.failedAs(s, mark)):
 		case s.StableRevision == "": // where steps are asked for, what works on most nodes stands in for it
@@ -62,7 +64,7 @@ func withoutSteps(s *v1alpha1.DaemonSetRolloutStatus) bool {
 // failedAs reports whether the status says that the template has failed.
 func (j *judge) failedAs(s *v1alpha1.DaemonSetRolloutStatus, mark string) bool {
 	return slices.ContainsFunc(s.FailedRevisions, func(f v1alpha1.FailedRevision) bool {
-		return j.markOfHash[f.Revision] == mark
+		return j.whole(f.Revision) == mark
 	})
 }
 
@@ -72,7 +74,7 @@ func (j *judge) failedAs(s *v1alpha1.DaemonSetRolloutStatus, mark string) bool {
 func (j *judge) earned(d decision, g *guidance, mark string) bool {
 	for _, p := range g.policies {
 		for _, n := range j.nodeOf(d, g.low) {
-			if slices.ContainsFunc(stagesOf(p, n), func(at stage) bool { return j.allBefore(d, p, at, mark) }) {
+			if slices.ContainsFunc(waves.Of(p, n), func(at waves.Stage) bool { return j.allBefore(d, p, at, mark) }) {
 				return true
 			}
 		}
@@ -80,7 +82,7 @@ func (j *judge) earned(d decision, g *guidance, mark string) bool {
 	return false
 }
 
-func (j *judge) allBefore(d decision, p *v1alpha1.RolloutPolicy, at stage, mark string) bool {
+func (j *judge) allBefore(d decision, p *v1alpha1.RolloutPolicy, at waves.Stage, mark string) bool {
 	before := map[string]bool{}
 	for name := range j.nodes {
 		n, left := j.steady(name, d), false
@@ -89,17 +91,17 @@ func (j *judge) allBefore(d decision, p *v1alpha1.RolloutPolicy, at stage, mark 
 				continue
 			}
 		}
-		stages := stagesOf(p, n)
-		if len(stages) != 1 || !stages[0].before(at) {
+		stages := waves.Of(p, n)
+		if len(stages) != 1 || !stages[0].Before(at) {
 			continue
 		}
-		before[stages[0].name(p)] = true
+		before[stages[0].Name(p)] = true
 		if !left && !j.hadAvailable(place{d.at.set, name}, mark, d.event) && !j.faulty(name, d) {
 			return false
 		}
 	}
 	for step := range before {
-		if asks(p, step) && !j.everApproved(d, mark) {
+		if waves.Asks(p, step) && !j.everApproved(d, mark) {
 			return false
 		}
 	}
@@ -109,7 +111,7 @@ func (j *judge) allBefore(d decision, p *v1alpha1.RolloutPolicy, at stage, mark 
 func (j *judge) hadAvailable(at place, mark string, revision int64) bool {
 	for _, t := range j.pods[at] {
 		for _, p := range pods(t.between(0, revision)) {
-			if _, ready := readySince(p); ready && markOf(p) == mark {
+			if _, ready := readySince(p); ready && has(p, mark) {
 				return true
 			}
 		}
@@ -121,7 +123,7 @@ func (j *judge) hadAvailable(at place, mark string, revision int64) bool {
 func (j *judge) everApproved(d decision, mark string) bool {
 	for _, t := range j.rollouts[j.tracks[d.at.set].first().GetName()] {
 		for _, o := range t.between(0, d.event) {
-			if a := o.(*v1alpha1.DaemonSetRollout).Spec.Approved; a != nil && j.markOfHash[a.Revision] == mark {
+			if a := o.(*v1alpha1.DaemonSetRollout).Spec.Approved; a != nil && j.whole(a.Revision) == mark {
 				return true
 			}
 		}
@@ -133,7 +135,7 @@ func (j *judge) everApproved(d decision, mark string) bool {
 func (j *judge) opened(d decision, g *guidance, s *v1alpha1.DaemonSetRolloutStatus) bool {
 	for _, p := range g.policies {
 		for _, n := range j.nodeOf(d, g.low) {
-			if slices.ContainsFunc(stagesOf(p, n), func(at stage) bool { return j.began(s, p, at, d) }) {
+			if slices.ContainsFunc(waves.Of(p, n), func(at waves.Stage) bool { return j.began(s, p, at, d) }) {
 				return true
 			}
 		}
@@ -147,7 +149,7 @@ func (j *judge) givenOne(d decision, p *corev1.Pod) {
 	if !g.ruled && g.absent {
 		return
 	}
-	mark := markOf(p)
+	mark := wholeOf(p)
 	if !j.mayHave(d, g, mark) {
 		j.report(Assigned, d.event, g.concerned(d, p.UID), "pod %s on node %s was made of template %q, which was not the node's: %s", p.Name, d.at.node, mark, j.tell(g))
 		return
@@ -156,7 +158,7 @@ func (j *judge) givenOne(d decision, p *corev1.Pod) {
 		return
 	}
 	for _, r := range g.rollouts {
-		if !hasFailed(r, hashOf(p)) || j.retried(r, hashOf(p), d) {
+		if !hasFailed(r, revision.Of(p)) || j.retried(r, revision.Of(p), d) {
 			return
 		}
 	}
@@ -189,7 +191,7 @@ func (j *judge) tell(g *guidance) string {
 	var out []string
 	for _, r := range slices.Concat(g.rollouts, g.written) {
 		s := &r.Status
-		text := fmt.Sprintf("%s, stable %q, target %q, step %q", s.Phase, j.markOfHash[s.StableRevision], j.markOfHash[s.TargetRevision], s.Step)
+		text := fmt.Sprintf("%s, stable %q, target %q, step %q", s.Phase, j.whole(s.StableRevision), j.whole(s.TargetRevision), s.Step)
 		if !slices.Contains(out, text) {
 			out = append(out, text)
 		}
@@ -211,7 +213,7 @@ func (j *judge) takenUnderPolicy(d decision, g *guidance, p *corev1.Pod, surge b
 	}
 	forward := !slices.ContainsFunc(slices.Concat(g.rollouts, g.written), func(r *v1alpha1.DaemonSetRollout) bool {
 		s := &r.Status
-		return s.StableRevision == "" || s.StableRevision == s.TargetRevision || j.markOfHash[s.StableRevision] != markOf(p) || hasFailed(r, s.TargetRevision)
+		return s.StableRevision == "" || s.StableRevision == s.TargetRevision || !has(p, j.whole(s.StableRevision)) || hasFailed(r, s.TargetRevision)
 	})
 	if forward && !slices.ContainsFunc(slices.Concat(g.rollouts, g.written), func(r *v1alpha1.DaemonSetRollout) bool { return j.opened(d, g, &r.Status) }) &&
 		!slices.ContainsFunc(g.marks, func(mark string) bool { return j.earned(d, g, mark) }) {
@@ -245,7 +247,7 @@ func (j *judge) standsStill(g *guidance) string {
 		every("the rollout is paused", func(r *v1alpha1.DaemonSetRollout) bool { return r.Spec.Paused }),
 		every("the rollout is halted", func(r *v1alpha1.DaemonSetRollout) bool {
 			// Another template ends that, before a status says so.
-			other := slices.ContainsFunc(g.marks, func(mark string) bool { return mark != j.markOfHash[r.Status.TargetRevision] })
+			other := slices.ContainsFunc(g.marks, func(mark string) bool { return mark != j.whole(r.Status.TargetRevision) })
 			return r.Status.Phase == v1alpha1.PhaseHalted && !j.retriedSince(r) && !other
 		}),
 	)

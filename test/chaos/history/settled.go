@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/test/chaos/history/wants"
 )
 
 // State is everything that exists at one moment.
@@ -26,6 +27,8 @@ type State struct {
 	Revisions []*appsv1.ControllerRevision
 	Policies  []*v1alpha1.RolloutPolicy
 	Rollouts  []*v1alpha1.DaemonSetRollout
+	// ConfigMaps are those of DaemonSets' contents, and what they were copied from.
+	ConfigMaps []*corev1.ConfigMap
 }
 
 // Last is what exists at the end of a record.
@@ -47,6 +50,8 @@ func (r Record) Last() (s State) {
 			s.Policies = append(s.Policies, o)
 		case *v1alpha1.DaemonSetRollout:
 			s.Rollouts = append(s.Rollouts, o)
+		case *corev1.ConfigMap:
+			s.ConfigMaps = append(s.ConfigMaps, o)
 		}
 	}
 	return s
@@ -145,8 +150,8 @@ func (s State) set(d *appsv1.DaemonSet, now time.Time) (out []string) {
 			}
 		}
 		placed += len(here)
-		f := judgeFit(d, n)
-		if f != mayStay || s.policyOf(d) == nil {
+		f := wants.Judge(d, n)
+		if f != wants.MayStay || s.PolicyOf(d) == nil {
 			out = append(out, judgePods(d, n.Name, f, here, current, now)...)
 		}
 		count(&want, d, f, here, current, now)
@@ -165,18 +170,18 @@ func (s State) set(d *appsv1.DaemonSet, now time.Time) (out []string) {
 	return out
 }
 
-func judgePods(d *appsv1.DaemonSet, node string, f fit, here []*corev1.Pod, current string, now time.Time) (out []string) {
+func judgePods(d *appsv1.DaemonSet, node string, f wants.Fit, here []*corev1.Pod, current string, now time.Time) (out []string) {
 	switch {
-	case f == unfit && len(here) > 0:
+	case f == wants.Unfit && len(here) > 0:
 		out = append(out, "node "+node+" is not for it and has "+describe(here))
 	case len(here) > 1:
 		out = append(out, "node "+node+" has "+describe(here))
-	case f == shouldRun && len(here) == 0:
+	case f == wants.ShouldRun && len(here) == 0:
 		out = append(out, "node "+node+" has no pod")
 	}
 	for _, p := range here {
 		// One that only may stay may have come too late to be bound, and waits.
-		if f == shouldRun && !available(d, p, now) {
+		if f == wants.ShouldRun && !available(d, p, now) {
 			out = append(out, "pod "+p.Name+" on node "+node+" is not available")
 		}
 		if d.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType && hashOf(p) != current {
@@ -192,8 +197,8 @@ func judgePods(d *appsv1.DaemonSet, node string, f fit, here []*corev1.Pod, curr
 func hashOf(o metav1.Object) string { return o.GetLabels()[appsv1.ControllerRevisionHashLabelKey] }
 
 // count recounts the status.
-func count(want *appsv1.DaemonSetStatus, d *appsv1.DaemonSet, f fit, here []*corev1.Pod, current string, now time.Time) {
-	if f != shouldRun {
+func count(want *appsv1.DaemonSetStatus, d *appsv1.DaemonSet, f wants.Fit, here []*corev1.Pod, current string, now time.Time) {
+	if f != wants.ShouldRun {
 		if len(here) > 0 {
 			want.NumberMisscheduled++
 		}

@@ -2,18 +2,22 @@ package history
 
 import (
 	"fmt"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/test/chaos/history/revision"
+	"github.com/everynode/everynode/test/chaos/history/wants"
 )
 
 // OwnerLabel is the label of a rollout with the UID of its DaemonSet.
 const OwnerLabel = "everynode.io/daemonset-uid"
 
-// policyOf is the policy that the DaemonSet's changes follow; nil if they follow none.
-func (s State) policyOf(d *appsv1.DaemonSet) *v1alpha1.RolloutPolicy {
+// PolicyOf is the policy that the DaemonSet's changes follow; nil if they follow none.
+func (s State) PolicyOf(d *appsv1.DaemonSet) *v1alpha1.RolloutPolicy {
 	if d.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
 		return nil
 	}
@@ -41,7 +45,7 @@ func (s State) rollouts() (out []string) {
 		}
 	}
 	for name, d := range sets {
-		if s.policyOf(d) != nil && !have[name] {
+		if s.PolicyOf(d) != nil && !have[name] {
 			out = append(out, "DaemonSet "+name+" follows a policy and has no rollout")
 		}
 	}
@@ -69,9 +73,9 @@ func (s State) rollout(d *appsv1.DaemonSet, r *v1alpha1.DaemonSetRollout) []stri
 	switch {
 	case d.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType:
 		return nil
-	case s.policyOf(d) == nil && remembers(r):
+	case s.PolicyOf(d) == nil && remembers(r):
 		return nil
-	case s.policyOf(d) == nil:
+	case s.PolicyOf(d) == nil:
 		return []string{"is there, and its DaemonSet follows no policy"}
 	case r.Status.DaemonSetGeneration != d.Generation || r.Status.ObservedGeneration != r.Generation:
 		return []string{"does not speak of what is written now"}
@@ -84,7 +88,7 @@ func (s State) rollout(d *appsv1.DaemonSet, r *v1alpha1.DaemonSetRollout) []stri
 // complete judges a rollout that says it is.
 func (s State) complete(d *appsv1.DaemonSet, r *v1alpha1.DaemonSetRollout) (out []string) {
 	current, _ := s.revisions(d)
-	if r.Status.StableRevision != current || r.Status.TargetRevision != current {
+	if !s.newest(d, current, r.Status.StableRevision) || r.Status.TargetRevision != r.Status.StableRevision {
 		out = append(out, fmt.Sprintf("is complete with stable revision %s and target %s, the newest is %s", r.Status.StableRevision, r.Status.TargetRevision, current))
 	}
 	sum := 0
@@ -96,7 +100,7 @@ func (s State) complete(d *appsv1.DaemonSet, r *v1alpha1.DaemonSetRollout) (out 
 	}
 	wanted := 0
 	for _, n := range s.Nodes {
-		if judgeFit(d, n) == shouldRun {
+		if wants.Judge(d, n) == wants.ShouldRun {
 			wanted++
 		}
 	}
@@ -108,4 +112,16 @@ func (s State) complete(d *appsv1.DaemonSet, r *v1alpha1.DaemonSetRollout) (out 
 		out = append(out, fmt.Sprintf("its steps have %d nodes, %d of them done, and it is for %d", in, done, wanted))
 	}
 	return out
+}
+
+// newest reports whether a revision is that of the newest template, with what its objects hold now where the policy
+// wants that.
+func (s State) newest(d *appsv1.DaemonSet, template, of string) bool {
+	hash, id := revision.Split(of)
+	if hash != template || !WithContent(s.PolicyOf(d)) {
+		return of == template
+	}
+	return slices.ContainsFunc(s.ConfigMaps, func(m *corev1.ConfigMap) bool {
+		return revision.ByAuthor(m) && revision.Values(s.ConfigMaps)[id] == revision.Value(m)
+	})
 }

@@ -1,63 +1,20 @@
 package history
 
 import (
-	"cmp"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/test/chaos/history/wants"
+	"github.com/everynode/everynode/test/chaos/history/waves"
 )
-
-// stage is a step of a policy: a wave, and in a wave with each a value. It is comparable.
-type stage struct {
-	wave  int
-	value string
-	none  bool
-}
-
-func (s stage) before(o stage) bool {
-	none := map[bool]int{true: 1}
-	return cmp.Or(cmp.Compare(s.wave, o.wave), cmp.Compare(none[s.none], none[o.none]), cmp.Compare(s.value, o.value)) < 0
-}
-
-func (s stage) name(p *v1alpha1.RolloutPolicy) string {
-	switch {
-	case s.wave == len(p.Spec.Waves):
-		return "rest"
-	case p.Spec.Waves[s.wave].Each == "":
-		return p.Spec.Waves[s.wave].Name
-	case s.none:
-		return p.Spec.Waves[s.wave].Name + "/(none)"
-	}
-	return p.Spec.Waves[s.wave].Name + "/" + s.value
-}
-
-// stagesOf are the steps that a node can belong to. A wave that takes a number of nodes
-// may take it or not, as far as this judge knows.
-func stagesOf(p *v1alpha1.RolloutPolicy, n *corev1.Node) (out []stage) {
-	for i := range p.Spec.Waves {
-		w := &p.Spec.Waves[i]
-		switch {
-		case w.Count != nil || w.Percent != nil:
-			out = append(out, stage{wave: i})
-		case w.Each != "":
-			value, has := n.Labels[w.Each]
-			return append(out, stage{wave: i, value: value, none: !has})
-		case labels.SelectorFromSet(w.Nodes.MatchLabels).Matches(labels.Set(n.Labels)):
-			return append(out, stage{wave: i})
-		}
-	}
-	return append(out, stage{wave: len(p.Spec.Waves)})
-}
 
 // began reports whether a rollout's status says that the step has begun, with all those
 // before it that surely have nodes.
-func (j *judge) began(s *v1alpha1.DaemonSetRolloutStatus, p *v1alpha1.RolloutPolicy, at stage, d decision) bool {
-	if first := (stage{}); at == first && len(p.Spec.Waves) == 0 || at == first && p.Spec.Waves[0].Each == "" {
+func (j *judge) began(s *v1alpha1.DaemonSetRolloutStatus, p *v1alpha1.RolloutPolicy, at waves.Stage, d decision) bool {
+	if first := (waves.Stage{}); at == first && len(p.Spec.Waves) == 0 || at == first && p.Spec.Waves[0].Each == "" {
 		return true
 	}
 	var begun []string
@@ -66,7 +23,7 @@ func (j *judge) began(s *v1alpha1.DaemonSetRolloutStatus, p *v1alpha1.RolloutPol
 			break
 		}
 	}
-	if s.Step == "" || !slices.Contains(begun, s.Step) || !slices.Contains(begun, at.name(p)) {
+	if s.Step == "" || !slices.Contains(begun, s.Step) || !slices.Contains(begun, at.Name(p)) {
 		return false
 	}
 	return j.earlierBegan(begun, p, at, d)
@@ -74,13 +31,13 @@ func (j *judge) began(s *v1alpha1.DaemonSetRolloutStatus, p *v1alpha1.RolloutPol
 
 // earlierBegan reports whether all stages before one that surely have nodes are among
 // those that have begun.
-func (j *judge) earlierBegan(begun []string, p *v1alpha1.RolloutPolicy, at stage, d decision) bool {
+func (j *judge) earlierBegan(begun []string, p *v1alpha1.RolloutPolicy, at waves.Stage, d decision) bool {
 	for name := range j.nodes {
 		n := j.steady(name, d)
 		if n == nil {
 			continue
 		}
-		if stages := stagesOf(p, n); len(stages) == 1 && stages[0].before(at) && !slices.Contains(begun, stages[0].name(p)) && stages[0] != (stage{}) {
+		if stages := waves.Of(p, n); len(stages) == 1 && stages[0].Before(at) && !slices.Contains(begun, stages[0].Name(p)) && stages[0] != (waves.Stage{}) {
 			return false
 		}
 	}
@@ -91,7 +48,7 @@ func (j *judge) earlierBegan(begun []string, p *v1alpha1.RolloutPolicy, at stage
 func (j *judge) steady(name string, d decision) *corev1.Node {
 	at := d
 	at.at.node = name
-	if worst, _ := j.fits(at, d.early-lag); worst != shouldRun {
+	if worst, _ := j.fits(at, d.early-lag); worst != wants.ShouldRun {
 		return nil
 	}
 	for _, t := range j.nodes[name] {
@@ -119,7 +76,7 @@ func (j *judge) stepped(e *Event, r *v1alpha1.DaemonSetRollout) {
 	}
 	j.soaked(e, before, r, names[from:to], found)
 	for _, name := range names[from:to] {
-		if !slices.ContainsFunc(found, func(p *v1alpha1.RolloutPolicy) bool { return !asks(p, name) }) && !j.wasApproved(r, name, names, e.Revision) {
+		if !slices.ContainsFunc(found, func(p *v1alpha1.RolloutPolicy) bool { return !waves.Asks(p, name) }) && !j.wasApproved(r, name, names, e.Revision) {
 			j.report(Early, e.Revision, []types.UID{r.UID}, "rollout %s went from step %s to %s, and nobody had approved step %s", r.Name, before.Status.Step, r.Status.Step, name)
 		}
 	}
@@ -136,12 +93,6 @@ func (j *judge) policiesAround(revision int64) (found []*v1alpha1.RolloutPolicy)
 		}
 	}
 	return found
-}
-
-// asks reports whether a step of that name needs to be approved.
-func asks(p *v1alpha1.RolloutPolicy, step string) bool {
-	wave, _, _ := strings.Cut(step, "/")
-	return slices.ContainsFunc(p.Spec.Waves, func(w v1alpha1.Wave) bool { return w.Name == wave && w.Approval == v1alpha1.ApprovalManual })
 }
 
 // wasApproved reports whether somebody approved the step, or one that comes after it.

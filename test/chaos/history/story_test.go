@@ -80,6 +80,8 @@ func copied(o metav1.Object) metav1.Object {
 		return o.DeepCopy()
 	case *v1alpha1.DaemonSetRollout:
 		return o.DeepCopy()
+	case *corev1.ConfigMap:
+		return o.DeepCopy()
 	}
 	return o.(*corev1.Pod).DeepCopy()
 }

@@ -6,6 +6,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/test/chaos/history/wants"
 )
 
 // mostDead is the share of nodes that may be dead without stopping the others, in percent: the policies of
@@ -31,13 +33,13 @@ func Stranded(s State, now time.Time) (out []string) {
 			continue
 		}
 		current, _ := s.revisions(d)
-		b := budgetOf(d, s.desired(d))
-		stands := s.policyOf(d) == nil && dead >= max(b.unavailable, b.surge)
+		b := wants.BudgetOf(d, s.desired(d))
+		stands := s.PolicyOf(d) == nil && dead >= max(b.Unavailable, b.Surge)
 		for _, n := range s.Nodes {
 			if stands && s.runsOn(d, n.Name, "", now) {
 				continue
 			}
-			if wellNode(n) && judgeFit(d, n) == shouldRun && !s.besideDead(d, n) && !s.runsOn(d, n.Name, current, now) {
+			if wellNode(n) && wants.Judge(d, n) == wants.ShouldRun && !s.besideDead(d, n) && !s.runsOn(d, n.Name, current, now) {
 				out = append(out, "node "+n.Name+" is well and does not have the newest "+d.Name+s.podsOn(d, n.Name, now))
 			}
 		}
@@ -49,7 +51,7 @@ func Stranded(s State, now time.Time) (out []string) {
 // desired counts the nodes that are to have the DaemonSet.
 func (s State) desired(d *appsv1.DaemonSet) (count int) {
 	for _, n := range s.Nodes {
-		if judgeFit(d, n) == shouldRun {
+		if wants.Judge(d, n) == wants.ShouldRun {
 			count++
 		}
 	}
@@ -81,7 +83,7 @@ func wellNode(n *corev1.Node) bool {
 
 // besideDead reports whether the node shares a domain of the DaemonSet's policy with one that is not well.
 func (s State) besideDead(d *appsv1.DaemonSet, n *corev1.Node) bool {
-	p := s.policyOf(d)
+	p := s.PolicyOf(d)
 	if p == nil {
 		return false
 	}

@@ -9,6 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/test/chaos/history/revision"
+	"github.com/everynode/everynode/test/chaos/history/wants"
+	"github.com/everynode/everynode/test/chaos/history/waves"
 )
 
 // More rules for DaemonSets whose changes follow a policy.
@@ -32,7 +35,7 @@ func (j *judge) soaked(e *Event, before, r *v1alpha1.DaemonSetRollout, passed []
 		if !slices.Contains(passed, step) || soak == 0 || failedOn(&before.Status, name) || failedOn(&r.Status, name) {
 			continue
 		}
-		if since := j.readyFirst(place{set, name}, j.markOfHash[r.Status.TargetRevision], low, e.Revision); since.Add(soak).After(r.Status.StepStarted.Time) {
+		if since := j.readyFirst(place{set, name}, j.whole(r.Status.TargetRevision), low, e.Revision); since.Add(soak).After(r.Status.StepStarted.Time) {
 			j.report(Soak, e.Revision, []types.UID{r.UID}, "rollout %s began step %s at %s, and node %s of step %s, which soaks for %s, had the target ready since %s",
 				r.Name, r.Status.Step, clock(r.Status.StepStarted.Time), name, step, soak, clock(since))
 		}
@@ -44,7 +47,7 @@ func (j *judge) soaked(e *Event, before, r *v1alpha1.DaemonSetRollout, passed []
 func (j *judge) readyFirst(at place, mark string, low, high int64) (first time.Time) {
 	for _, t := range j.pods[at] {
 		for _, p := range j.seen(t.first().GetUID(), low, high) {
-			if since, ready := readySince(p); ready && markOf(p) == mark && (first.IsZero() || since.Before(first)) {
+			if since, ready := readySince(p); ready && has(p, mark) && (first.IsZero() || since.Before(first)) {
 				first = since
 			}
 		}
@@ -58,15 +61,15 @@ func (j *judge) soakOf(tracks []*track, policies []*v1alpha1.RolloutPolicy, low,
 	for _, t := range tracks {
 		for _, o := range t.between(low, high) {
 			for _, p := range policies {
-				at := stagesOf(p, o.(*corev1.Node))
-				if len(at) != 1 || step != "" && step != at[0].name(p) || at[0].wave == len(p.Spec.Waves) {
+				at := waves.Of(p, o.(*corev1.Node))
+				if len(at) != 1 || step != "" && step != at[0].Name(p) || at[0].Wave == len(p.Spec.Waves) {
 					return "", 0
 				}
-				soak, err := time.ParseDuration(string(p.Spec.Waves[at[0].wave].Soak))
+				soak, err := time.ParseDuration(string(p.Spec.Waves[at[0].Wave].Soak))
 				if err != nil {
 					soak = 0
 				}
-				step, shortest = at[0].name(p), min(shortest, soak)
+				step, shortest = at[0].Name(p), min(shortest, soak)
 			}
 		}
 	}
@@ -140,7 +143,7 @@ func (j *judge) wants(d decision, p *corev1.Pod, low int64) (always, never bool)
 		always = always && (t.gone == 0 || t.gone > d.event)
 		for _, o := range t.between(low, d.event) {
 			known = true
-			wants := judgeFit(template, o.(*corev1.Node)) == shouldRun
+			wants := wants.Judge(template, o.(*corev1.Node)) == wants.ShouldRun
 			always, never = always && wants, never && !wants
 		}
 	}
@@ -164,7 +167,7 @@ func (j *judge) placed(d decision, p *corev1.Pod) {
 // leaves judges the end of a pod where some template that can have been the newest wants
 // none: where the pod's own does, that waits for the node's turn as every other change.
 func (j *judge) leaves(d decision, p *corev1.Pod, life int64) {
-	if len(j.policies) == 0 || d.any(surges) {
+	if len(j.policies) == 0 || d.any(wants.Surges) {
 		return
 	}
 	g := j.guidanceOf(d)
@@ -182,12 +185,13 @@ func (j *judge) leaves(d decision, p *corev1.Pod, life int64) {
 // departs is the node of a name if the template takes the daemon away from it that it had
 // of late; left tells that it did.
 func (j *judge) departs(name string, d decision, mark string) (node *corev1.Node, left bool) {
-	template := j.templateOf(d.at.set, mark)
+	of, _ := revision.Split(mark)
+	template := j.templateOf(d.at.set, of)
 	if template == nil {
 		return nil, false
 	}
 	for _, t := range j.nodes[name] {
-		if n, _ := t.at(d.event).(*corev1.Node); n != nil && judgeFit(template, n) == unfit {
+		if n, _ := t.at(d.event).(*corev1.Node); n != nil && wants.Judge(template, n) == wants.Unfit {
 			node = n
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/test/chaos/history/revision"
 )
 
 // UserKey begins the keys of the labels and taints that users put on nodes and
@@ -39,6 +40,8 @@ func Wish(o metav1.Object) string {
 		wish = o.Spec
 	case *v1alpha1.DaemonSetRollout:
 		wish = o.Spec
+	case *corev1.ConfigMap:
+		return revision.Value(o)
 	default:
 		return ""
 	}

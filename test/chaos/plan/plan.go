@@ -168,10 +168,11 @@ var apartFaults = []chance{
 	{RefuseNode, 3},
 }
 
-// Make makes a plan. It lasts at most length; the faults end with it.
-func Make(dice Dice, kind Kind, policies bool, length time.Duration) Plan {
+// Make makes a plan. It lasts at most length; the faults end with it. With policies it has the trouble that is
+// wanted, any with "".
+func Make(dice Dice, kind Kind, policies bool, want Trouble, length time.Duration) Plan {
 	if policies {
-		return makePoliced(dice, kind, length)
+		return makePoliced(dice, kind, want, length)
 	}
 	p := Plan{Kind: kind, Nodes: 4 + dice.IntN(5)}
 	for i := range 1 + dice.IntN(Sets) {

@@ -12,11 +12,11 @@ import (
 const length = 2 * time.Second
 
 func made(seed uint64, kind Kind) Plan {
-	return Make(rand.New(rand.NewPCG(seed, 0)), kind, false, length)
+	return Make(rand.New(rand.NewPCG(seed, 0)), kind, false, "", length)
 }
 
 func policed(seed uint64, kind Kind) Plan {
-	return Make(rand.New(rand.NewPCG(seed, 0)), kind, true, length)
+	return Make(rand.New(rand.NewPCG(seed, 0)), kind, true, "", length)
 }
 
 func TestTheSameSeedMakesTheSamePlan(t *testing.T) {
@@ -113,7 +113,7 @@ func TestEverythingComesUp(t *testing.T) {
 
 // Each kind of trouble comes up, and is made of what it is about.
 func TestTroubles(t *testing.T) {
-	about := map[Trouble]Op{BadStable: PoorNodes, DeadNodes: SilenceNode, LostRevisions: DeleteRevision, LongWords: RefuseNode}
+	about := map[Trouble]Op{BadStable: PoorNodes, DeadNodes: SilenceNode, LostRevisions: DeleteRevision, LongWords: RefuseNode, Content: BadContent}
 	seen := map[Trouble]int{}
 	for seed := range uint64(100) {
 		p := policed(seed, Parts)

@@ -21,6 +21,8 @@ const (
 	DeleteRevision Op = "delete ControllerRevision"
 	CreatePoorSet  Op = "create DaemonSet whose image does not work on poor nodes"
 	PoorNodes      Op = "nodes become poor"
+	EditContent    Op = "edit ConfigMap"
+	BadContent     Op = "edit ConfigMap to what makes containers end"
 	SickNode       Op = "node says that it is not ready"
 	WellNode       Op = "node is well again"
 )
@@ -46,10 +48,13 @@ const AllSets = 384
 const policedLength = 3
 
 // makePoliced makes a plan in which a policy holds, and DaemonSets are complete, before
-// anything happens to them.
-func makePoliced(dice Dice, kind Kind, length time.Duration) Plan {
+// anything happens to them. Its trouble is the one that is wanted, any with "".
+func makePoliced(dice Dice, kind Kind, want Trouble, length time.Duration) Plan {
 	p := Plan{Kind: kind, Nodes: 6 + dice.IntN(5), Policies: true}
 	p.Trouble = Troubles[dice.IntN(len(Troubles))]
+	if want != "" {
+		p.Trouble = want
+	}
 	length *= policedLength
 	with := func(op Op, pick int) Step {
 		return Step{Op: op, Pick: pick, Other: dice.IntN(1 << 20), Third: dice.IntN(1 << 20)}

@@ -21,10 +21,12 @@ const (
 	LostRevisions Trouble = "lost revisions"
 	// LongWords: what refuses pods says 100 kB about it.
 	LongWords Trouble = "long words"
+	// Content: the ConfigMap that templates mount is a part of their revisions, and users edit it.
+	Content Trouble = "content"
 )
 
 // Troubles are all of them. Those that make more of a fault of parts are nothing more on the real process.
-var Troubles = []Trouble{Usual, BadStable, DeadNodes, LostRevisions, LongWords}
+var Troubles = []Trouble{Usual, BadStable, DeadNodes, LostRevisions, LongWords, Content}
 
 // addTrouble adds what makes the trouble, and brings all steps in order again.
 func (p *Plan) addTrouble(dice Dice, length time.Duration) {
@@ -53,6 +55,13 @@ func (p *Plan) addTrouble(dice Dice, length time.Duration) {
 	case LostRevisions:
 		for range 4 {
 			add(DeleteRevision, 0, length)
+		}
+	case Content:
+		for range 4 {
+			add(EditContent, 0, length)
+		}
+		for range 2 {
+			add(BadContent, 0, length)
 		}
 	case LongWords:
 		if p.Kind == Parts {

@@ -1,4 +1,5 @@
-package main
+// Package store reads the histories of objects from the database itself.
+package store
 
 import (
 	"context"
@@ -22,8 +23,8 @@ import (
 	"github.com/everynode/everynode/test/chaos/history"
 )
 
-// kept are the kinds whose history is judged.
-var kept = []struct {
+// Kept are the kinds whose history is judged.
+var Kept = []struct {
 	version      schema.GroupVersion
 	resource     string
 	object, list func() runtime.Object
@@ -31,31 +32,32 @@ var kept = []struct {
 }{
 	{corev1.SchemeGroupVersion, "pods", func() runtime.Object { return &corev1.Pod{} }, func() runtime.Object { return &corev1.PodList{} }, "/pods"},
 	{corev1.SchemeGroupVersion, "nodes", func() runtime.Object { return &corev1.Node{} }, func() runtime.Object { return &corev1.NodeList{} }, "/nodes"},
+	{corev1.SchemeGroupVersion, "configmaps", func() runtime.Object { return &corev1.ConfigMap{} }, func() runtime.Object { return &corev1.ConfigMapList{} }, "/configmaps"},
 	{appsv1.SchemeGroupVersion, "daemonsets", func() runtime.Object { return &appsv1.DaemonSet{} }, func() runtime.Object { return &appsv1.DaemonSetList{} }, "/apps/daemonsets"},
 	{appsv1.SchemeGroupVersion, "controllerrevisions", func() runtime.Object { return &appsv1.ControllerRevision{} }, func() runtime.Object { return &appsv1.ControllerRevisionList{} }, "/apps/controllerrevisions"},
 	{v1alpha1.GroupVersion, "rolloutpolicies", func() runtime.Object { return &v1alpha1.RolloutPolicy{} }, func() runtime.Object { return &v1alpha1.RolloutPolicyList{} }, "/everynode.io/rolloutpolicies"},
 	{v1alpha1.GroupVersion, "daemonsetrollouts", func() runtime.Object { return &v1alpha1.DaemonSetRollout{} }, func() runtime.Object { return &v1alpha1.DaemonSetRolloutList{} }, "/everynode.io/daemonsetrollouts"},
 }
 
-// kinds are Kubernetes' kinds and Everynode's own, codecs reads and writes them.
+// Kinds are Kubernetes' kinds and Everynode's own.
 var (
-	kinds = func() *runtime.Scheme {
+	Kinds = func() *runtime.Scheme {
 		s := runtime.NewScheme()
 		utilruntime.Must(scheme.AddToScheme(s))
 		utilruntime.Must(v1alpha1.AddToScheme(s))
 		return s
 	}()
-	codecs = serializer.NewCodecFactory(kinds)
+	codecs = serializer.NewCodecFactory(Kinds)
 )
 
 // endOfHistory is the object that is written when all else has been.
 const endOfHistory = "end-of-history"
 
-// watchStore reads the database itself, from its first revision on and past every
+// Watch reads the database itself, from its first revision on and past every
 // cache, and hands each change over. It returns when ctx ends or, unless follow,
 // when all is read.
-func watchStore(ctx context.Context, db *etcd.Server, i int, follow bool, see func(history.Event)) error {
-	k := kept[i]
+func Watch(ctx context.Context, db *etcd.Server, i int, follow bool, see func(history.Event)) error {
+	k := Kept[i]
 	format := runtime.ContentTypeProtobuf
 	if k.version == v1alpha1.GroupVersion {
 		format = runtime.ContentTypeJSON

@@ -1,0 +1,173 @@
+package copies
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/test/chaos/history"
+	"github.com/everynode/everynode/test/chaos/history/revision"
+)
+
+// story makes up a history of DaemonSet "agent" and of one pod with content "id1" on node n1.
+type story struct{ record history.Record }
+
+func (s *story) put(o metav1.Object) *story {
+	s.record.Events = append(s.record.Events, history.Event{Revision: int64(len(s.record.Events) + 1), Object: o})
+	return s
+}
+
+func (s *story) gone(o metav1.Object) *story {
+	s.put(o)
+	s.record.Events[len(s.record.Events)-1].Deleted = true
+	return s
+}
+
+func set() *appsv1.DaemonSet {
+	return &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent", UID: "agent"}}
+}
+
+func owned(name string, labels map[string]string) metav1.ObjectMeta {
+	kind := appsv1.SchemeGroupVersion.WithKind("DaemonSet")
+	return metav1.ObjectMeta{
+		Name: name, UID: types.UID(name), Labels: labels, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(set(), kind)},
+	}
+}
+
+func conf(value string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: revision.Object, UID: "conf"}, Data: map[string]string{"value": value}}
+}
+
+func replica(name, value string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: owned(name, map[string]string{revision.ContentLabel: revision.Copy}), Data: map[string]string{"value": value},
+	}
+}
+
+func list(id, replica string) *corev1.ConfigMap {
+	text := fmt.Sprintf(`{"id":%q,"members":[{"kind":"ConfigMap","name":%q,"copy":%q}]}`, id, revision.Object, replica)
+	return &corev1.ConfigMap{
+		ObjectMeta: owned("agent-"+id, map[string]string{revision.ContentLabel: revision.Manifest}),
+		Data:       map[string]string{"content.json": text},
+	}
+}
+
+func pod(id, refers string) *corev1.Pod {
+	labels := map[string]string{appsv1.ControllerRevisionHashLabelKey: "hash"}
+	if id != "" {
+		labels[revision.Label] = "hash." + id
+	}
+	of := &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: refers}}
+	return &corev1.Pod{ObjectMeta: owned("pod", labels), Spec: corev1.PodSpec{
+		NodeName: "n1", Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{ConfigMap: of}}},
+	}}
+}
+
+// began has a content, and no pod of it.
+func began() *story {
+	return (&story{}).put(conf("v0")).put(set()).put(replica("conf-a", "v0")).put(list("id1", "conf-a"))
+}
+
+func TestHistories(t *testing.T) {
+	released := pod("id1", "conf-a")
+	released.OwnerReferences = nil
+	going := set()
+	going.DeletionTimestamp = &metav1.Time{}
+	for _, c := range []struct {
+		name, rule string
+		story      *story
+	}{
+		{"a pod refers to its copy", "", began().put(pod("id1", "conf-a")).gone(pod("id1", "conf-a"))},
+		{"the copy goes after the pod", "",
+			began().put(pod("id1", "conf-a")).gone(pod("id1", "conf-a")).gone(replica("conf-a", "v0"))},
+		{"the copy goes before the pod", Early,
+			began().put(pod("id1", "conf-a")).gone(replica("conf-a", "v0")).gone(pod("id1", "conf-a"))},
+		{"the copy goes, and is made again", Early,
+			began().put(pod("id1", "conf-a")).gone(replica("conf-a", "v0")).put(replicaAgain())},
+		{"the copy comes after the pod", Early,
+			(&story{}).put(conf("v0")).put(set()).put(list("id1", "conf-a")).put(pod("id1", "conf-a")).put(replica("conf-a", "v0"))},
+		{"the pod is nobody's by then", "",
+			began().put(pod("id1", "conf-a")).put(released).gone(replica("conf-a", "v0")).gone(released)},
+		{"the DaemonSet goes with all it has", "",
+			began().put(pod("id1", "conf-a")).put(going).gone(replica("conf-a", "v0")).gone(pod("id1", "conf-a"))},
+		{"the pod has content and refers to the author's object", Refers, began().put(pod("id1", "conf"))},
+		{"the pod has another content's copy", Refers,
+			began().put(conf("v1")).put(replica("conf-b", "v1")).put(pod("id1", "conf-b"))},
+		{"nobody has listed the content", Refers, began().put(pod("id2", "conf-a"))},
+		{"the pod has no content, and the author's object", "", began().put(pod("", "conf"))},
+		{"the pod has no content, and a copy", Refers, began().put(pod("", "conf-a"))},
+		{"a copy of what nobody has written", Made, began().put(replica("conf-b", "v1")).put(conf("v1"))},
+		{"a copy of what was written before", "", began().put(conf("v1")).put(replica("conf-c", "v0"))},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			found := Check(c.story.record)
+			if c.rule == "" && len(found) > 0 || c.rule != "" && (len(found) != 1 || found[0].Rule != c.rule) {
+				t.Errorf("found %v, want rule %q", found, c.rule)
+			}
+		})
+	}
+}
+
+func replicaAgain() *corev1.ConfigMap {
+	m := replica("conf-a", "v0")
+	m.UID = "again"
+	return m
+}
+
+// ends is a state that is as it should be: a pod has what the object holds.
+func ends() history.State {
+	rollout := &v1alpha1.DaemonSetRollout{ObjectMeta: metav1.ObjectMeta{
+		Name: "agent", Labels: map[string]string{history.OwnerLabel: "agent"},
+	}}
+	rollout.Status.StableRevision, rollout.Status.TargetRevision = "hash.id1", "hash.id1"
+	return history.State{
+		Sets: []*appsv1.DaemonSet{set()}, Nodes: []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}},
+		Pods:       []*corev1.Pod{pod("id1", "conf-a")},
+		Policies:   []*v1alpha1.RolloutPolicy{{Spec: v1alpha1.RolloutPolicySpec{Content: &v1alpha1.Content{}}}},
+		Rollouts:   []*v1alpha1.DaemonSetRollout{rollout},
+		ConfigMaps: []*corev1.ConfigMap{conf("v0"), replica("conf-a", "v0"), list("id1", "conf-a")},
+	}
+}
+
+func TestUnsettled(t *testing.T) {
+	for _, c := range []struct {
+		name, want string
+		change     func(*history.State)
+	}{
+		{"all is well", "", func(*history.State) {}},
+		{"the object holds something else", "and the object holds", func(s *history.State) { s.ConfigMaps[0] = conf("v1") }},
+		{"a pod has no content", "and the object holds", func(s *history.State) { s.Pods[0] = pod("", "conf") }},
+		{"the policy does not want content", "", func(s *history.State) {
+			s.Policies[0].Spec.Content = nil
+			s.Pods[0] = pod("", "conf")
+		}},
+		{"the node is none for the DaemonSet", "", func(s *history.State) {
+			s.ConfigMaps[0] = conf("v1")
+			s.Nodes[0].Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoSchedule}}
+		}},
+		{"the copy of a pod is gone", "its copies are gone", func(s *history.State) { s.ConfigMaps = s.ConfigMaps[2:] }},
+		{"the copies of the target are gone", "its copies are gone", func(s *history.State) {
+			s.Rollouts[0].Status.TargetRevision = "hash.id2"
+		}},
+		{"a copy of a DaemonSet that is gone", "a DaemonSet that is gone", func(s *history.State) {
+			m := replica("conf-x", "v0")
+			m.OwnerReferences[0].UID = "another"
+			s.ConfigMaps = append(s.ConfigMaps, m)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := ends()
+			c.change(&s)
+			found := strings.Join(Unsettled(s), "\n")
+			if c.want == "" && found != "" || !strings.Contains(found, c.want) {
+				t.Errorf("found %q, want %q", found, c.want)
+			}
+		})
+	}
+}

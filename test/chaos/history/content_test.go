@@ -1,0 +1,162 @@
+package history
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/test/chaos/history/revision"
+)
+
+// writes has the author write a value, and copies be made of it as content of that ID.
+func (s *guidedStory) writes(value, id string) {
+	conf := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: revision.Object, UID: "conf"}, Data: map[string]string{"value": value}}
+	s.put(conf)
+	s.record.Writes = append(s.record.Writes, Write{
+		Kind: "ConfigMap", Name: "conf", UID: "conf", Acknowledged: true, Revision: s.record.Events[len(s.record.Events)-1].Revision, Wish: Wish(conf),
+	})
+	if id != "" {
+		s.copies(value, id)
+	}
+}
+
+func (s *guidedStory) copies(value, id string) {
+	s.put(&corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "conf-" + id, UID: types.UID("conf-" + id), Labels: map[string]string{revision.ContentLabel: revision.Copy}},
+		Data:       map[string]string{"value": value},
+	})
+	s.put(&corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "agent-" + id, UID: types.UID("agent-" + id), Labels: map[string]string{revision.ContentLabel: revision.Manifest}},
+		Data:       map[string]string{"content.json": fmt.Sprintf(`{"id":%q,"members":[{"name":"conf","copy":%q}]}`, id, "conf-"+id)},
+	})
+}
+
+// contentFleet has a fleet of t1 with content a, and a rollout to content b whose canary has begun.
+func contentFleet() *guidedStory {
+	s := guidedFleet(func(p *v1alpha1.RolloutPolicy) { p.Spec.Content, p.Spec.Domains = &v1alpha1.Content{}, nil })
+	s.edit(template("t1"))
+	s.writes("v0", "a")
+	for _, p := range s.pods {
+		p.Labels[revision.Label] = "hash-t1.a"
+		s.put(p)
+	}
+	s.status(v1alpha1.PhaseComplete, "t1.a", "t1.a", "")
+	s.writes("v1", "b")
+	s.status(v1alpha1.PhaseProgressing, "t1.a", "t1.b", "canary")
+	return s
+}
+
+// with makes a pod of t1 with a content, that is ready.
+func (s *guidedStory) with(id, name, node string) {
+	p := s.pod(name, node)
+	p.Labels[revision.Label] = "hash-t1." + id
+	s.put(p)
+	s.ready(p)
+}
+
+func (s *guidedStory) userTakes(node int) {
+	p := s.pods[node-1]
+	s.record.Writes = append(s.record.Writes, Write{Kind: "Pod", Name: p.Name, UID: p.UID, Delete: true})
+	s.takes(node)
+}
+
+func TestHistoriesWithContent(t *testing.T) {
+	fails := func(s *guidedStory) {
+		s.rollout.Status.FailedRevisions = []v1alpha1.FailedRevision{{Revision: "hash-t1.b"}}
+		s.status(v1alpha1.PhaseRolledBack, "t1.a", "t1.b", "canary")
+	}
+	for _, c := range []struct {
+		name string
+		tell func(s *guidedStory)
+		want string
+	}{
+		{"step by step", func(s *guidedStory) {
+			s.takes(1)
+			s.with("b", "new-1", "n1")
+			s.says(func(r *v1alpha1.DaemonSetRollout) {
+				r.Spec.Approved = &v1alpha1.StepApproval{Revision: "hash-t1.b", Step: "canary"}
+			})
+			s.status(v1alpha1.PhaseProgressing, "t1.a", "t1.b", "rest")
+			s.takes(2)
+			s.with("b", "new-2", "n2")
+		}, ""},
+		{"the stable content before the node's step", func(s *guidedStory) {
+			s.userTakes(2)
+			s.with("a", "new-2", "n2")
+		}, ""},
+		{"the target's content before the node's step", func(s *guidedStory) {
+			s.userTakes(2)
+			s.with("b", "new-2", "n2")
+		}, Assigned + `: pod new-2 on node n2 was made of template "t1.b", which was not the node's`},
+		{"a pod taken for its content before the node's step", func(s *guidedStory) { s.takes(2) }, Reason},
+		{"a pod taken whose content is the newest", func(s *guidedStory) {
+			s.writes("v0", "")
+			s.status(v1alpha1.PhaseComplete, "t1.a", "t1.a", "")
+			s.takes(2)
+		}, Reason},
+		{"a content that is neither the stable one nor the newest", func(s *guidedStory) {
+			s.writes("v2", "c")
+			s.writes("v1", "")
+			s.status(v1alpha1.PhaseProgressing, "t1.a", "t1.b", "canary")
+			s.userTakes(1)
+			s.with("c", "new-1", "n1")
+		}, Assigned + `: pod new-1 on node n1 was made of template "t1.c", which was not the node's`},
+		{"no content though the policy wants it", func(s *guidedStory) {
+			s.userTakes(2)
+			s.put(s.pod("new-2", "n2"))
+		}, Assigned + `: pod new-2 on node n2 was made of template "t1", which was not the node's`},
+		{"a failed content again", func(s *guidedStory) {
+			s.takes(1)
+			fails(s)
+			s.with("b", "new-1", "n1")
+		}, Failed},
+		{"a failed content that somebody wants tried again", func(s *guidedStory) {
+			s.takes(1)
+			fails(s)
+			s.says(func(r *v1alpha1.DaemonSetRollout) { r.Spec.Retry = &v1alpha1.Retry{Revision: "hash-t1.b", Count: 1} })
+			s.with("b", "new-1", "n1")
+		}, ""},
+		{"another content of the same template", func(s *guidedStory) {
+			s.takes(1)
+			fails(s)
+			s.writes("v2", "c")
+			s.status(v1alpha1.PhaseProgressing, "t1.a", "t1.c", "canary")
+			s.with("c", "new-1", "n1")
+		}, ""},
+		{"the author's object is written by nobody", func(s *guidedStory) {
+			s.writes("v2", "")
+			s.record.Writes = s.record.Writes[:len(s.record.Writes)-1]
+		}, Writes},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := contentFleet()
+			c.tell(s)
+			expect(t, s, c.want)
+		})
+	}
+}
+
+// A rollout is complete with the newest template and what its objects hold, where the policy wants that.
+func TestNewestWithContent(t *testing.T) {
+	for _, c := range []struct {
+		of   string
+		with bool
+		want bool
+	}{
+		{"hash-t1.b", true, true}, {"hash-t1.a", true, false}, {"hash-t1", true, false}, {"hash-t2.b", true, false},
+		{"hash-t1", false, true}, {"hash-t1.b", false, false},
+	} {
+		s := contentFleet()
+		state := s.record.Last()
+		if !c.with {
+			state.Policies[0].Spec.Content = nil
+		}
+		if got := state.newest(s.set, "hash-t1", c.of); got != c.want {
+			t.Errorf("revision %s, with content %t: newest is %t", c.of, c.with, got)
+		}
+	}
+}

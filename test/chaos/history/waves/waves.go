@@ -1,0 +1,65 @@
+// Package waves says to which steps of a RolloutPolicy a node belongs; pure.
+package waves
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// Stage is a step of a policy: a wave, and in a wave with each a value. It is comparable.
+type Stage struct {
+	Wave  int
+	Value string
+	None  bool
+}
+
+// Before reports whether it comes before another.
+func (s Stage) Before(o Stage) bool {
+	none := map[bool]int{true: 1}
+	return cmp.Or(cmp.Compare(s.Wave, o.Wave), cmp.Compare(none[s.None], none[o.None]), cmp.Compare(s.Value, o.Value)) < 0
+}
+
+// Name is the name of the step.
+func (s Stage) Name(p *v1alpha1.RolloutPolicy) string {
+	switch {
+	case s.Wave == len(p.Spec.Waves):
+		return "rest"
+	case p.Spec.Waves[s.Wave].Each == "":
+		return p.Spec.Waves[s.Wave].Name
+	case s.None:
+		return p.Spec.Waves[s.Wave].Name + "/(none)"
+	}
+	return p.Spec.Waves[s.Wave].Name + "/" + s.Value
+}
+
+// Of are the steps that a node can belong to. A wave that takes a number of nodes
+// may take it or not, as far as this judge knows.
+func Of(p *v1alpha1.RolloutPolicy, n *corev1.Node) (out []Stage) {
+	for i := range p.Spec.Waves {
+		w := &p.Spec.Waves[i]
+		switch {
+		case w.Count != nil || w.Percent != nil:
+			out = append(out, Stage{Wave: i})
+		case w.Each != "":
+			value, has := n.Labels[w.Each]
+			return append(out, Stage{Wave: i, Value: value, None: !has})
+		case labels.SelectorFromSet(w.Nodes.MatchLabels).Matches(labels.Set(n.Labels)):
+			return append(out, Stage{Wave: i})
+		}
+	}
+	return append(out, Stage{Wave: len(p.Spec.Waves)})
+}
+
+// Asks reports whether a step of that name needs to be approved.
+func Asks(p *v1alpha1.RolloutPolicy, step string) bool {
+	wave, _, _ := strings.Cut(step, "/")
+	return slices.ContainsFunc(p.Spec.Waves, func(w v1alpha1.Wave) bool {
+		return w.Name == wave && w.Approval == v1alpha1.ApprovalManual
+	})
+}
