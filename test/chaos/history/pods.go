@@ -155,6 +155,9 @@ func (j *judge) removed(e *Event, p *corev1.Pod) {
 		return
 	}
 	g := j.guidanceOf(d)
+	if stays, _ := j.wants(d, p, j.knownSince(d.early-lag, j.nodes[d.at.node])); g != nil && !stays {
+		return // by its own template its node does not let it stay
+	}
 	from, outdated := j.outdatedFrom(d, p)
 	if g != nil {
 		from, outdated = d.early, outdated || g.mixed() || j.mayLose(d, g, p)

@@ -425,6 +425,26 @@ func TestHistoriesWithAPolicy(t *testing.T) {
 			s.takes(2)
 			return s
 		}, ""},
+		{"its own template does not let it stay, the newest would", func() *guidedStory {
+			s := guidedFleet()
+			s.edit(func(d *appsv1.DaemonSet) {
+				template("t3")(d)
+				d.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: "off", Operator: corev1.TolerationOpExists}}
+			})
+			s.put(s.revision(3))
+			s.status(v1alpha1.PhaseProgressing, "t1", "t3", "canary")
+			s.put(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2", UID: "n2", Labels: map[string]string{"rack": "r"}}, Spec: corev1.NodeSpec{
+				Taints: []corev1.Taint{{Key: "off", Effect: corev1.TaintEffectNoExecute}},
+			}})
+			s.takes(2)
+			s.changes(1, true)
+			s.says(func(r *v1alpha1.DaemonSetRollout) {
+				r.Spec.Approved = &v1alpha1.StepApproval{Revision: "hash-t3", Step: "canary"}
+			})
+			s.status(v1alpha1.PhaseProgressing, "t1", "t3", "rest")
+			s.takes(3) // of the same rack
+			return s
+		}, ""},
 		{"made on a node that changed when the server had just restarted", func() *guidedStory {
 			s := guidedFleet()
 			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n9", UID: "n9"}}
