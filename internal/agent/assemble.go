@@ -31,10 +31,14 @@ import (
 	"github.com/everynode/everynode/internal/agent/remember"
 	"github.com/everynode/everynode/internal/agent/reserve"
 	"github.com/everynode/everynode/internal/agent/sources"
+	"github.com/everynode/everynode/internal/agent/startorder/boot"
 	"github.com/everynode/everynode/internal/agent/staticpods"
 	"github.com/everynode/everynode/internal/agent/status"
 	"github.com/everynode/everynode/internal/agent/volumes"
 )
+
+// bootFile is where, in the agent's folder, stands which start of the machine the agent saw last.
+const bootFile = "boot-id"
 
 // assemble makes the parts of a node. None of them runs yet.
 func (a *Agent) assemble(ctx context.Context, services cri.Services, client kubernetes.Interface,
@@ -94,7 +98,12 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 	n.mirrors = staticpods.NewMirrorKeeper(staticpods.MirrorsConfig{
 		Statuses: n.statuses, Seen: n.sources, Writer: staticpods.APIMirrors{Client: client}, Clock: a.clk,
 	})
-	n.pods = pods.New(ctx, a.podsConfig(n, objs))
+	podsConfig := a.podsConfig(n, objs)
+	podsConfig.Rebooted, err = boot.Again(boot.Source, filepath.Join(a.cfg.DataDir, bootFile))
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Pods start in no order, should the machine have started again")
+	}
+	n.pods = pods.New(ctx, podsConfig)
 	n.mirrors.Running = n.pods
 	n.pods.Recall(n.recalled.Pods.Pods)
 	n.folder = a.newFolder(ctx, n)

@@ -59,6 +59,7 @@ func (p *Manager) addRecalled(running []pleg.PodRef) {
 func (p *Manager) leaveUnseen() {
 	for uid, pod := range p.alone.unseen {
 		p.cfg.Book.forget(uid)
+		p.leavesOrder(uid)
 		if w, ok := p.workers[uid]; ok {
 			w.setGone(pod)
 		}

@@ -52,6 +52,9 @@ type Config struct {
 	// StaticPods reports whether SetStatics will be called: until then nobody knows which static pods are wanted, and
 	// nothing starts.
 	StaticPods bool
+	// Rebooted reports whether the machine has started again since the agent ran last: the pods that are bound to it then
+	// start in the order of their groups.
+	Rebooted bool
 	// StaticsChanged is told that a static pod came or went, MirrorSeen of mirrors in the API. They must not block; nil
 	// for nobody.
 	StaticsChanged func()

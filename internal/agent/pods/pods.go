@@ -25,6 +25,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/cri/pleg"
 	"github.com/everynode/everynode/internal/agent/podadmission"
 	"github.com/everynode/everynode/internal/agent/podworker"
+	"github.com/everynode/everynode/internal/agent/startorder"
 	"github.com/everynode/everynode/internal/agent/staticpods"
 	podfacts "github.com/everynode/everynode/internal/pod"
 )
@@ -59,6 +60,9 @@ type Manager struct {
 	listed  []pleg.PodRef
 	statics statics
 	alone   alone
+	// order is that of the start, if ordered says that there is one: the machine has started again.
+	order   startorder.Order
+	ordered bool
 	// knownC is what Known returns.
 	knownC chan struct{}
 }
@@ -96,6 +100,9 @@ func (p *Manager) PodChanged(pod *corev1.Pod) {
 		p.desired[pod.UID] = pod
 		return
 	}
+	if pod.DeletionTimestamp != nil {
+		p.leavesOrder(pod.UID)
+	}
 	p.workerFor(pod.UID).setPod(pod)
 }
 
@@ -109,6 +116,7 @@ func (p *Manager) PodDeleted(pod *corev1.Pod) {
 	delete(p.desired, pod.UID)
 	delete(p.alone.unseen, pod.UID)
 	p.cfg.Book.forget(pod.UID)
+	p.leavesOrder(pod.UID)
 	if w, ok := p.workers[pod.UID]; ok {
 		w.setGone(pod)
 	}
@@ -144,6 +152,7 @@ func (p *Manager) RuntimeListed(all []pleg.PodRef) {
 	p.runtimeRead, p.runtimeErr, p.listed = true, nil, all
 	if first {
 		p.alone.since = p.lookedAt
+		p.ordered = p.cfg.Rebooted && !slices.ContainsFunc(all, func(ref pleg.PodRef) bool { return ref.Runs })
 		p.startStatics()
 	}
 	if p.statics.awaited || p.shuttingDown {
@@ -189,6 +198,7 @@ func (p *Manager) start(running []pleg.PodRef) {
 		list = append(list, pod)
 	}
 	slices.SortFunc(list, func(a, b *corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	p.orderStart(list)
 	for _, pod := range list {
 		p.workerFor(pod.UID).setPod(pod)
 	}
@@ -262,6 +272,7 @@ func (p *Manager) retire(uid types.UID) {
 	delete(p.alone.recalled, uid)
 	p.cfg.Book.forget(uid)
 	p.leaves(uid)
+	p.leavesOrder(uid)
 	if _, ok := p.statics.leaving[uid]; ok {
 		delete(p.statics.leaving, uid)
 		p.startStatics()
@@ -275,6 +286,7 @@ func (p *Manager) release(uid types.UID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.leaves(uid)
+	p.leavesOrder(uid)
 }
 
 func (p *Manager) unfollow(uid types.UID) {
@@ -306,6 +318,7 @@ func (p *Manager) Terminate(uid types.UID, t podworker.Termination) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w, ok := p.workers[uid]
+	p.leavesOrder(uid)
 	return ok && w.terminate(t)
 }
 

@@ -26,6 +26,10 @@ type home interface {
 	resize(asked *corev1.Pod) (*corev1.Pod, podworker.Pending)
 	// Active reports whether the pod takes room on the node.
 	Active(uid types.UID) bool
+	// holds says for what the pod waits before anything of it starts, and until when at most; empty if it may start.
+	holds(uid types.UID) (why string, until time.Time)
+	// reported is told of every status.
+	reported(uid types.UID, status *corev1.PodStatus)
 	// release gives the pod's room back: it ended, or left the node. retire also forgets the worker.
 	release(uid types.UID)
 	retire(uid types.UID)
@@ -57,6 +61,8 @@ type worker struct {
 	checked bool
 	// awaited are pods that must have ended before anything of this one starts: it has their room.
 	awaited []types.UID
+	// told is what people were told last that it waits for, before anything of it starts.
+	told string
 	// needsDevices says that the pod was given room just now, and no devices yet.
 	needsDevices bool
 	released     bool
@@ -207,6 +213,13 @@ func (w *worker) step(ctx context.Context, running *sync.WaitGroup) (time.Durati
 	w.takeDevices(ctx)
 	w.in.Now = w.cfg.Clock.Now()
 	w.in.Probes = w.cfg.Prober.Results(w.uid)
+	if until := w.awaitsTurn(); !until.IsZero() {
+		w.report()
+		if w.released {
+			return 0, true // it was refused, or its time is over: it waits for nobody
+		}
+		return max(until.Sub(w.cfg.Clock.Now()), 0), true
+	}
 	plan := podworker.Decide(w.in)
 	if plan.Ending {
 		// A container that stops is not to be called unhealthy; but some still serve, and are asked for as long as they do.
@@ -413,6 +426,7 @@ func (w *worker) report() {
 	}
 	w.status = podworker.Status(w.in, prev, w.cfg.HostIPs())
 	w.cfg.Statuses.Set(pod, w.status)
+	w.home.reported(w.uid, &w.status)
 	ended := w.status.Phase == corev1.PodFailed || w.status.Phase == corev1.PodSucceeded
 	if ended && !w.released {
 		w.released = true

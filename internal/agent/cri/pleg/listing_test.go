@@ -108,8 +108,10 @@ func TestTheSameAgain(t *testing.T) {
 		sandboxes: map[string]runtimeapi.PodSandboxState{"s": runtimeapi.PodSandboxState_SANDBOX_READY},
 		containers: map[string]runtimeapi.ContainerState{"c": runtimeapi.ContainerState_CONTAINER_RUNNING,
 			"d": runtimeapi.ContainerState_CONTAINER_EXITED}}
+	listed := want.ref
+	listed.Runs = true
 	if got := first.pods["u"]; len(first.pods) != 1 || !got.same(want) || got.ref != want.ref || len(first.refs) != 1 ||
-		first.refs[0] != want.ref {
+		first.refs[0] != listed {
 		t.Errorf("got %+v, want %+v", first, want)
 	}
 	l.containers[0], l.containers[1] = l.containers[1], l.containers[0]

@@ -26,6 +26,8 @@ const relistEvery = time.Second
 type PodRef struct {
 	UID             types.UID
 	Namespace, Name string
+	// Runs says, in a list of all pods, that one of its containers does.
+	Runs bool
 }
 
 // podLook is how a pod was at a look. The states themselves are kept: two changes at once can cancel out in any sum.
@@ -140,7 +142,11 @@ func count(pods map[types.UID]podLook) (sandboxes int, containers map[string]int
 func refs(pods map[types.UID]podLook) []PodRef {
 	out := make([]PodRef, 0, len(pods))
 	for _, p := range pods {
-		out = append(out, p.ref)
+		ref := p.ref
+		for _, state := range p.containers {
+			ref.Runs = ref.Runs || StateOf(state) == podworker.Running
+		}
+		out = append(out, ref)
 	}
 	return out
 }

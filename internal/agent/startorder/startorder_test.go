@@ -1,0 +1,176 @@
+package startorder_test
+
+import (
+	"fmt"
+	"math/rand"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/agent/startorder"
+	"github.com/everynode/everynode/internal/nodestartup"
+)
+
+var began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// pod is one of a group of daemons, or an ordinary one for group 0.
+func pod(name string, group int) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
+	if group > 0 {
+		p.Annotations = map[string]string{nodestartup.GroupAnnotation: strconv.Itoa(group)}
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "d", Controller: new(true)}}
+	}
+	return p
+}
+
+// startable are those of the names that may start.
+func startable(o *startorder.Order, at time.Duration, names ...string) string {
+	var out []string
+	for _, name := range names {
+		if o.Holds(types.UID(name), began.Add(at)) == "" {
+			out = append(out, name)
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// TestGroupsStartOneAfterTheOther: the daemons of a group start when those before are ready, ordinary pods last. What
+// fails later holds up nobody, and what the machine needs is never held.
+func TestGroupsStartOneAfterTheOther(t *testing.T) {
+	critical, claims := pod("critical", 0), pod("claims", 1)
+	critical.Spec.Priority = new(int32(2000001000))
+	claims.OwnerReferences = nil
+	bound := []*corev1.Pod{pod("web", 0), pod("log", 5), pod("cni", 2), pod("csi", 2), critical, claims}
+	o := startorder.New(bound, began)
+	for i, step := range []struct {
+		do   func() bool
+		more bool
+		want string
+	}{
+		{func() bool { return false }, false, "cni csi critical"},
+		{func() bool { return o.Ready("cni", true) }, false, "cni csi critical"},
+		{func() bool { return o.Ready("web", true) }, false, "cni csi critical"},
+		{func() bool { return o.Ready("web", false) }, false, "cni csi critical"},
+		{func() bool { return o.Ready("csi", true) }, true, "log cni csi critical"},
+		{func() bool { return o.Ready("csi", false) }, false, "log cni csi critical"},
+		{func() bool { return o.Ready("stranger", true) }, false, "log cni csi critical"},
+		{func() bool { return o.Drop("stranger") }, false, "log cni csi critical"},
+		{func() bool { return o.Ready("csi", true) }, false, "log cni csi critical"},
+		{func() bool { return o.Ready("log", true) }, true, "web log cni csi critical claims"},
+		{func() bool { return o.Ready("log", false) }, false, "web log cni csi critical claims"},
+	} {
+		if more := step.do(); more != step.more {
+			t.Errorf("step %d: more pods may start: %t, want %t", i, more, step.more)
+		}
+		if got := startable(&o, time.Second, "web", "log", "cni", "csi", "critical", "claims"); got != step.want {
+			t.Errorf("step %d: may start: %s; want %s", i, got, step.want)
+		}
+	}
+	if !o.Over(began) {
+		t.Error("the order is not over, and all may start")
+	}
+}
+
+// TestHeldPodSaysForWhatItWaits: it names the group and its daemons that are not ready.
+func TestHeldPodSaysForWhatItWaits(t *testing.T) {
+	o := startorder.New([]*corev1.Pod{pod("web", 0), pod("csi", 1), pod("cni", 1), pod("ok", 1), pod("log", 2)}, began)
+	o.Ready("ok", true)
+	want := "The machine has started again: waiting until group 1 of its daemons is ready, which lacks ns/cni, ns/csi"
+	if got := o.Holds("web", began); got != want {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+}
+
+// TestNobodyWaitsForWhatEnds: nor for longer than the bound, nor where no group is named.
+func TestNobodyWaitsForWhatEnds(t *testing.T) {
+	deleted, failed := pod("deleted", 1), pod("failed", 1)
+	deleted.DeletionTimestamp, failed.Status.Phase = &metav1.Time{Time: began}, corev1.PodFailed
+	o := startorder.New([]*corev1.Pod{deleted, failed, pod("cni", 2), pod("web", 0)}, began)
+	if got := startable(&o, 0, "cni", "web"); got != "cni" {
+		t.Errorf("may start: %s; want cni", got)
+	}
+	if got := startable(&o, startorder.Bound-1, "cni", "web"); got != "cni" || o.Over(began.Add(startorder.Bound-1)) {
+		t.Errorf("before the bound may start: %s; want cni", got)
+	}
+	if got := startable(&o, startorder.Bound, "cni", "web"); got != "cni web" || !o.Over(began.Add(startorder.Bound)) {
+		t.Errorf("after the bound may start: %s; want all", got)
+	}
+	if !o.Drop("cni") || startable(&o, 0, "web") != "web" {
+		t.Error("it waits for a daemon that is gone")
+	}
+	none := startorder.New([]*corev1.Pod{pod("web", 0), deleted}, began)
+	if !none.Over(began) || startable(&none, 0, "web") != "web" {
+		t.Error("an ordinary pod waits although there is no daemon of a group")
+	}
+}
+
+// TestOrderOfRandomNodes: on random nodes with random news, no pod starts before every daemon of an earlier group was
+// ready together with the others of its group; no pod that may start is held later; nothing is held beyond the bound.
+func TestOrderOfRandomNodes(t *testing.T) {
+	for seed := range int64(3000) {
+		rnd := rand.New(rand.NewSource(seed))
+		w := world{ready: map[string]bool{}, group: map[string]int{}, passed: map[int]bool{}, free: map[string]bool{}}
+		var list []*corev1.Pod
+		for i := range 1 + rnd.Intn(9) {
+			name := fmt.Sprint("p", i)
+			w.group[name] = rnd.Intn(4)
+			list = append(list, pod(name, w.group[name]))
+		}
+		o := startorder.New(list, began)
+		at := time.Duration(0)
+		for range 30 {
+			w.check(t, seed, &o, at)
+			name := fmt.Sprint("p", rnd.Intn(len(list)))
+			_, there := w.group[name]
+			switch {
+			case rnd.Intn(8) == 0:
+				o.Drop(types.UID(name))
+				delete(w.group, name)
+			case there && (w.free[name] || w.ready[name]):
+				w.ready[name] = rnd.Intn(4) > 0
+				o.Ready(types.UID(name), w.ready[name])
+			}
+			at += time.Duration(rnd.Int63n(int64(8 * time.Second)))
+		}
+		w.check(t, seed, &o, startorder.Bound)
+	}
+}
+
+// world is what is known of a random node without the code under test.
+type world struct {
+	ready  map[string]bool
+	group  map[string]int
+	passed map[int]bool
+	free   map[string]bool
+}
+
+func (w *world) check(t *testing.T, seed int64, o *startorder.Order, at time.Duration) {
+	t.Helper()
+	for g := 1; g < 4; g++ {
+		all := g == 1 || w.passed[g-1]
+		for name, of := range w.group {
+			all = all && (of != g || w.ready[name])
+		}
+		w.passed[g] = w.passed[g] || all
+	}
+	for name, g := range w.group {
+		before := g - 1
+		if g == 0 {
+			before = 3
+		}
+		want := before == 0 || w.passed[before] || at >= startorder.Bound
+		got := o.Holds(types.UID(name), began.Add(at)) == ""
+		if got != want {
+			t.Fatalf("seed %d at %v: pod %s of group %d may start: %t, want %t", seed, at, name, g, got, want)
+		}
+		if w.free[name] && !got {
+			t.Fatalf("seed %d at %v: pod %s is held after it was let go", seed, at, name)
+		}
+		w.free[name] = w.free[name] || got
+	}
+}
