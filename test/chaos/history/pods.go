@@ -76,8 +76,7 @@ func (j *judge) notOurs(d decision, o *corev1.Pod) bool {
 	return false
 }
 
-// deletesNothing reports whether old pods stay until somebody deletes them. Such a DaemonSet
-// follows no policy.
+// deletesNothing reports whether old pods stay until somebody deletes them. Such a DaemonSet follows no policy.
 func deletesNothing(d *appsv1.DaemonSet) bool {
 	return d.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
 }
@@ -151,12 +150,10 @@ func (j *judge) removed(e *Event, p *corev1.Pod) {
 		j.leaves(d, p, life)
 		return // wants.Unfit at some time, or only allowed to stay
 	}
-	if slices.ContainsFunc(j.seen(p.UID, life, e.Revision), ended) || j.crowded(d, p, life) {
-		return
-	}
 	g := j.guidanceOf(d)
-	if stays, _ := j.wants(d, p, j.knownSince(d.early-lag, j.nodes[d.at.node])); g != nil && !stays {
-		return // by its own template its node does not let it stay
+	stays, _ := j.wants(d, p, j.knownSince(d.early-lag, j.nodes[d.at.node])) // by its own template
+	if g != nil && !stays || slices.ContainsFunc(j.seen(p.UID, life, e.Revision), ended) || j.crowded(d, p, life) {
+		return
 	}
 	from, outdated := j.outdatedFrom(d, p)
 	if g != nil {
@@ -190,8 +187,7 @@ func (j *judge) crowded(d decision, p *corev1.Pod, life int64) bool {
 	return false
 }
 
-// takenDown judges the end of an available pod of an old template. With surge one
-// that only may stay needs no successor.
+// takenDown judges the end of an available pod of an old template. With surge one that may only stay needs no successor.
 func (j *judge) takenDown(d decision, g *guidance, p *corev1.Pod, mayOnlyStay bool) {
 	now := deletedAt(p)
 	switch {
