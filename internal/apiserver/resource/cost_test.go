@@ -25,7 +25,8 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/scheme"
 )
 
-// With -entries each list has so many, and may take a second of one processor and 500 MB. Without, two sizes are
+// With -entries each list has so many, or as many as fit into mostBody in protobuf, which is shorter than JSON.
+// It may take a second of one processor and 500 MB. Without, two sizes are
 // compared by what they allocate, and without -short two longer ones by the processor's time, which differs from run to
 // run.
 var entries = flag.Int("entries", 0, "the entries of each list, such as 100000; makes the test measure time")
