@@ -187,7 +187,7 @@ func (j *judge) crowded(d decision, p *corev1.Pod, life int64) bool {
 	return false
 }
 
-// takenDown judges the end of an available pod of an old template. With surge one that only may stay needs no other.
+// takenDown judges the end of an available pod of an old template. With surge one that only may stay needs none.
 func (j *judge) takenDown(d decision, g *guidance, p *corev1.Pod, mayOnlyStay bool) {
 	now := deletedAt(p)
 	switch {
