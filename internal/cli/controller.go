@@ -93,7 +93,7 @@ this one leads changes: docs/another-kubernetes.md.`,
 	)
 	f.StringSliceVar(&roll, "let-it-roll", nil, "with --leave: NAMESPACE/NAME of a DaemonSet whose pods are all replaced "+
 		"by its newest template, at once; takes the right to approve rollouts")
-	f.BoolVar(&printCRDs, "print-crds", false, "print the definitions of RolloutPolicy and DaemonSetRollout, for an API that does not have them, and do nothing else")
+	f.BoolVar(&printCRDs, "print-crds", false, "print the definitions of Everynode's own kinds, for an API that does not have them, and do nothing else")
 	return cmd
 }
 

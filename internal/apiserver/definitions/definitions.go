@@ -1,7 +1,7 @@
 // Package definitions makes CustomResourceDefinitions of Everynode's own kinds, for
 // Kubernetes APIs that do not have them built in. The schemas come from the same
 // types, descriptions and defaults as the built-in kinds', the rules in them accept
-// and refuse the same as package rolloutpolicy.
+// and refuse the same as package rolloutpolicy, and as package variant as far as a schema can.
 package definitions
 
 import (
@@ -72,7 +72,11 @@ func All() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []*apiextensionsv1.CustomResourceDefinition{policies, rollouts}, nil
+	of, err := variants()
+	if err != nil {
+		return nil, err
+	}
+	return []*apiextensionsv1.CustomResourceDefinition{policies, rollouts, of}, nil
 }
 
 // Print writes the definitions as YAML that kubectl apply takes.

@@ -23,6 +23,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
+	"github.com/everynode/everynode/internal/variant"
 )
 
 // elsewhere is a Kubernetes API that has a definition of ours.
@@ -101,6 +102,8 @@ func builtIn(kind string, raw []byte) (runtime.Object, error) {
 	var object runtime.Object = &v1alpha1.RolloutPolicy{}
 	if kind == "DaemonSetRollout" {
 		object = &v1alpha1.DaemonSetRollout{}
+	} else if kind == "DaemonSetVariant" {
+		object = &v1alpha1.DaemonSetVariant{}
 	}
 	stray, err := kjson.UnmarshalStrict(raw, object)
 	if err != nil {
@@ -113,6 +116,8 @@ func builtIn(kind string, raw []byte) (runtime.Object, error) {
 	case *v1alpha1.RolloutPolicy:
 		rolloutpolicy.SetDefaults(&o.Spec)
 		return o, rolloutpolicy.Validate(&o.Spec, field.NewPath("spec")).ToAggregate()
+	case *v1alpha1.DaemonSetVariant:
+		return o, variant.Validate(o).ToAggregate()
 	case *v1alpha1.DaemonSetRollout:
 		return o, rolloutpolicy.ValidateRollout(&o.Spec, field.NewPath("spec")).ToAggregate()
 	}
@@ -126,7 +131,7 @@ func TestBothTakeAndRefuseTheSame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, cases := range [][]objectCase{policyCases(), rolloutCases()} {
+	for i, cases := range [][]objectCase{policyCases(), rolloutCases(), variantCases()} {
 		kind := definitions[i].Spec.Names.Kind
 		there := newElsewhere(t, definitions[i])
 		for _, c := range cases {

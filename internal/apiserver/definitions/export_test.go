@@ -7,8 +7,8 @@ type Case struct {
 }
 
 // Cases are the objects of TestBothTakeAndRefuseTheSame, by definition.
-func Cases() (out [2][]Case) {
-	for i, cases := range [][]objectCase{policyCases(), rolloutCases()} {
+func Cases() (out [3][]Case) {
+	for i, cases := range [][]objectCase{policyCases(), rolloutCases(), variantCases()} {
 		for _, c := range cases {
 			out[i] = append(out[i], Case{c.name, c.text, c.good})
 		}

@@ -7,6 +7,7 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/validation/spec"
@@ -55,6 +56,8 @@ func (w writer) named(name string) (*props, error) {
 		return &props{Type: "object"}, nil
 	case intstr.IntOrString{}.OpenAPIModelName():
 		return &props{XIntOrString: true, AnyOf: []props{{Type: "integer"}, {Type: "string"}}}, nil
+	case runtime.RawExtension{}.OpenAPIModelName():
+		return &props{Type: "object", XPreserveUnknownFields: ptr.To(true)}, nil
 	}
 	d, ok := w.definitions[name]
 	if !ok {

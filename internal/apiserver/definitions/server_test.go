@@ -81,6 +81,12 @@ matched: [agent, logs]
 matchedCount: 2
 conditions:
 - {type: Ready, status: "True", reason: Followed, message: all is well, observedGeneration: 3, lastTransitionTime: "2026-03-01T12:00:00Z"}`,
+	"DaemonSetVariant": `
+observedGeneration: 3
+daemonSets: 2
+nodes: 7
+conditions:
+- {type: Applies, status: "False", reason: CannotBeHad, message: not here, observedGeneration: 3, lastTransitionTime: "2026-03-01T12:00:00Z"}`,
 	"DaemonSetRollout": `
 observedGeneration: 3
 daemonSetGeneration: 9007199254740993

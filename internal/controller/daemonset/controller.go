@@ -91,7 +91,8 @@ type Config struct {
 	LiveContent bool
 	// Startups tells that the API serves NodeStartups, and that daemons start on new nodes in their order.
 	Startups bool
-	// Variants writes DaemonSetVariants, and tells that the API serves them. With nil none is read.
+	// Variants writes DaemonSetVariants. With nil none is read. Where the API does not serve them, or they cannot be
+	// read, a DaemonSet that has variants keeps those. A guest uses none, and says so in their conditions.
 	Variants storing.StatusWriter
 	// Watches tells when Everynode's own kinds cannot be followed; NewWatches makes one.
 	// Without it they are taken to be, and the controller waits for them at its start.
@@ -219,7 +220,7 @@ func (c *Controller) listen(ctx context.Context) (remove func(), synced []toolsc
 			[]source{{kindVariant, &v1alpha1.DaemonSetVariant{}, sameVersion}})
 	}
 	for _, s := range sources {
-		own := s.kind == kindPolicy || s.kind == kindRollout
+		own := s.kind == kindPolicy || s.kind == kindRollout || s.kind == kindVariant
 		checker, off, err := c.listenTo(ctx, s)
 		switch {
 		case own && meta.IsNoMatchError(err):

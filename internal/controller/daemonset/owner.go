@@ -80,6 +80,9 @@ func newOwner(c *Controller, pods, rows, claims *lane.Lane) *owner {
 	o.rollouts = rollouts.New(rolloutRows{o.contents, o.matrix}, time.LoadLocation)
 	o.molds = mold.NewMaker(mold.Maker{Revisions: o.book, Contents: o.contents, Pins: o.pins, Startups: o.startups,
 		Variants: o.variants, Follows: func(uid types.UID) bool { _, is := o.matrix.Rollout(uid); return is }})
+	if c.cfg.Guest {
+		o.variants.Refuse("no variant is used: the API's own DaemonSet controller makes the pods, by the template alone")
+	}
 	o.book.Guest, o.rollouts.Guest, o.book.Live = c.cfg.Guest, c.cfg.Guest, c.cfg.LiveContent
 	return o
 }
@@ -141,12 +144,16 @@ func (o *owner) turn(ctx context.Context) {
 	o.contents.Tell(contents.Now{Time: o.now})
 	o.pins.Tick(o.now)
 	o.variants.Tick(o.now)
-	own := o.own.look() // before draining: what has been read by now is in the buffer
+	own, unread := o.own.look() // before draining: what has been read by now is in the buffer
+	if unread != "" {
+		o.variants.TellUnread(unread)
+	}
 	kinds, changes, results := o.buffer.drain()
 	for i, c := range changes {
 		o.apply(kinds[i], c)
 	}
 	o.look(own)
+	o.variants.TellUnread(unread)
 	for _, f := range results {
 		f(o)
 	}

@@ -63,8 +63,8 @@ func (s *sight) wait(ctx context.Context, c clock.WithTicker) bool {
 }
 
 // look says what cannot be read or followed now. What could not is followed again only
-// when it has been read.
-func (s *sight) look() (out rollouts.Sight) {
+// when it has been read. Variants says it of DaemonSetVariants.
+func (s *sight) look() (out rollouts.Sight, variants string) {
 	for _, k := range s.kinds {
 		why := ""
 		if s.watches != nil {
@@ -76,13 +76,16 @@ func (s *sight) look() (out rollouts.Sight) {
 		case why == "" && (s.watches != nil || k.late) && !toolscache.IsDone(k.synced):
 			why = plural[k.kind] + " have not been read yet"
 		}
-		if k.kind == kindPolicy {
+		switch k.kind {
+		case kindPolicy:
 			out.Policies = why
-		} else {
+		case kindVariant:
+			variants = why
+		default:
 			out.Rollouts = why
 		}
 	}
-	return out
+	return out, variants
 }
 
 // await listens to own kinds that the API does not serve yet, as soon as it does. The group ends with ctx.
@@ -100,6 +103,7 @@ func (c *Controller) await(ctx context.Context) *sync.WaitGroup {
 
 func (c *Controller) awaitKind(ctx context.Context, i int, s source) {
 	logger := klog.FromContext(ctx)
+	logger.Info("The API does not serve a kind: its definition is missing", "kind", plural[s.kind])
 	ask := c.cfg.Clock.NewTicker(awaitEvery)
 	defer ask.Stop()
 	for {

@@ -27,7 +27,8 @@ const (
 )
 
 // plural is what messages call the kinds.
-var plural = map[string]string{kindPolicy: "RolloutPolicies", kindRollout: "DaemonSetRollouts"}
+var plural = map[string]string{kindPolicy: "RolloutPolicies", kindRollout: "DaemonSetRollouts",
+	kindVariant: "DaemonSetVariants"}
 
 // Watches notices when Everynode's own kinds cannot be listed or watched. An informer
 // keeps what it knew and says nothing. Its methods may be called by several goroutines.
@@ -63,6 +64,8 @@ func (w *Watches) Of(lw toolscache.ListerWatcher, of runtime.Object) toolscache.
 		name = plural[kindPolicy]
 	case *v1alpha1.DaemonSetRollout:
 		name = plural[kindRollout]
+	case *v1alpha1.DaemonSetVariant:
+		name = plural[kindVariant]
 	default:
 		return lw
 	}

@@ -127,7 +127,7 @@ func TestSightOfWhatWasNeverRead(t *testing.T) {
 	if !s.wait(t.Context(), clock) {
 		t.Fatal("it does not begin")
 	}
-	if got := s.look(); !strings.Contains(got.Policies, "no right") || got.Rollouts != "" {
+	if got, _ := s.look(); !strings.Contains(got.Policies, "no right") || got.Rollouts != "" {
 		t.Errorf("it says %+v", got)
 	}
 	a.err = nil
@@ -135,11 +135,11 @@ func TestSightOfWhatWasNeverRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	clock.Step(time.Hour)
-	if got := s.look(); got.Policies != "RolloutPolicies have not been read yet" {
+	if got, _ := s.look(); got.Policies != "RolloutPolicies have not been read yet" {
 		t.Errorf("it says %+v", got)
 	}
 	s.watches = nil
-	if got := s.look(); got != (rollouts.Sight{}) {
+	if got, _ := s.look(); got != (rollouts.Sight{}) {
 		t.Errorf("without watches it says %+v", got)
 	}
 }

@@ -106,6 +106,7 @@ func Run(ctx context.Context, o Options) error {
 	run, err := loops.DaemonSets(daemonset.Config{
 		Registerer: shown.registry, Guest: o.Beside != nil,
 		Rollouts: daemonset.NewRolloutWriter(own), Watches: watches, Content: content,
+		Variants:  daemonset.NewVariantWriter(own),
 		Informers: mgr.GetCache(), Writer: writer, Workers: o.Workers,
 		Recorder:          recorder,
 		NormalizeTemplate: defaults.SetTemplate,

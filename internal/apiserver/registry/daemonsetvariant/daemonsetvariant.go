@@ -14,14 +14,18 @@ import (
 	"github.com/everynode/everynode/internal/variant"
 )
 
-// Definition returns the kind.
-func Definition() resource.Definition {
-	kind := resource.Kind{
+// Kind names DaemonSetVariant.
+func Kind() resource.Kind {
+	return resource.Kind{
 		GroupVersion: v1alpha1.GroupVersion, Kind: "DaemonSetVariant", Plural: "daemonsetvariants",
 		Singular: "daemonsetvariant", ShortNames: []string{"dsv"},
 	}
+}
+
+// Definition returns the kind.
+func Definition() resource.Definition {
 	type kindOf = v1alpha1.DaemonSetVariant
-	return resource.Of[kindOf, v1alpha1.DaemonSetVariantList](kind, resource.Rules[kindOf]{
+	return resource.Of[kindOf, v1alpha1.DaemonSetVariantList](Kind(), resource.Rules[kindOf]{
 		Spec:     func(v *kindOf) any { return &v.Spec },
 		Status:   func(v *kindOf) any { return &v.Status },
 		Validate: func(_ context.Context, v *kindOf) field.ErrorList { return variant.Validate(v) },

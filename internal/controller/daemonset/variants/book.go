@@ -38,6 +38,10 @@ type Book struct {
 	// stored are all ControllerRevisions that hold variants, version counts the changes of variants.
 	stored  map[types.UID]*appsv1.ControllerRevision
 	version int
+	// wrong says what no server should have taken of a variant. unread says why variants are not known, unused why none
+	// is used.
+	wrong          map[types.UID]string
+	unread, unused string
 	// dirty are to be settled.
 	dirty map[types.UID]bool
 	// moved tells that what the variants' status says may be another.
@@ -98,7 +102,7 @@ type try struct {
 func New(of contents.Rows) *Book {
 	return &Book{rows: of, all: map[types.UID]*v1alpha1.DaemonSetVariant{}, nodes: map[string]*variant.Node{},
 		sets: map[types.UID]*set{}, stored: map[types.UID]*appsv1.ControllerRevision{}, dirty: map[types.UID]bool{},
-		writing: map[types.UID]bool{},
+		writing: map[types.UID]bool{}, wrong: map[types.UID]string{},
 		version: 1}
 }
 
@@ -125,6 +129,10 @@ func (b *Book) TellVariant(v *v1alpha1.DaemonSetVariant, gone bool) {
 	b.moved = true
 	if was != nil && !gone && was.Generation == v.Generation && was.DeletionTimestamp == v.DeletionTimestamp {
 		return // its status
+	}
+	delete(b.wrong, v.UID)
+	if !gone {
+		b.check(v)
 	}
 	b.version++
 	for uid, s := range b.sets {

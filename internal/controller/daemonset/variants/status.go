@@ -141,6 +141,11 @@ func (b *Book) describe(v *v1alpha1.DaemonSetVariant) {
 	st := &v.Status
 	st.ObservedGeneration, st.DaemonSets, st.Nodes = v.Generation, 0, 0
 	var wrong, tied []string
+	for _, why := range []string{b.unused, b.wrong[v.UID]} {
+		if why != "" {
+			wrong = append(wrong, why)
+		}
+	}
 	for _, uid := range slices.Sorted(maps.Keys(b.sets)) {
 		s := b.sets[uid]
 		if s.object == nil || s.object.Namespace != v.Namespace || !variant.Selects(v, s.object.Labels) {

@@ -231,7 +231,7 @@ func (b *Book) find(uid types.UID, s *set) bool {
 	if s.version != b.version {
 		var err error
 		s.refused = ""
-		newest, err = variant.NewSet(b.choosing(s.object))
+		newest, err = b.choose(s)
 		if err != nil {
 			newest, s.refused = had, "nothing of its variants changes: "+err.Error()
 		}
@@ -249,14 +249,4 @@ func (b *Book) find(uid types.UID, s *set) bool {
 	}
 	b.concern(uid, s)
 	return true
-}
-
-// choosing are the variants that choose a DaemonSet.
-func (b *Book) choosing(ds *appsv1.DaemonSet) (out []variant.Variant) {
-	for _, v := range b.all {
-		if v.Namespace == ds.Namespace && variant.Selects(v, ds.Labels) {
-			out = append(out, variant.Of(v))
-		}
-	}
-	return out
 }

@@ -1,0 +1,110 @@
+package variants
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+)
+
+// says returns what the variant's condition Applies says now.
+func (w *world) says(name string) string {
+	w.Tick(w.now.Add(2 * statusAgain))
+	w.moved = true
+	all, _ := w.Statuses()
+	for _, v := range all {
+		if v.Name == name {
+			c := meta.FindStatusCondition(v.Status.Conditions, v1alpha1.VariantApplies)
+			return string(c.Status) + " " + c.Message
+		}
+	}
+	return ""
+}
+
+// A server that knows no more than a schema takes a formula that cannot be read. The DaemonSet keeps what it has, also
+// where other variants change, and the condition says what is wrong; mended, it goes on.
+func TestWhatASchemaCannotRefuse(t *testing.T) {
+	w := newWorld()
+	w.setNode("n", "xl", 4)
+	w.setVariant("large", "xl", 1, 30, 0)
+	w.begin()
+	had := w.newest()
+	bad := w.all["large"].DeepCopy()
+	bad.Generation++
+	bad.Spec.Resources = map[string]v1alpha1.VariantResources{"c": {Requests: map[corev1.ResourceName]string{"cpu": "node."}}}
+	w.all["large"] = bad
+	w.TellVariant(bad, false)
+	w.settle()
+	w.setVariant("small", "s", 2, 30, 0)
+	w.settle()
+	if got := w.newest(); got != had {
+		t.Errorf("by a formula that cannot be read its revision is %s, it had %s", got, had)
+	}
+	if got := w.says("large"); !strings.HasPrefix(got, "False spec.resources[c].requests[cpu]") {
+		t.Errorf("the condition is %s", got)
+	}
+	w.setVariant("large", "xl", 1, 40, 0)
+	w.settle()
+	if got := w.newest(); got == had || content.VariantsOf(got) == "" {
+		t.Errorf("once it is mended its revision is %s", got)
+	}
+}
+
+// While variants cannot be read, a DaemonSet that has stored ones keeps them, one that has none is not held, and what
+// is read at last holds.
+func TestWhileVariantsCannotBeRead(t *testing.T) {
+	w := newWorld()
+	w.setNode("n", "xl", 4)
+	w.setVariant("large", "xl", 1, 30, 0)
+	w.begin()
+	had := w.newest()
+	w.make("p0", "n", had)
+
+	next := newWorld()
+	next.TellUnread("DaemonSetVariants are not served")
+	next.at, next.pods, next.on = w.at, w.pods, w.on
+	next.setNode("n", "xl", 4)
+	for _, r := range w.stored {
+		next.TellStored(r, false)
+	}
+	next.TellDaemonSet(next.ds, false)
+	next.Step(fact.Pod{UID: "p0", Name: "p0", Owner: "ds", Node: "n", Bound: true, Revision: "t", Ready: true})
+	next.tellSet(1)
+	next.settle()
+	if told := next.sets["ds"].told; told.Held || told.Revision != had || next.touchesPods() {
+		t.Errorf("it is told %s, held %t; it had %s", told.Revision, told.Held, had)
+	}
+	next.TellUnread("")
+	next.settle()
+	if got := next.newest(); got != "t" {
+		t.Errorf("once it is known that there are none its revision is %s", got)
+	}
+
+	plain := newWorld()
+	plain.TellUnread("DaemonSetVariants are not served")
+	plain.setNode("n", "xl", 4)
+	plain.begin()
+	if told := plain.sets["ds"].told; told.Held || told.Revision != "t" || !plain.touchesPods() {
+		t.Errorf("without stored variants it is told %s, held %t", told.Revision, told.Held)
+	}
+}
+
+// Beside another controller no variant is used, and each says so, one that chooses nothing as well.
+func TestRefusedVariantsSaySo(t *testing.T) {
+	w := newWorld()
+	w.Refuse("another makes the pods")
+	w.setNode("n", "xl", 4)
+	w.setVariant("large", "xl", 1, 30, 0)
+	w.begin()
+	if got := w.newest(); got != "t" {
+		t.Errorf("its revision is %s", got)
+	}
+	if got := w.says("large"); got != "False another makes the pods" {
+		t.Errorf("the condition is %s", got)
+	}
+}
