@@ -150,11 +150,10 @@ func (j *judge) removed(e *Event, p *corev1.Pod) {
 		j.leaves(d, p, life)
 		return // wants.Unfit at some time, or only allowed to stay
 	}
-	g := j.guidanceOf(d)
-	stays, _ := j.wants(d, p, j.knownSince(d.early-lag, j.nodes[d.at.node])) // by its own template
-	if g != nil && !stays || slices.ContainsFunc(j.seen(p.UID, life, e.Revision), ended) || j.crowded(d, p, life) {
+	if slices.ContainsFunc(j.seen(p.UID, life, e.Revision), ended) || j.crowded(d, p, life) {
 		return
 	}
+	g := j.guidanceOf(d)
 	from, outdated := j.outdatedFrom(d, p)
 	if g != nil {
 		from, outdated = d.early, outdated || g.mixed() || j.mayLose(d, g, p)
@@ -202,7 +201,9 @@ func (j *judge) takenDown(d decision, g *guidance, p *corev1.Pod, mayOnlyStay bo
 		return // the strategy was just changing
 	}
 	if g != nil {
-		j.takenUnderPolicy(d, g, p, false, now)
+		if stays, _ := j.wants(d, p, j.knownSince(d.early-lag, j.nodes[d.at.node])); stays { // by its own template
+			j.takenUnderPolicy(d, g, p, false, now)
+		}
 		return
 	}
 	count := 1
