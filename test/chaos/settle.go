@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -85,6 +86,10 @@ func (u *user) replaceBroken(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	state, err := u.state(ctx)
+	if err != nil {
+		return err
+	}
 	for i := range broken {
 		owner := metav1.GetControllerOf(&broken[i])
 		if owner == nil {
@@ -94,10 +99,8 @@ func (u *user) replaceBroken(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for _, d := range sets {
-			mark := d.Spec.Template.Annotations[history.TemplateMark]
-			byHand := d.Spec.UpdateStrategy.RollingUpdate == nil && broken[i].Annotations[history.TemplateMark] != mark
-			if d.UID == owner.UID && (byHand || u.author.Stuck(&broken[i])) {
+		for j := range sets {
+			if sets[j].UID == owner.UID && u.isLeft(&sets[j], &broken[i], state) {
 				if err := u.deletePod(ctx, &broken[i], nil); err != nil && !refused(err) {
 					return err
 				}
@@ -105,6 +108,15 @@ func (u *user) replaceBroken(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// isLeft reports whether nobody but users replaces a pod of a DaemonSet.
+func (u *user) isLeft(d *appsv1.DaemonSet, p *corev1.Pod, s history.State) bool {
+	if u.author.Stuck(p) && !history.WithContent(s.PolicyOf(d)) {
+		return true
+	}
+	old := p.Annotations[history.TemplateMark] != d.Spec.Template.Annotations[history.TemplateMark]
+	return d.Spec.UpdateStrategy.RollingUpdate == nil && old
 }
 
 // state reads everything that is judged.

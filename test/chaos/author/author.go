@@ -119,14 +119,13 @@ func (a *Author) write(ctx context.Context, next func(string) string) error {
 	return err
 }
 
-// Stuck reports whether a pod reads the author's own object, once, and has ended and is not ready: where content is
-// no part of its revision, nobody replaces it when the object is mended.
+// Stuck reports whether a pod has read what it does not work with, and has ended. Where content is no part of
+// revisions nobody replaces it when the object is mended: it read that once, or keeps its copies.
 func (a *Author) Stuck(p *corev1.Pod) bool {
-	if a == nil || len(p.Spec.Volumes) == 0 || len(p.Status.ContainerStatuses) == 0 {
+	if a == nil || len(p.Spec.Volumes) == 0 || p.Spec.Volumes[0].ConfigMap == nil {
 		return false
 	}
-	of := p.Spec.Volumes[0].ConfigMap
-	if of == nil || of.Name != revision.Object || p.Status.ContainerStatuses[0].RestartCount == 0 {
+	if len(p.Status.ContainerStatuses) == 0 || p.Status.ContainerStatuses[0].RestartCount == 0 {
 		return false
 	}
 	for _, c := range p.Status.Conditions {

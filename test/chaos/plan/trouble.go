@@ -57,11 +57,11 @@ func (p *Plan) addTrouble(dice Dice, length time.Duration) {
 			add(DeleteRevision, 0, length)
 		}
 	case Content:
+		quiet := time.Duration(p.Nodes%2) * length / 2
+		p.editContent(quiet)
+		add(BadContent, 0, length/6)
 		for range 4 {
-			add(EditContent, 0, length)
-		}
-		for range 2 {
-			add(BadContent, 0, length)
+			add(Approve, 0, length)
 		}
 	case LongWords:
 		if p.Kind == Parts {
@@ -69,4 +69,24 @@ func (p *Plan) addTrouble(dice Dice, length time.Duration) {
 		}
 	}
 	slices.SortStableFunc(p.Steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
+}
+
+// editContent has users edit the ConfigMap where they would have edited templates, most of the time. First they leave
+// all alone for a while: what does not work takes its time to be seen.
+func (p *Plan) editContent(quiet time.Duration) {
+	edits := []Op{EditTemplate, BreakTemplate, CrashTemplate, StallTemplate, Rollback, EditPlacement}
+	ends := []Op{DeletePolicy, SpoilPolicy, DeleteSet, OrphanSet, ReplaceSet, Abort}
+	var out []Step
+	for _, s := range p.Steps {
+		switch edit := slices.Contains(edits, s.Op); {
+		case s.At < quiet && (edit || slices.Contains(ends, s.Op)):
+			continue
+		case edit && s.Other%8 > 5:
+			s.Op = BadContent
+		case edit && s.Other%8 > 1:
+			s.Op = EditContent
+		}
+		out = append(out, s)
+	}
+	p.Steps = out
 }
