@@ -175,13 +175,23 @@ func (a *metadataAPI) resource(id graph.Identity) (metadata.ResourceInterface, e
 	return a.client.Resource(r.GVR), nil
 }
 
+// served has an answer that a path is none not be taken for one that an object is gone, though both are NotFound: that a
+// version of a kind is not served any more says nothing of its objects.
+func served(id graph.Identity, err error) error {
+	if apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+		return fmt.Errorf("kind %s of %s is not served now: %s", id.Kind, id.APIVersion, err.Error())
+	}
+	return err
+}
+
 // Get implements api.
 func (a *metadataAPI) Get(ctx context.Context, id graph.Identity) (*metav1.PartialObjectMetadata, error) {
 	r, err := a.resource(id)
 	if err != nil {
 		return nil, err
 	}
-	return r.Get(ctx, id.Name, metav1.GetOptions{})
+	object, err := r.Get(ctx, id.Name, metav1.GetOptions{})
+	return object, served(id, err)
 }
 
 // Delete implements api.
@@ -190,7 +200,7 @@ func (a *metadataAPI) Delete(ctx context.Context, id graph.Identity, options met
 	if err != nil {
 		return err
 	}
-	return r.Delete(ctx, id.Name, options)
+	return served(id, r.Delete(ctx, id.Name, options))
 }
 
 // Patch implements api.
@@ -199,7 +209,8 @@ func (a *metadataAPI) Patch(ctx context.Context, id graph.Identity, patchType ty
 	if err != nil {
 		return nil, err
 	}
-	return r.Patch(ctx, id.Name, patchType, body, metav1.PatchOptions{})
+	object, err := r.Patch(ctx, id.Name, patchType, body, metav1.PatchOptions{})
+	return object, served(id, err)
 }
 
 // patienceWithLists is how long the objects of one added kind may take to list: as long as a server lets one request
