@@ -175,8 +175,8 @@ func (a *metadataAPI) resource(id graph.Identity) (metadata.ResourceInterface, e
 	return a.client.Resource(r.GVR), nil
 }
 
-// served has an answer that a path is none not be taken for one that an object is gone, though both are NotFound: that a
-// version of a kind is not served any more says nothing of its objects.
+// served keeps an answer that there is no such path from being taken for one that an object is gone, though both are
+// NotFound: that a version of a kind is not served any more says nothing of its objects.
 func served(id graph.Identity, err error) error {
 	if apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
 		return fmt.Errorf("kind %s of %s is not served now: %s", id.Kind, id.APIVersion, err.Error())
@@ -204,7 +204,9 @@ func (a *metadataAPI) Delete(ctx context.Context, id graph.Identity, options met
 }
 
 // Patch implements api.
-func (a *metadataAPI) Patch(ctx context.Context, id graph.Identity, patchType types.PatchType, body []byte) (*metav1.PartialObjectMetadata, error) {
+func (a *metadataAPI) Patch(
+	ctx context.Context, id graph.Identity, patchType types.PatchType, body []byte,
+) (*metav1.PartialObjectMetadata, error) {
 	r, err := a.resource(id)
 	if err != nil {
 		return nil, err
