@@ -19,6 +19,9 @@ import (
 // holds up no node for ever.
 const Bound = 2 * time.Minute
 
+// named is how many daemons that are waited for are named.
+const named = 3
+
 // nodeCritical is the priority of the class system-node-critical.
 const nodeCritical = 2000001000
 
@@ -44,20 +47,15 @@ type member struct {
 // in a group there is no order, and nothing is held.
 func New(pods []*corev1.Pod, began time.Time) Order {
 	o := Order{began: began, pods: map[types.UID]*member{}}
-	listed := false
 	for _, pod := range pods {
 		if ends(pod) {
 			continue
 		}
 		m := &member{name: pod.Namespace + "/" + pod.Name, place: nodestartup.GroupOf(pod)}
-		listed = listed || m.place > 0
 		if m.place == 0 && !neverHeld(pod) {
 			m.place = last
 		}
 		o.pods[pod.UID] = m
-	}
-	if !listed {
-		return Order{}
 	}
 	o.advance()
 	return o
@@ -88,7 +86,7 @@ func (o *Order) advance() {
 
 // Over reports whether no pod is held any more, now or later.
 func (o *Order) Over(now time.Time) bool {
-	return o.reached == 0 || o.reached == last || !now.Before(o.Until())
+	return o.reached == last || !now.Before(o.Until())
 }
 
 // Until is when no pod is held any more, whatever happens.
@@ -97,7 +95,7 @@ func (o *Order) Until() time.Time { return o.began.Add(Bound) }
 // Ready takes note of whether a pod is ready. It reports whether more pods may start now than before.
 func (o *Order) Ready(uid types.UID, ready bool) bool {
 	m := o.pods[uid]
-	if m == nil || m.ready == ready {
+	if m == nil {
 		return false
 	}
 	m.ready = ready
@@ -120,7 +118,7 @@ func (o *Order) further() bool {
 	return o.reached > before
 }
 
-// Holds says for what the pod waits, in words for people; empty if it may start.
+// Holds says for what the pod waits, and until when at most, in words for people; empty if it may start.
 func (o *Order) Holds(uid types.UID, now time.Time) string {
 	m := o.pods[uid]
 	if o.Over(now) || m == nil || m.place <= o.reached {
@@ -133,6 +131,9 @@ func (o *Order) Holds(uid types.UID, now time.Time) string {
 		}
 	}
 	slices.Sort(missing)
-	return fmt.Sprintf("The machine has started again: waiting until group %d of its daemons is ready, which lacks %s",
-		o.reached, strings.Join(missing, ", "))
+	if more := len(missing) - named; more > 0 {
+		missing = append(missing[:named], fmt.Sprintf("%d more", more))
+	}
+	return fmt.Sprintf("The machine has started again: waiting until group %d of its daemons is ready, which lacks %s; "+
+		"until %s at most", o.reached, strings.Join(missing, ", "), o.Until().UTC().Format("15:04:05 UTC"))
 }

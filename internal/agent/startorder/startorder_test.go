@@ -76,23 +76,52 @@ func TestGroupsStartOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// TestHeldPodSaysForWhatItWaits: it names the group and its daemons that are not ready.
+// TestOrdinaryPodsComeBehindTheLastGroup: also behind the last group that there may be, and so do pods that only the
+// cluster needs.
+func TestOrdinaryPodsComeBehindTheLastGroup(t *testing.T) {
+	cluster := pod("cluster", 0)
+	cluster.Spec.Priority = new(int32(2000000000)) // system-cluster-critical
+	bound := []*corev1.Pod{pod("web", 0), pod("log", nodestartup.MaxGroups), cluster}
+	o := startorder.New(bound, began)
+	if got := startable(&o, 0, "web", "log", "cluster"); got != "log" {
+		t.Errorf("may start: %s; want log", got)
+	}
+	o.Ready("log", true)
+	if got := startable(&o, 0, "web", "log", "cluster"); got != "web log cluster" {
+		t.Errorf("may start: %s; want all", got)
+	}
+}
+
+// TestHeldPodSaysForWhatItWaits: it names the group, its daemons that are not ready, and how long that may last.
 func TestHeldPodSaysForWhatItWaits(t *testing.T) {
 	o := startorder.New([]*corev1.Pod{pod("web", 0), pod("csi", 1), pod("cni", 1), pod("ok", 1), pod("log", 2)}, began)
 	o.Ready("ok", true)
-	want := "The machine has started again: waiting until group 1 of its daemons is ready, which lacks ns/cni, ns/csi"
+	want := "The machine has started again: waiting until group 1 of its daemons is ready, which lacks ns/cni, ns/csi; until 00:02:00 " +
+		"UTC at most"
 	if got := o.Holds("web", began); got != want {
 		t.Errorf("it says %q, want %q", got, want)
+	}
+	var many []*corev1.Pod
+	for i := range 5 {
+		many = append(many, pod(fmt.Sprint("d", i), 1))
+	}
+	o = startorder.New(append(many, pod("web", 0)), began)
+	if got := o.Holds("web", began); !strings.Contains(got, "which lacks ns/d0, ns/d1, ns/d2, 2 more; until") {
+		t.Errorf("of many daemons it says %q", got)
 	}
 }
 
 // TestNobodyWaitsForWhatEnds: nor for longer than the bound, nor where no group is named.
 func TestNobodyWaitsForWhatEnds(t *testing.T) {
-	deleted, failed := pod("deleted", 1), pod("failed", 1)
-	deleted.DeletionTimestamp, failed.Status.Phase = &metav1.Time{Time: began}, corev1.PodFailed
-	o := startorder.New([]*corev1.Pod{deleted, failed, pod("cni", 2), pod("web", 0)}, began)
+	deleted, failed, done := pod("deleted", 1), pod("failed", 1), pod("done", 1)
+	deleted.DeletionTimestamp = &metav1.Time{Time: began}
+	failed.Status.Phase, done.Status.Phase = corev1.PodFailed, corev1.PodSucceeded
+	o := startorder.New([]*corev1.Pod{deleted, failed, done, pod("cni", 2), pod("web", 0)}, began)
 	if got := startable(&o, 0, "cni", "web"); got != "cni" {
 		t.Errorf("may start: %s; want cni", got)
+	}
+	if startorder.Bound != 2*time.Minute {
+		t.Errorf("pods are held for %v, and people were told two minutes", startorder.Bound)
 	}
 	if got := startable(&o, startorder.Bound-1, "cni", "web"); got != "cni" || o.Over(began.Add(startorder.Bound-1)) {
 		t.Errorf("before the bound may start: %s; want cni", got)
