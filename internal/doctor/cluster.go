@@ -71,7 +71,7 @@ func Cluster(ctx context.Context, config *rest.Config) (c diagnosis.Cluster, err
 		at   func(context.Context) error
 	}{
 		{"nodes", l.nodes}, {"leases", l.leases}, {"daemonsets", l.daemonSets}, {"daemonsetrollouts", l.rollouts},
-		{"rolloutpolicies", l.policies}, {"nodestartups", l.startups},
+		{"rolloutpolicies", l.policies}, {"nodestartups", l.startups}, {"pods", l.held},
 		{"daemonsetvariants", l.variants},
 		{"servicecidrs", l.serviceCIDRs}, {"ipaddresses", l.addresses},
 		{"validatingwebhookconfigurations", l.validating}, {"mutatingwebhookconfigurations", l.mutating},

@@ -25,6 +25,10 @@ const (
 	// GroupAnnotation says, on the pods of a listed DaemonSet, in which group it starts, from 1. A machine that goes down
 	// ends the last group first.
 	GroupAnnotation = "everynode.io/startup-group"
+	// WaitsCondition is the condition of a pod that its node does not start yet: the machine has started again, and
+	// daemons of earlier groups are not ready. The message says which, and until when it waits at most. Other pods have no
+	// such condition.
+	WaitsCondition corev1.PodConditionType = "everynode.io/WaitsForDaemons"
 	// Account is the control loop that alone takes the taint away and changes it.
 	Account = "node-startup-controller"
 )
@@ -110,6 +114,18 @@ func GroupOf(pod *corev1.Pod) int {
 		return 0
 	}
 	return n
+}
+
+// WaitsFor says what the pod waits for after its machine has started again, in words for people; "" for a pod that does
+// not wait.
+func WaitsFor(pod *corev1.Pod) string {
+	for i := range pod.Status.Conditions {
+		c := &pod.Status.Conditions[i]
+		if c.Type == WaitsCondition && c.Status == corev1.ConditionTrue {
+			return c.Message
+		}
+	}
+	return ""
 }
 
 // Set are NodeStartups with their selectors read, in the order of their names.

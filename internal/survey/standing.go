@@ -14,6 +14,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/fetch"
 	"github.com/everynode/everynode/internal/node"
+	"github.com/everynode/everynode/internal/nodestartup"
 	"github.com/everynode/everynode/internal/pod"
 )
 
@@ -147,6 +148,7 @@ func (v *View) addPod(st *Standing, name string) {
 		}
 		return
 	}
+	st.add(nodestartup.WaitsFor(p))
 	if why, _ := pod.Trouble(p); why != "" {
 		st.add(why)
 	}

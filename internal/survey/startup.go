@@ -2,6 +2,7 @@ package survey
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -40,6 +41,29 @@ func (s *Survey) Starting(name string) string {
 		return at + "; it waits for longer than the timeout for " + plan.Names(d.Waits)
 	}
 	return at + "; it waits for " + plan.Names(d.Waits)
+}
+
+// Held are pods that do not start yet: the machine of their node has started again.
+type Held struct {
+	// Why says for which daemons of which group they wait, and until when at most.
+	Why string `json:"why"`
+	// Pods are their names, as NAMESPACE/NAME.
+	Pods []string `json:"pods"`
+}
+
+// Held are the pods on a node that its agent does not start yet, by what they wait for.
+func (s *Survey) Held(node string) (all []Held) {
+	by := map[string][]string{}
+	for _, p := range s.onNode[node] {
+		if why := nodestartup.WaitsFor(p); why != "" {
+			by[why] = append(by[why], p.Namespace+"/"+p.Name)
+		}
+	}
+	for _, why := range slices.Sorted(maps.Keys(by)) {
+		slices.Sort(by[why])
+		all = append(all, Held{Why: why, Pods: by[why]})
+	}
+	return all
 }
 
 // startup returns the NodeStartup of that name, nil if there is none.

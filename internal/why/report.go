@@ -27,8 +27,10 @@ type NodeReport struct {
 	// Fault is what is wrong with the node itself.
 	Fault string `json:"fault,omitempty"`
 	// Starting says which group of a NodeStartup the node starts, and what it waits for.
-	Starting   string  `json:"starting,omitempty"`
-	DaemonSets []Place `json:"daemonSets"`
+	Starting string `json:"starting,omitempty"`
+	// Held are pods that its agent does not start yet, since its machine has started again.
+	Held       []survey.Held `json:"held,omitempty"`
+	DaemonSets []Place       `json:"daemonSets"`
 	// Missing says what could not be read, and why.
 	Missing []string `json:"missing,omitempty"`
 }
@@ -116,7 +118,7 @@ func Node(s *survey.Survey, name string, only *appsv1.DaemonSet) (*NodeReport, e
 		p.Reasons = append(p.Reasons, s.Unseen(ds)...)
 		r.DaemonSets = append(r.DaemonSets, p)
 	}
-	r.Fault, r.Starting = s.Fault(name), s.Starting(name)
+	r.Fault, r.Starting, r.Held = s.Fault(name), s.Starting(name), s.Held(name)
 	rank := func(p Place) int { return slices.Index(Verdicts, standing.Verdict(p.Verdict)) }
 	slices.SortStableFunc(r.DaemonSets, func(a, b Place) int { return rank(a) - rank(b) })
 	return r, nil

@@ -64,6 +64,10 @@ func (r *NodeReport) Write(w io.Writer, s Style) {
 	if r.Starting != "" {
 		fmt.Fprintf(w, "\n%s", survey.Wrap("Node "+r.Node+" starts "+r.Starting, ""))
 	}
+	for _, held := range r.Held {
+		fmt.Fprintf(w, "\n%s", survey.Wrap(survey.Count(len(held.Pods), "pod")+" of node "+r.Node+" may not start yet: "+
+			survey.Some(held.Pods)+". "+held.Why, ""))
+	}
 	for _, m := range r.Missing {
 		fmt.Fprint(w, survey.Wrap("("+m+")", ""))
 	}

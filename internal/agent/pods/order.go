@@ -58,6 +58,7 @@ func (p *Manager) nextTurn() {
 // awaitsTurn says until when the pod must wait at most for daemons that start before it; zero if nothing holds it.
 func (w *worker) awaitsTurn() time.Time {
 	why, until := w.home.holds(w.uid)
+	w.in.Held = why
 	if why == "" {
 		return time.Time{}
 	}

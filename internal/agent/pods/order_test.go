@@ -2,6 +2,7 @@ package pods_test
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,8 +69,14 @@ func TestPodsStartInOrderAfterAReboot(t *testing.T) {
 	r.Await(t, "sandbox cni", "start cni/main")
 	a.AwaitEvent(t, "log: Normal WaitsForDaemons The machine has started again: waiting until group 1 of its daemons is "+
 		"ready, which lacks default/cni")
-	a.Await(t, web.UID, "not to be ready", func(pod *corev1.Pod) bool { return !podstest.IsReady(pod) })
+	a.Await(t, web.UID, "not to be ready, and to say why", func(pod *corev1.Pod) bool {
+		return !podstest.IsReady(pod) && strings.Contains(nodestartup.WaitsFor(pod), "which lacks default/cni; until ")
+	})
+	p.ProbeChanged(log.UID) // no news for whom it waits
 	wantQuiet(t, r)
+	if n := strings.Count(a.Log(), "log: Normal WaitsForDaemons"); n != 1 {
+		t.Errorf("people were told %d times that it waits for the same daemons", n)
+	}
 	ready(p, prober, cni)
 	r.Await(t, "sandbox log", "start log/main")
 	a.AwaitEvent(t, "web: Normal WaitsForDaemons The machine has started again: waiting until group 2 of its daemons is "+
@@ -77,6 +84,9 @@ func TestPodsStartInOrderAfterAReboot(t *testing.T) {
 	wantQuiet(t, r)
 	ready(p, prober, log)
 	r.Await(t, "sandbox web", "start web/main")
+	for _, pod := range []*corev1.Pod{log, web} {
+		a.Await(t, pod.UID, "to wait no more", func(pod *corev1.Pod) bool { return nodestartup.WaitsFor(pod) == "" })
+	}
 }
 
 // TestNothingIsHeldButAfterAReboot: not when the agent alone starts again, nor while a container runs.
@@ -127,13 +137,13 @@ func TestHeldPodsEnd(t *testing.T) {
 	})
 }
 
-// TestOrderAlone: a node without its control plane goes by the pods that it remembers.
+// TestOrderAlone: a node without its control plane goes by the pods that it remembers, but for those that have ended.
 func TestOrderAlone(t *testing.T) {
-	cni, web := daemon("cni", 1), podstest.Pod("web")
+	ended, cni, web := daemon("ended", 1), daemon("cni", 2), podstest.Pod("web")
 	r, a, prober := podstest.NewRuntime(), podstest.NewAPI(), podstest.NewProber()
 	p := podstest.Start(t, r, a, rebooted, func(cfg *pods.Config) { cfg.Prober = prober })
 	a.Leave(true)
-	p.Recall([]remember.Pod{{Pod: web}, {Pod: cni}})
+	p.Recall([]remember.Pod{{Pod: web}, {Pod: cni}, {Pod: ended, Ended: &corev1.PodStatus{Phase: corev1.PodFailed}}})
 	p.RuntimeListed(nil)
 	p.AloneForLong()
 	p.RuntimeListed(nil)

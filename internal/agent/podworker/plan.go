@@ -181,6 +181,8 @@ type Input struct {
 	Content Content
 	// Fetched is what came of fetching images for the pod's successor; nil for nothing yet.
 	Fetched *corev1.PodCondition
+	// Held says for whom the pod waits before anything of it starts, in words for people; "" if nothing holds it.
+	Held string
 }
 
 // Content is what a pod's volumes were pointed at, "" for nothing, and why they do not show it.

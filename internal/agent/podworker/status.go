@@ -9,6 +9,7 @@ import (
 
 	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/fetch"
+	"github.com/everynode/everynode/internal/nodestartup"
 	podfacts "github.com/everynode/everynode/internal/pod"
 )
 
@@ -101,6 +102,10 @@ func (b *statusBuilder) conditions(s *corev1.PodStatus) []corev1.PodCondition {
 	if b.in.Fetched != nil {
 		out = append(out, *b.in.Fetched)
 	}
+	if b.in.Held != "" {
+		out = append(out, corev1.PodCondition{Type: nodestartup.WaitsCondition, Status: corev1.ConditionTrue,
+			Reason: "MachineStarted", Message: b.in.Held})
+	}
 	out = append(out, b.resizing()...)
 	for i := range out {
 		out[i].ObservedGeneration = b.in.Pod.Generation
@@ -127,7 +132,8 @@ func (b *statusBuilder) others(set []corev1.PodCondition) (out []corev1.PodCondi
 	api := b.in.Pod.Status.Conditions
 	for i := range api {
 		switch t := api[i].Type; {
-		case t == corev1.PodResizePending, t == corev1.PodResizeInProgress, t == fetch.Condition:
+		case t == corev1.PodResizePending, t == corev1.PodResizeInProgress, t == fetch.Condition,
+			t == nodestartup.WaitsCondition:
 		case findCondition(set, t) == nil:
 			out = append(out, api[i])
 		}

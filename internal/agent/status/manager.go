@@ -16,6 +16,7 @@ import (
 
 	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/fetch"
+	"github.com/everynode/everynode/internal/nodestartup"
 	"github.com/everynode/everynode/internal/objectversion"
 )
 
@@ -263,7 +264,8 @@ func merged(before, after []corev1.PodCondition) []corev1.PodCondition {
 func own(c corev1.PodCondition) bool {
 	switch c.Type {
 	case corev1.PodReady, corev1.ContainersReady, corev1.PodInitialized, corev1.PodReadyToStartContainers,
-		corev1.PodResizePending, corev1.PodResizeInProgress, content.MountedCondition, fetch.Condition:
+		corev1.PodResizePending, corev1.PodResizeInProgress, content.MountedCondition, fetch.Condition,
+		nodestartup.WaitsCondition:
 		return true
 	case corev1.DisruptionTarget:
 		return c.Reason == corev1.PodReasonTerminationByKubelet // others name other reasons

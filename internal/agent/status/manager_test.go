@@ -14,6 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/nodestartup"
 )
 
 // writer is an API whose answers the test chooses. Each write is a call; calls wait for the test if gate is set.
@@ -231,6 +233,10 @@ func TestConditionsOfOthers(t *testing.T) {
 	terminated := condition(corev1.DisruptionTarget, corev1.ConditionTrue, corev1.PodReasonTerminationByKubelet)
 	if got := merged([]corev1.PodCondition{evicted}, []corev1.PodCondition{terminated}); len(got) != 1 || got[0] != terminated {
 		t.Errorf("of a pod that the node terminates is written %v, want %v", got, terminated)
+	}
+	waits := condition(nodestartup.WaitsCondition, corev1.ConditionTrue, "MachineStarted")
+	if got := merged([]corev1.PodCondition{waits}, nil); len(got) != 0 {
+		t.Errorf("of a pod that the node does not hold any more is written %v", got)
 	}
 }
 

@@ -39,7 +39,9 @@ type Cluster struct {
 	Variants   []*v1alpha1.DaemonSetVariant
 	// StartupsUnread tells that NodeStartups could not be read.
 	StartupsUnread bool
-	Webhooks       []Webhook
+	// Held are pods that do not start yet, on nodes whose machine has started again.
+	Held     []*corev1.Pod
+	Webhooks []Webhook
 	// ServiceCIDRs are where Services have addresses from, and Addresses those that are given out.
 	ServiceCIDRs []*networkingv1.ServiceCIDR
 	Addresses    []netip.Addr

@@ -1,6 +1,9 @@
 package diagnosis
 
 import (
+	"maps"
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/internal/nodestartup"
@@ -18,6 +21,7 @@ func startups(f *findings, c *Cluster) {
 			}
 		}
 	}
+	held(f, c)
 	if c.StartupsUnread {
 		return
 	}
@@ -36,5 +40,22 @@ func startups(f *findings, c *Cluster) {
 		f.add(Problem, "nodes", c.Kubectl+" get leases -n kube-system    # do the control loops run?",
 			"%s the taint %s of a NodeStartup that is gone, and nobody takes it away: %s",
 			many(len(left), "%d node has", "%d nodes have"), nodestartup.TaintKey, some(left))
+	}
+}
+
+// held names the nodes that do not start all of their pods yet, and what these wait for.
+func held(f *findings, c *Cluster) {
+	on := map[string]map[string]int{}
+	for _, p := range c.Held {
+		if on[p.Spec.NodeName] == nil {
+			on[p.Spec.NodeName] = map[string]int{}
+		}
+		on[p.Spec.NodeName][nodestartup.WaitsFor(p)]++
+	}
+	for _, name := range slices.Sorted(maps.Keys(on)) {
+		for _, why := range slices.Sorted(maps.Keys(on[name])) {
+			f.add(Warning, "node/"+name, c.Program+" why "+name, "%s there may not start yet. %s",
+				many(on[name][why], "%d pod", "%d pods"), why)
+		}
 	}
 }

@@ -22,6 +22,12 @@ func TestNodesThatStart(t *testing.T) {
 		n.Spec.Taints = []corev1.Taint{{Key: nodestartup.TaintKey, Value: startup + "_1"}}
 		return n
 	}
+	held := func(node string) *corev1.Pod {
+		p := &corev1.Pod{Spec: corev1.PodSpec{NodeName: node}}
+		p.Status.Conditions = []corev1.PodCondition{{Type: nodestartup.WaitsCondition, Status: corev1.ConditionTrue,
+			Message: "Waiting for kube-system/cni-x until 12:02:00 UTC"}}
+		return p
+	}
 	for name, c := range map[string]struct {
 		cluster Cluster
 		want    []string
@@ -31,6 +37,9 @@ func TestNodesThatStart(t *testing.T) {
 			[]string{"there is no DaemonSet kube-system/cni"}},
 		"nobody's": {Cluster{Nodes: []*corev1.Node{node("gone")}},
 			[]string{"1 node has the taint everynode.io/starting of a NodeStartup that is gone, and nobody takes it away: of-gone"}},
+		"started again": {Cluster{Held: []*corev1.Pod{held("b"), held("a"), held("b")}}, []string{
+			"1 pod there may not start yet. Waiting for kube-system/cni-x until 12:02:00 UTC",
+			"2 pods there may not start yet. Waiting for kube-system/cni-x until 12:02:00 UTC"}},
 		"unread": {Cluster{StartupsUnread: true, Nodes: []*corev1.Node{node("gone")}}, nil},
 	} {
 		f := findings{check: "startups"}
