@@ -222,7 +222,7 @@ func managerOptions(ctx context.Context, mapper meta.RESTMapper, watches *daemon
 			NewInformer: func(
 				lw toolscache.ListerWatcher, of runtime.Object, resync time.Duration, indexers toolscache.Indexers,
 			) toolscache.SharedIndexInformer {
-				return toolscache.NewSharedIndexInformer(watches.Of(lw, of), of, resync, indexers)
+				return toolscache.NewSharedIndexInformer(watches.Of(faults.Emptied(lw), of), of, resync, indexers)
 			},
 		},
 		Metrics:    metricsserver.Options{BindAddress: "0"},

@@ -26,6 +26,7 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/everynode/everynode/test/chaos/memory"
 	"github.com/everynode/everynode/test/chaos/plan"
 )
 
@@ -41,6 +42,7 @@ func main() {
 	flag.StringVar(&o.binary, "binary", "bin/everynode", "the program for the rounds that kill a process")
 	flag.DurationVar(&o.length, "length", 2500*time.Millisecond, "for how long things happen in a round")
 	flag.BoolVar(&o.all, "v", false, "tell what happened in good rounds too")
+	heap := flag.String("heap", "", "a folder for what is in memory when all rounds are over")
 	flag.StringVar(&o.keep, "logs", os.TempDir(), "the folder for the logs of rounds with a violation")
 	flag.Parse()
 	o.policies, o.trouble = which(*policies), plan.Trouble(*trouble)
@@ -55,7 +57,12 @@ func main() {
 	quiet()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if bad := series(ctx, os.Stdout, *seed, *rounds, *jobs, o); bad > 0 || ctx.Err() != nil {
+	bad := series(ctx, os.Stdout, *seed, *rounds, *jobs, o)
+	if err := memory.Keep(*heap); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		bad++
+	}
+	if bad > 0 || ctx.Err() != nil {
 		stop()
 		os.Exit(1)
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/everynode/everynode/internal/apiserver/filtered"
 	"github.com/everynode/everynode/internal/apiserver/networkapi/journal"
 	"github.com/everynode/everynode/internal/node/peer"
 )
@@ -67,7 +68,7 @@ func (b *book) follow(ctx context.Context, nodes Nodes) {
 			if err != nil {
 				return nil, err
 			}
-			return watch.Filter(w, plain), nil
+			return filtered.Watch(w, plain), nil
 		},
 	}
 	cache.NewReflectorWithOptions(source, &corev1.Node{}, b, cache.ReflectorOptions{Name: "the networks of all nodes"}).RunWithContext(ctx)
@@ -83,11 +84,11 @@ func inside(o *metav1.ListOptions) (*metainternalversion.ListOptions, error) {
 
 // plain takes a Node out of the form that the server's watch cache hands to several
 // watches at once.
-func plain(e watch.Event) (watch.Event, bool) {
+func plain(e watch.Event) watch.Event {
 	if shared, ok := e.Object.(runtime.CacheableObject); ok {
 		e.Object = shared.GetObject()
 	}
-	return e, true
+	return e
 }
 
 // change has a node written down, and tells who waits.

@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/utils/clock"
+
+	"github.com/everynode/everynode/internal/apiserver/filtered"
 )
 
 // Bound returns the storage for a watch cache that keeps history for at least the window. The cache will remember about
@@ -41,12 +43,12 @@ func (b bounded) Watch(ctx context.Context, key string, options storage.ListOpti
 		return w, err // Not the watch cache's.
 	}
 	var last time.Time
-	return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
+	return filtered.Watch(w, func(e watch.Event) watch.Event {
 		if recorded, ok := e.Object.(storage.WatchEventWithRecordTime); ok {
 			last = next(last, b.clock.Now(), b.step)
 			e.Object = &stamped{Object: recorded.Unwrap(), at: last}
 		}
-		return e, true
+		return e
 	}), nil
 }
 
