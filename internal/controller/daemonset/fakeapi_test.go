@@ -64,6 +64,8 @@ type fakeAPI struct {
 	manualResize bool
 	refuseResize func() error
 	resizes      int
+	// refusePatch may refuse what changes a pod otherwise.
+	refusePatch func(patch []byte) error
 	// forgetConditions drops the conditions of every status that is written.
 	forgetConditions bool
 	statusWrites     map[string]int // by DaemonSet
@@ -356,6 +358,14 @@ func patchObject[T client.Object](
 }
 
 func (a *fakeAPI) PatchPod(_ context.Context, namespace, name string, patch []byte) (*corev1.Pod, error) {
+	a.mu.Lock()
+	refuse := a.refusePatch
+	a.mu.Unlock()
+	if refuse != nil {
+		if err := refuse(patch); err != nil {
+			return nil, err
+		}
+	}
 	return patchObject(a, kindPod, namespace, name, patch, &corev1.Pod{})
 }
 

@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -381,4 +382,82 @@ func revisions(a policyAPI) map[string]types.UID {
 		out[cmp.Or(p.Labels[content.RevisionLabel], "none")] = p.UID
 	}
 	return out
+}
+
+// A change that is taken back after a resize that ended half way is taken back on the pod too: by a formula that is edited
+// back, and by a variant that goes.
+func TestResizesThatAreTakenBackHalfWay(t *testing.T) {
+	asked := func(ds *appsv1.DaemonSet) {
+		ds.Spec.Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"memory": apiresource.MustParse("176Mi")}
+	}
+	none := intstr.FromInt32(0)
+	policy := &v1alpha1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "careful", Generation: 1},
+		Spec: v1alpha1.RolloutPolicySpec{
+			Waves:   []v1alpha1.Wave{{Name: "canary", Nodes: &metav1.LabelSelector{MatchLabels: map[string]string{"name": "n0"}}}},
+			Failure: v1alpha1.Failure{Max: &none, Then: v1alpha1.FailureRollback}}}
+	const more = "node.allocatable.memory * 0.02"
+	edited := func(text string) func(*testing.T, policyAPI) {
+		return func(t *testing.T, a policyAPI) { formula(t, a, text) }
+	}
+	for name, c := range map[string]struct {
+		template   func(*appsv1.DaemonSet)
+		policy     *v1alpha1.RolloutPolicy
+		come, back func(*testing.T, policyAPI)
+	}{
+		"a formula": {nil, nil, edited(more), edited("node.allocatable.memory * 0.01")},
+		"a variant": {asked,
+			nil, func(_ *testing.T, a policyAPI) { a.add(testVariant("first", "", "", more)) },
+			func(_ *testing.T, a policyAPI) {
+				a.erase(kindVariant, "default", "first")
+				for _, r := range list[*appsv1.ControllerRevision](a.fakeAPI, kindRevision) {
+					if strings.Contains(r.Name, "-variants-") {
+						a.erase(kindRevision, r.Namespace, r.Name)
+					}
+				}
+			}},
+		"under a policy": {nil, policy, edited(more), edited("node.allocatable.memory * 0.01")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, want := resizable(t, 2, c.template)
+			if c.template != nil {
+				a.erase(kindVariant, "default", "all")
+			}
+			if c.policy != nil {
+				a.add(c.policy.DeepCopy())
+			}
+			stop := startWithVariants(t, a)
+			defer func() { stop() }()
+			before := wantDaemons(t, a.fakeAPI, want)
+			settled(t, a.fakeAPI, "logs", 2)
+			refuseSecondWrite(a, true)
+			c.come(t, a)
+			wantDaemons(t, a.fakeAPI, map[string]string{"n0": "plain 336Mi", "n1": "plain 176Mi"})
+			stop()
+			c.back(t, a)
+			refuseSecondWrite(a, false)
+			stop = startWithVariants(t, a)
+			after := wantDaemons(t, a.fakeAPI, want)
+			settled(t, a.fakeAPI, "logs", 2)
+			if got := changed(before, after); len(got) > 0 {
+				t.Errorf("%v have another pod", got)
+			}
+			for _, p := range list[*corev1.Pod](a.fakeAPI, kindPod) {
+				if text, is := p.Annotations[resizing.IntentAnnotation]; is {
+					t.Errorf("pod %s still says %s", p.Name, text)
+				}
+			}
+		})
+	}
+}
+
+// refuseSecondWrite has nobody answer who says on a pod that it was resized.
+func refuseSecondWrite(a policyAPI, is bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.refusePatch = func(patch []byte) error {
+		if is && strings.Contains(string(patch), resizing.Annotation+`"`) {
+			return noAnswer
+		}
+		return nil
+	}
 }

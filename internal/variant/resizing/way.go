@@ -37,7 +37,8 @@ func Find(p *corev1.Pod, base *corev1.PodTemplateSpec, o *variant.Outcome) (*Way
 	if err := sameShape(&have, &want); err != nil {
 		return nil, err
 	}
-	f := finder{from: have.Compute(base), to: want.Compute(base), way: Way{Amounts: variant.Resources{}}}
+	f := finder{from: have.Compute(base), half: HalfWay(p), to: want.Compute(base)}
+	f.way.Amounts = variant.Resources{}
 	after := p.DeepCopy()
 	for i := range after.Spec.InitContainers {
 		c := &after.Spec.InitContainers[i]
@@ -122,18 +123,18 @@ func keepDisk(have, want *variant.Mark) variant.Resources {
 	return out
 }
 
-// finder compares what containers have with what they are to have.
+// finder compares what containers have with what they are to have. half is what a resize that ended half way gave them.
 type finder struct {
-	from, to variant.Resources
-	way      Way
+	from, half, to variant.Resources
+	way            Way
 }
 
 // container has one, which is the finder's, ask for what it is to have.
 func (f *finder) container(c *corev1.Container, resizable bool) error {
-	is, from, to := f.way.Amounts[c.Name], f.from[c.Name], f.to[c.Name]
+	is, from, half, to := f.way.Amounts[c.Name], f.from[c.Name], f.half[c.Name], f.to[c.Name]
 	for _, list := range []amounts{
-		{"request", from.Requests, to.Requests, &c.Resources.Requests, &is.Requests},
-		{"limit", from.Limits, to.Limits, &c.Resources.Limits, &is.Limits},
+		{"request", with(from.Requests, half.Requests), to.Requests, &c.Resources.Requests, &is.Requests},
+		{"limit", with(from.Limits, half.Limits), to.Limits, &c.Resources.Limits, &is.Limits},
 	} {
 		for _, name := range compute {
 			changed, err := list.change(c.Name, name, resizable)
@@ -155,6 +156,17 @@ func (f *finder) container(c *corev1.Container, resizable bool) error {
 		}
 	}
 	return nil
+}
+
+// with is a list with what a resize gave that ended half way.
+func with(list, half corev1.ResourceList) corev1.ResourceList {
+	if len(half) == 0 {
+		return list
+	}
+	out := corev1.ResourceList{}
+	maps.Copy(out, list)
+	maps.Copy(out, half)
+	return out
 }
 
 // amounts are what a container requests, or may use: what it was made with and is to have, what the running one has,

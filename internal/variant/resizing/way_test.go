@@ -191,6 +191,53 @@ func TestWaysOfAPodThatCannotHaveIt(t *testing.T) {
 	}
 }
 
+// What a resize gave that ended half way is not taken for somebody else's: it goes where it is not wanted any more, and is
+// known after a second try that ends half way as well. What somebody gave meanwhile stays.
+func TestHalfWay(t *testing.T) {
+	of := template()
+	large, larger := vary("", memory(gi+"*2.0"), nil), vary("", memory(gi+"*3.0"), nil)
+	p := made(t, outcome(t, of, nil))
+	give := func(amount string) { p.Spec.Containers[0].Resources.Requests["memory"] = resource.MustParse(amount) }
+	intend := func(to *variant.Variant) {
+		t.Helper()
+		way, err := Find(p, of, outcome(t, of, to))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := way.Intend(p)
+		if err != nil || text == "" {
+			t.Fatalf("%q, %v", text, err)
+		}
+		p.Annotations[IntentAnnotation] = text
+		if text, err := way.Intend(p); err != nil || text != "" {
+			t.Errorf("it says once more %q, %v", text, err)
+		}
+	}
+	want := func(half bool, to *variant.Variant, words string) {
+		t.Helper()
+		if got := len(HalfWay(p)) > 0; got != half {
+			t.Errorf("half way is %v, want %v", got, half)
+		}
+		if way, err := Find(p, of, outcome(t, of, to)); err != nil || way.Words() != words {
+			t.Errorf("the way is %v, %v, want %q", way, err, words)
+		}
+	}
+	intend(&large)
+	want(false, nil, "")
+	give("2Gi")
+	want(true, nil, "c requests 100Mi of memory")
+	want(true, &large, "")
+	intend(&larger)
+	want(true, nil, "c requests 100Mi of memory")
+	give("3Gi")
+	want(true, nil, "c requests 100Mi of memory")
+	give("4Gi")
+	want(false, nil, "")
+	give("3Gi")
+	p.Name = "q"
+	want(false, nil, "")
+}
+
 // A pod says how far it has come; what somebody else asked for since is none of ours.
 func TestStates(t *testing.T) {
 	r := Record{Pod: "p", Generation: 2, At: metav1.Now().Time}

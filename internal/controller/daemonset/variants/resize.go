@@ -41,3 +41,6 @@ func impossible(p *corev1.Pod) (message string, is bool) {
 	}
 	return resizing.Infeasible(p)
 }
+
+// halfWay reports whether a pod, which may be unknown, has amounts of a resize that ended half way.
+func halfWay(p *corev1.Pod) bool { return p != nil && len(resizing.HalfWay(p)) > 0 }

@@ -75,10 +75,10 @@ func (b *Book) onPod(e fact.Pod) {
 	b.rows.Step(e)
 }
 
-// isMarked reports whether a pod was made by a variant.
+// isMarked reports whether a pod was made by a variant, or was given amounts by one in a resize that ended half way.
 func (b *Book) isMarked(uid types.UID) bool {
 	p := b.Objects.Pod(uid)
-	return p != nil && variant.MarkOf(p.Annotations, p.Name).Variant != ""
+	return p != nil && (variant.MarkOf(p.Annotations, p.Name).Variant != "" || halfWay(p))
 }
 
 // drop forgets a pod. It returns true for one that was kept.
@@ -202,6 +202,9 @@ func (b *Book) as(uid types.UID, s *set, info *fact.Pod) string {
 		fits, sure := b.fits(uid, s, revision, info.Node, &mark)
 		if !sure {
 			fits = revision == own
+		}
+		if revision == own && own == wanted[0] && halfWay(p) {
+			fits = false // it was on its way to another one
 		}
 		if fits {
 			out = revision

@@ -27,8 +27,11 @@ type PodWriter interface {
 // tries is how often a pod is resized that changes at the same time.
 const tries = 3
 
-// Resize gives a running pod other amounts, and then has it be one of the revision. What was done before a crash is
-// done once more, and changes nothing. Gone tells that there is no such pod any more; errors are those of the API.
+// Resize gives a running pod other amounts, and then has it be one of the revision. Before, it says on the pod what it
+// is about to ask: if it ends half way, and the pod is not to have that any more, who goes on knows whose amounts they
+// are.
+// What was done before a crash is done once more, and changes nothing. Gone tells that there is no such pod any more;
+// errors are those of the API.
 func Resize(
 	ctx context.Context, to PodWriter, a *action.ResizePod, way *resizing.Way, now time.Time,
 ) (gone bool, err error) {
@@ -60,12 +63,7 @@ func changeAmounts(
 		case len(way.Amounts) == 0:
 			return p, nil
 		}
-		var patch []byte
-		patch, err = amountsPatch(p, way)
-		if err != nil {
-			return nil, err
-		}
-		p, err = to.ResizePod(ctx, a.Namespace, a.PodName, patch)
+		p, err = askFor(ctx, to, p, way)
 		if !apierrors.IsConflict(err) {
 			break
 		}
@@ -74,6 +72,34 @@ func changeAmounts(
 		return nil, err
 	}
 	return p, nil
+}
+
+// askFor asks for the amounts, of the pod as it was read.
+func askFor(ctx context.Context, to PodWriter, p *corev1.Pod, way *resizing.Way) (*corev1.Pod, error) {
+	said, err := intend(ctx, to, p, way)
+	if err != nil {
+		return nil, err
+	}
+	patch, err := amountsPatch(said, way)
+	if err != nil {
+		return nil, err
+	}
+	return to.ResizePod(ctx, p.Namespace, p.Name, patch)
+}
+
+// intend has the pod say which amounts it is about to be given, and returns it as it is then.
+func intend(ctx context.Context, to PodWriter, p *corev1.Pod, way *resizing.Way) (*corev1.Pod, error) {
+	text, err := way.Intend(p)
+	if err != nil || text == "" {
+		return p, err
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": p.UID, "resourceVersion": p.ResourceVersion, "annotations": map[string]any{resizing.IntentAnnotation: text},
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("write the patch of pod %s: %w", p.Name, err)
+	}
+	return to.PatchPod(ctx, p.Namespace, p.Name, patch)
 }
 
 // amountsPatch is the strategic merge patch of pods/resize. The version in it is a precondition.
@@ -114,7 +140,7 @@ func signature(p *corev1.Pod, a *action.ResizePod, way *resizing.Way, now time.T
 	if err != nil {
 		return nil, err
 	}
-	annotations := map[string]any{resizing.Annotation: text, variant.Annotation: nil}
+	annotations := map[string]any{resizing.Annotation: text, resizing.IntentAnnotation: nil, variant.Annotation: nil}
 	mark, err := way.Mark.Text(p.Name)
 	if err != nil {
 		return nil, err
