@@ -73,6 +73,15 @@ type Outcome struct {
 	Tied []string
 	// Err says why the variant cannot be had there: the node keeps what it has.
 	Err error
+	// exact is what formulas gave before it was rounded up.
+	exact map[place]float64
+}
+
+// place is where an amount is.
+type place struct {
+	container string
+	limit     bool
+	name      corev1.ResourceName
 }
 
 // Fits reports whether a pod with the mark need not be replaced.
@@ -87,7 +96,8 @@ func (o *Outcome) Fits(have *Mark) bool {
 	}
 	for container, want := range o.Resources {
 		had, is := have.Resources[container]
-		if !is || !Near(had.Requests, want.Requests) || !Near(had.Limits, want.Limits) {
+		if !is || !near(had.Requests, want.Requests, o.close(container, false)) ||
+			!near(had.Limits, want.Limits, o.close(container, true)) {
 			return false
 		}
 	}
@@ -96,11 +106,28 @@ func (o *Outcome) Fits(have *Mark) bool {
 
 // Near reports whether both have the same resources, in amounts of which a pod with the first need not be touched.
 func Near(have, want corev1.ResourceList) bool {
+	return near(have, want, func(_ corev1.ResourceName, have, want resource.Quantity) bool { return closeTo(have, want) })
+}
+
+// same compares two amounts of a resource.
+type same func(name corev1.ResourceName, have, want resource.Quantity) bool
+
+func near(have, want corev1.ResourceList, is same) bool {
 	return len(have) == len(want) && !slices.ContainsFunc(slices.Collect(maps.Keys(want)),
 		func(name corev1.ResourceName) bool {
-			h, is := have[name]
-			return !is || !closeTo(h, want[name])
+			h, has := have[name]
+			return !has || !is(name, h, want[name])
 		})
+}
+
+// close compares what a container has with what was computed. Less than a tenth above what it has is close even where
+// it is rounded up to more: else each move of a node's size at the edge of what is rounded would change the pod.
+func (o *Outcome) close(container string, limit bool) same {
+	return func(name corev1.ResourceName, have, want resource.Quantity) bool {
+		exact, is := o.exact[place{container, limit, name}]
+		h := have.AsApproximateFloat64()
+		return closeTo(have, want) || is && exact > h && (exact-h)*10 < h
+	}
 }
 
 // Molds are the pods of one template by the variants of a set.
@@ -139,15 +166,15 @@ func (m *Molds) Of(n *Node) (o Outcome) {
 	is := m.merge(i)
 	o.Template, o.Effect, o.Shape, o.Patched, o.Err = is.template, is.effect, is.shape, is.patched, is.err
 	if o.Err == nil {
-		o.Resources, o.Err = m.compute(i, is.template, n)
+		o.Err = m.compute(i, is.template, n, &o)
 	}
 	if o.Err != nil {
 		o.Err = fmt.Errorf("variant %s: %w", o.Variant, o.Err)
 		return o
 	}
-	exactly := func(have, want resource.Quantity) bool { return have.Cmp(want) == 0 }
-	o.Plain = o.Effect == "" && m.asWritten(o.Resources, exactly)
-	o.Close = o.Effect == "" && m.asWritten(o.Resources, closeTo)
+	exactly := func(_ corev1.ResourceName, have, want resource.Quantity) bool { return have.Cmp(want) == 0 }
+	o.Plain = o.Effect == "" && m.asWritten(o.Resources, func(string, bool) same { return exactly })
+	o.Close = o.Effect == "" && m.asWritten(o.Resources, o.close)
 	return o
 }
 
@@ -184,38 +211,43 @@ func containerOf(spec *corev1.PodSpec, name string) *corev1.Container {
 	return nil
 }
 
-// compute works out what the formulas of a variant give on a node.
-func (m *Molds) compute(i int, t *corev1.PodTemplateSpec, n *Node) (Resources, error) {
-	var out Resources
+// compute works out what the formulas of a variant give on a node, and puts it into the outcome.
+func (m *Molds) compute(i int, t *corev1.PodTemplateSpec, n *Node, into *Outcome) error {
 	known := expr.Node{Name: n.Name, Labels: n.Labels,
 		Allocatable: n.Size.Allocatable.named(), Capacity: n.Size.Capacity.named()}
 	for _, f := range m.set.compiled[i].formulas {
 		if containerOf(&t.Spec, f.container) == nil {
-			return nil, fmt.Errorf("%s: the template has no container %s", f.at(), f.container)
+			return fmt.Errorf("%s: the template has no container %s", f.at(), f.container)
 		}
 		value, err := f.On(&known)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", f.at(), err)
+			return fmt.Errorf("%s: %w", f.at(), err)
 		}
 		amount, err := Round(f.name, value)
 		if err != nil {
-			return nil, fmt.Errorf("%s %w", f.at(), err)
+			return fmt.Errorf("%s %w", f.at(), err)
 		}
-		if out == nil {
-			out = Resources{}
-		}
-		r := out[f.container]
-		into := &r.Requests
-		if f.limit {
-			into = &r.Limits
-		}
-		if *into == nil {
-			*into = corev1.ResourceList{}
-		}
-		(*into)[f.name] = amount
-		out[f.container] = r
+		into.put(place{f.container, f.limit, f.name}, amount, value)
 	}
-	return out, m.within(t, out)
+	return m.within(t, into.Resources)
+}
+
+// put adds an amount, and what it was before it was rounded.
+func (o *Outcome) put(at place, amount resource.Quantity, exact float64) {
+	if o.Resources == nil {
+		o.Resources, o.exact = Resources{}, map[place]float64{}
+	}
+	o.exact[at] = exact
+	r := o.Resources[at.container]
+	into := &r.Requests
+	if at.limit {
+		into = &r.Limits
+	}
+	if *into == nil {
+		*into = corev1.ResourceList{}
+	}
+	(*into)[at.name] = amount
+	o.Resources[at.container] = r
 }
 
 // within checks that no container requests more than it may use.
@@ -247,10 +279,10 @@ func with(have, computed corev1.ResourceList) corev1.ResourceList {
 }
 
 // asWritten reports whether the template says what was computed.
-func (m *Molds) asWritten(computed Resources, same func(have, want resource.Quantity) bool) bool {
-	says := func(have, want corev1.ResourceList) bool {
+func (m *Molds) asWritten(computed Resources, as func(container string, limit bool) same) bool {
+	says := func(have, want corev1.ResourceList, is same) bool {
 		for name, amount := range want {
-			if h, is := have[name]; !is || !same(h, amount) {
+			if h, has := have[name]; !has || !is(name, h, amount) {
 				return false
 			}
 		}
@@ -258,7 +290,8 @@ func (m *Molds) asWritten(computed Resources, same func(have, want resource.Quan
 	}
 	for name, r := range computed {
 		c := containerOf(&m.of.Spec, name)
-		if c == nil || !says(c.Resources.Requests, r.Requests) || !says(c.Resources.Limits, r.Limits) {
+		if c == nil || !says(c.Resources.Requests, r.Requests, as(name, false)) ||
+			!says(c.Resources.Limits, r.Limits, as(name, true)) {
 			return false
 		}
 	}

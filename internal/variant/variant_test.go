@@ -250,6 +250,27 @@ func TestWhatFits(t *testing.T) {
 	}
 }
 
+// An allocatable that moves a little, at the edge of what is rounded up, changes no pod more than once: neither one of a
+// formula nor one of the template, which asks for the same. A tenth is one of what the formula gives, before it is rounded.
+func TestAtTheEdgeOfAGrain(t *testing.T) {
+	const mi = 1 << 20
+	of := template()
+	of.Spec.Containers[0].Resources.Requests = corev1.ResourceList{"memory": resource.MustParse("32Mi")}
+	s := must(t, Variant{Name: "a", Resources: requests("memory", "node.allocatable.memory")})
+	at := func(bytes float64) Outcome { m := s.On(of); return m.Of(node(nil, 4, bytes)) }
+	was := at(32 * mi)
+	for name, have := range map[string]Mark{"by the formula": was.Mark, "of the template": {}} {
+		for _, c := range []struct {
+			bytes float64
+			fits  bool
+		}{{32 * mi, true}, {32*mi + 4096, true}, {32*mi - 4096, true}, {35 * mi, true}, {36 * mi, false}} {
+			if now := at(c.bytes); now.Fits(&have) != c.fits {
+				t.Errorf("%s: at %v bytes it fits %v, want %v (%+v)", name, c.bytes, !c.fits, c.fits, now.Mark)
+			}
+		}
+	}
+}
+
 // The ID is that of what the variants say, not of how it was written; every change of it is another.
 func TestIDs(t *testing.T) {
 	a := Variant{Name: "a", Priority: 1, Nodes: choosing(map[string]string{"x": "y"}), Patch: json.RawMessage(threads),
