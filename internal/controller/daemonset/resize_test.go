@@ -461,3 +461,37 @@ func refuseSecondWrite(a policyAPI, is bool) {
 		return nil
 	}
 }
+
+// A pod whose node has no room for what it is to have is not done because somebody looks into it with a container for
+// debugging, which is another generation of the pod: the change goes no further.
+func TestWhoLooksIntoAPodEndsNoResize(t *testing.T) {
+	for _, reason := range []string{corev1.PodReasonDeferred, corev1.PodReasonInfeasible} {
+		a, want := resizable(t, 2, nil)
+		a.manualResize = true
+		stop := startWithVariants(t, a)
+		before := wantDaemons(t, a.fakeAPI, want)
+		settled(t, a.fakeAPI, "logs", 2)
+		formula(t, a, "node.allocatable.memory * 0.02")
+		wantUnderWay(t, a, "[n0]")
+		for _, p := range list[*corev1.Pod](a.fakeAPI, kindPod) {
+			if pod.TargetNode(p) == "n0" {
+				edit(t, a.fakeAPI, "default", p.Name, func(p *corev1.Pod) {
+					p.Spec.EphemeralContainers = []corev1.EphemeralContainer{
+						{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "i"}}}
+					p.Generation++
+				})
+			}
+		}
+		answer(t, a, "n0", reason)
+		if reason == corev1.PodReasonDeferred {
+			time.Sleep(100 * time.Millisecond)
+			wantUnderWay(t, a, "[n0]")
+		} else {
+			eventually(t, func() string {
+				_, uids := daemons(t, a.fakeAPI)
+				return map[bool]string{false: "the pod is not replaced"}[fmt.Sprint(changed(before, uids)) == "[n0]"]
+			})
+		}
+		stop()
+	}
+}

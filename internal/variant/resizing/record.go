@@ -1,8 +1,11 @@
 package resizing
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +22,9 @@ type Record struct {
 	Pod string `json:"pod"`
 	// Generation is that of the pod with the amounts that it is to have.
 	Generation int64 `json:"generation"`
+	// Asked names the cpu and memory of all its containers then, by AskedOf. While these are what the pod asks for, a
+	// later generation changes something else. A version that did not write it went by the generation alone.
+	Asked string `json:"asked,omitempty"`
 	// At is when they were asked for, Restarts how often containers had restarted by then, with those restarts that are a
 	// part of it, and Was what the daemon was like before.
 	At       time.Time `json:"at"`
@@ -48,6 +54,23 @@ func RecordOf(p *corev1.Pod) *Record {
 	return &r
 }
 
+// AskedOf is a short name of the cpu and memory that a pod's containers ask for.
+func AskedOf(p *corev1.Pod) string {
+	var text strings.Builder
+	for _, containers := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range containers {
+			for _, list := range []corev1.ResourceList{containers[i].Resources.Requests, containers[i].Resources.Limits} {
+				for _, name := range compute {
+					amount, is := list[name]
+					fmt.Fprint(&text, containers[i].Name, " ", name, " ", is, " ", amount.MilliValue(), "\n")
+				}
+			}
+		}
+	}
+	sum := sha256.Sum256([]byte(text.String()))
+	return hex.EncodeToString(sum[:8])
+}
+
 // State is how far a pod has come to what was asked of it.
 type State uint8
 
@@ -65,7 +88,7 @@ const (
 
 // StateOf says how far the pod has come to what its record says, and what its node says about it.
 func (r *Record) StateOf(p *corev1.Pod) (s State, message string) {
-	if p.Generation != r.Generation {
+	if p.Generation != r.Generation && (r.Asked == "" || r.Asked != AskedOf(p)) {
 		return Done, ""
 	}
 	pending, under := pod.Condition(p, corev1.PodResizePending), pod.Condition(p, corev1.PodResizeInProgress)

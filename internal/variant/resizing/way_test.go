@@ -269,6 +269,25 @@ func TestStates(t *testing.T) {
 		if got, says := r.StateOf(p); got != c.want || says != c.says {
 			t.Errorf("%s: %v %q, want %v %q", name, got, says, c.want, c.says)
 		}
+		// Of a pod that asks for the same still, a later generation changes something else.
+		asked := Record{Pod: r.Pod, Generation: c.generation - 1, At: r.At, Asked: AskedOf(p)}
+		p.Status.ObservedGeneration = c.observed
+		want := c.want
+		if name == "asked for something since" {
+			want = Impossible
+		}
+		if got, _ := asked.StateOf(p); got != want {
+			t.Errorf("%s, and something else since: %v, want %v", name, got, want)
+		}
+		for _, list := range []*corev1.ResourceList{
+			&p.Spec.Containers[0].Resources.Requests, &p.Spec.Containers[0].Resources.Limits} {
+			was := *list
+			*list = corev1.ResourceList{"memory": resource.MustParse("3Gi")}
+			if got, _ := asked.StateOf(p); got != Done {
+				t.Errorf("%s, and somebody resized it since: %v", name, got)
+			}
+			*list = was
+		}
 	}
 	text, err := r.Text()
 	if err != nil {
