@@ -40,7 +40,7 @@ const (
 )
 
 // Reservation is room on a node for a pod that does not exist yet. It ends when the pod is seen, when Refused is
-// called, when one is made for another pod of the same name, or after two minutes.
+// called, or after two minutes. One for another pod of the same name takes its place, until that one is refused.
 type Reservation struct {
 	scheduler    *Scheduler
 	node         string
@@ -151,22 +151,40 @@ func (l *loop) nextAsk() *ask {
 	return first
 }
 
+// room is what is kept for a pod.
+type room struct {
+	pod  *fit.Pod
+	node string
+}
+
 // answerTo reserves room for a pod that does not exist yet, if it fits.
 func (l *loop) answerTo(ctx context.Context, a *ask) {
 	name := a.pod.String()
-	if uid := l.kept.Named(name); uid != "" {
-		// Nobody knows what became of the earlier one; it may be stored, and is counted when it is seen.
-		l.endReservation(uid)
-	}
+	// Nobody knows what became of an earlier one of that name: it may be stored, and only one of both can be. So both
+	// have the same room.
+	earlier, its := l.kept.Named(name)
+	freed := l.cluster.Forget(earlier)
 	r := l.reserve(a)
-	if !a.reply(r) && r != nil {
-		l.freed(l.cluster.Forget(a.pod.UID))
-		return
-	}
-	if r != nil {
+	answered := a.reply(r)
+	switch {
+	case r == nil:
+		l.keep(earlier, its)
+	case !answered:
+		freed = l.cluster.Forget(a.pod.UID)
+		l.keep(earlier, its)
+		l.freed(freed)
+	default:
 		klog.FromContext(ctx).V(4).Info("Reserved room", "pod", name, "node", r.node)
-		l.kept.Add(a.pod.UID, name, l.clock.Now())
+		l.kept.Add(a.pod.UID, name, room{a.pod, r.node}, l.clock.Now())
+		l.freed(freed)
 		l.queue.Changed(r.node, fit.PodAdded, l.clock.Now())
+	}
+}
+
+// keep counts a pod that may be stored where its room is; "" is none.
+func (l *loop) keep(uid types.UID, its room) {
+	if uid != "" {
+		l.cluster.Assume(its.pod, its.node)
 	}
 }
 
@@ -187,10 +205,13 @@ func (l *loop) reserve(a *ask) *Reservation {
 	return &Reservation{node: result.Node, uid: pod.UID, known: a.since, begins: begins, ends: l.clock.Now()}
 }
 
-// endReservation gives room back that was kept for a pod that was not seen.
+// endReservation gives room back that was kept for a pod that was refused. An earlier one of its name may be stored:
+// that may be why.
 func (l *loop) endReservation(uid types.UID) {
-	l.kept.Remove(uid)
-	l.freed(l.cluster.Forget(uid))
+	earlier, its := l.kept.Refused(uid)
+	freed := l.cluster.Forget(uid)
+	l.keep(earlier, its)
+	l.freed(freed)
 }
 
 // endReservations gives back what was kept for too long.

@@ -38,7 +38,7 @@ type loop struct {
 	follow func()
 	// asks are those who ask for room for pods that do not exist yet, and kept are those that got it.
 	asks []*ask
-	kept *reservations.Book
+	kept *reservations.Book[room]
 }
 
 func newLoop(config Config, inbox *inbox, binder *binder, events *recorder) *loop {
@@ -52,7 +52,7 @@ func newLoop(config Config, inbox *inbox, binder *binder, events *recorder) *loo
 		devices:   devices.New(config.Clock),
 		late:      map[types.UID]time.Time{},
 		follow:    func() {},
-		kept:      reservations.New(seenWithin),
+		kept:      reservations.New[room](seenWithin),
 	}
 	l.cluster.FollowVolumes()
 	l.cluster.FollowDevices(l.devices)
@@ -136,7 +136,7 @@ func (l *loop) onNode(node *corev1.Node, deleted bool) {
 }
 
 func (l *loop) onPod(pod *corev1.Pod, deleted bool) {
-	l.kept.Remove(pod.UID)
+	l.kept.Seen(pod.UID)
 	switch {
 	case deleted || terminal(pod):
 		delete(l.late, pod.UID)

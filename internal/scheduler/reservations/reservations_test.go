@@ -28,25 +28,42 @@ func (o *oracle) kept() []*made {
 }
 
 func (o *oracle) add(uid types.UID, name string, now time.Time) {
-	for _, m := range o.kept() {
-		m.removed = m.name == name
-	}
 	o.all = append(o.all, &made{uid: uid, name: name, until: now.Add(o.lasts)})
 }
 
-func (o *oracle) named(name string) types.UID {
+func (o *oracle) named(name string) (last types.UID) {
 	for _, m := range o.kept() {
 		if m.name == name {
-			return m.uid
+			last = m.uid
+		}
+	}
+	return last
+}
+
+// seen takes out the pod, and all that were to have its name before.
+func (o *oracle) seen(uid types.UID) {
+	for i, m := range o.all {
+		if m.uid != uid || m.removed {
+			continue
+		}
+		for _, before := range o.all[:i+1] {
+			before.removed = before.removed || before.name == m.name
+		}
+	}
+}
+
+// refused takes out the pod alone. Where it was the last of its name, the one before is there again.
+func (o *oracle) refused(uid types.UID) (again types.UID) {
+	for _, m := range o.kept() {
+		if m.uid == uid {
+			last := o.named(m.name)
+			m.removed = true
+			if last == uid {
+				return o.named(m.name)
+			}
 		}
 	}
 	return ""
-}
-
-func (o *oracle) remove(uid types.UID) {
-	for _, m := range o.all {
-		m.removed = m.removed || m.uid == uid
-	}
 }
 
 func (o *oracle) due(now time.Time) (ended []types.UID) {
@@ -72,21 +89,29 @@ func TestBookAgainstAnOracle(t *testing.T) {
 	for seed := range int64(200) {
 		random := rand.New(rand.NewSource(seed))
 		now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-		b, o := New(10*time.Second), &oracle{lasts: 10 * time.Second}
+		b, o := New[types.UID](10*time.Second), &oracle{lasts: 10 * time.Second}
 		var uids []types.UID
 		for step := range 300 {
 			name := fmt.Sprint("ns/", random.Intn(6))
-			switch random.Intn(4) {
+			switch random.Intn(5) {
 			case 0, 1:
 				uid := types.UID(fmt.Sprint("uid-", step))
 				uids = append(uids, uid)
-				b.Add(uid, name, now)
+				b.Add(uid, name, uid, now)
 				o.add(uid, name, now)
 			case 2:
 				if len(uids) > 0 {
 					uid := uids[random.Intn(len(uids))]
-					b.Remove(uid)
-					o.remove(uid)
+					b.Seen(uid)
+					o.seen(uid)
+				}
+			case 4:
+				if len(uids) > 0 {
+					uid := uids[random.Intn(len(uids))]
+					got, room := b.Refused(uid)
+					if want := o.refused(uid); got != want || room != want {
+						t.Fatalf("seed %d, step %d: after %s, %s has %s again, want %s", seed, step, uid, got, room, want)
+					}
 				}
 			case 3:
 				now = now.Add(time.Duration(random.Intn(4)) * time.Second)
@@ -94,20 +119,25 @@ func TestBookAgainstAnOracle(t *testing.T) {
 					t.Fatalf("seed %d, step %d: %v have ended, want %v", seed, step, got, want)
 				}
 			}
-			if got, want := b.Named(name), o.named(name); got != want {
-				t.Fatalf("seed %d, step %d: %s is %q, want %q", seed, step, name, got, want)
+			if got, room := b.Named(name); got != o.named(name) || room != got {
+				t.Fatalf("seed %d, step %d: %s is %q with %q, want %q", seed, step, name, got, room, o.named(name))
 			}
 			at, some := b.Next()
 			wantAt, wantSome := o.next()
 			if at != wantAt || some != wantSome {
 				t.Fatalf("seed %d, step %d: the next one ends at %v, %v, want %v, %v", seed, step, at, some, wantAt, wantSome)
 			}
-			if n := len(o.kept()); len(b.kept) != n || len(b.byName) != n {
-				t.Fatalf("seed %d, step %d: %d are kept and %d named, want %d", seed, step, len(b.kept), len(b.byName), n)
+			names := map[string]bool{}
+			for _, m := range o.kept() {
+				names[m.name] = true
+			}
+			if n := len(o.kept()); len(b.kept) != n || len(b.newest) != len(names) {
+				t.Fatalf("seed %d, step %d: %d are kept and %d named, want %d and %d", seed, step, len(b.kept), len(b.newest), n,
+					len(names))
 			}
 		}
 		b.Due(now.Add(time.Minute))
-		if len(b.kept)+len(b.byName)+len(b.order) > 0 {
+		if len(b.kept)+len(b.newest)+len(b.order) > 0 {
 			t.Fatalf("seed %d: something is left: %+v", seed, b)
 		}
 	}
