@@ -25,6 +25,9 @@ const (
 	// GroupAnnotation says, on the pods of a listed DaemonSet, in which group it starts, from 1. A machine that goes down
 	// ends the last group first.
 	GroupAnnotation = "everynode.io/startup-group"
+	// TimeoutAnnotation says, on those pods, the timeout of a group with "then: Open": after a start of the machine its
+	// group waits no longer for the pod.
+	TimeoutAnnotation = "everynode.io/startup-timeout"
 	// WaitsCondition is the condition of a pod that its node does not start yet: the machine has started again, and
 	// daemons of earlier groups are not ready. The message says which, and until when it waits at most. Other pods have no
 	// such condition.
@@ -32,6 +35,10 @@ const (
 	// Account is the control loop that alone takes the taint away and changes it.
 	Account = "node-startup-controller"
 )
+
+// HeldFor is how long pods wait at most after their machine has started again, from when its agent began to start pods:
+// a daemon that never gets ready holds up no node for ever.
+const HeldFor = 2 * time.Minute
 
 // Place is how far a node is: the NodeStartup that it follows, and which of its groups starts, from 1.
 type Place struct {
@@ -116,6 +123,58 @@ func GroupOf(pod *corev1.Pod) int {
 	return n
 }
 
+// OpensAfter is how long the group of the pod's daemon waits for it on a node whose machine has started again, by the
+// pod's annotation; 0 for as long as the agent waits for any, and where nothing sensible is written.
+func OpensAfter(pod *corev1.Pod) time.Duration {
+	length, err := time.ParseDuration(pod.Annotations[TimeoutAnnotation])
+	if err != nil || length < 0 {
+		return 0
+	}
+	return length
+}
+
+// Turn is when a listed DaemonSet starts: in a group, from 1, and how long that waits for it before it goes on, 0 for
+// as long as it takes. The zero value is for a DaemonSet that is not listed.
+type Turn struct {
+	Group      int
+	OpensAfter time.Duration
+}
+
+// Turns are those of the listed DaemonSets. Where several NodeStartups list one, that whose name sorts first says it.
+func Turns(all []*v1alpha1.NodeStartup) map[types.NamespacedName]Turn {
+	out := map[types.NamespacedName]Turn{}
+	for _, s := range byName(all) {
+		for i := range s.Spec.Groups {
+			g, turn := &s.Spec.Groups[i], Turn{Group: i + 1}
+			if g.Then == v1alpha1.ThenOpen {
+				turn.OpensAfter = TimeoutOf(g)
+			}
+			for _, d := range g.DaemonSets {
+				if _, earlier := out[NameOf(d)]; !earlier {
+					out[NameOf(d)] = turn
+				}
+			}
+		}
+	}
+	return out
+}
+
+func byName(all []*v1alpha1.NodeStartup) []*v1alpha1.NodeStartup {
+	sorted := slices.Clone(all)
+	slices.SortFunc(sorted, func(a, b *v1alpha1.NodeStartup) int { return strings.Compare(a.Name, b.Name) })
+	return sorted
+}
+
+// Annotate says on the metadata of a listed DaemonSet's pods when they start. It takes away what others wrote there in
+// its place.
+func (t Turn) Annotate(meta *metav1.ObjectMeta) {
+	metav1.SetMetaDataAnnotation(meta, GroupAnnotation, strconv.Itoa(t.Group))
+	delete(meta.Annotations, TimeoutAnnotation)
+	if t.OpensAfter > 0 {
+		meta.Annotations[TimeoutAnnotation] = t.OpensAfter.String()
+	}
+}
+
 // WaitsFor says what the pod waits for after its machine has started again, in words for people; "" for a pod that does
 // not wait.
 func WaitsFor(pod *corev1.Pod) string {
@@ -174,10 +233,8 @@ func NameOf(d v1alpha1.StartupDaemonSet) types.NamespacedName {
 
 // Listed returns in which group of which NodeStartup DaemonSets are listed, in the order of the NodeStartups' names.
 func Listed(all []*v1alpha1.NodeStartup) map[types.NamespacedName][]Place {
-	sorted := slices.Clone(all)
-	slices.SortFunc(sorted, func(a, b *v1alpha1.NodeStartup) int { return strings.Compare(a.Name, b.Name) })
 	out := map[types.NamespacedName][]Place{}
-	for _, s := range sorted {
+	for _, s := range byName(all) {
 		for g := range s.Spec.Groups {
 			for _, d := range s.Spec.Groups[g].DaemonSets {
 				out[NameOf(d)] = append(out[NameOf(d)], Place{Startup: s.Name, Group: g + 1})

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -101,5 +102,37 @@ func TestListed(t *testing.T) {
 	got := listed[types.NamespacedName{Namespace: "kube-system", Name: "logs"}]
 	if want := []Place{{"a", 2}, {"b", 1}}; fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("logs is in %v, want %v", got, want)
+	}
+}
+
+// The pods of a listed DaemonSet say in which group they start, and how long that waits for them if it goes on then. The
+// first NodeStartup by name says it; what a template claims counts no more.
+func TestPodsSayWhenTheyStart(t *testing.T) {
+	a, b := &v1alpha1.NodeStartup{}, &v1alpha1.NodeStartup{}
+	a.Name, b.Name = "a", "b"
+	a.Spec.Groups = []v1alpha1.StartupGroup{group("cni"), group("logs"), group("late")}
+	b.Spec.Groups = []v1alpha1.StartupGroup{group("logs"), group("own")}
+	for i, then := range []v1alpha1.StartupThen{v1alpha1.ThenOpen, v1alpha1.ThenOpen, v1alpha1.ThenWait} {
+		a.Spec.Groups[i].Timeout, a.Spec.Groups[i].Then = "90s", then
+	}
+	a.Spec.Groups[0].Then = v1alpha1.ThenWait
+	turns := Turns([]*v1alpha1.NodeStartup{b, a})
+	for name, want := range map[string]struct {
+		group int
+		after time.Duration
+	}{"cni": {1, 0}, "logs": {2, 90 * time.Second}, "late": {3, 0}, "own": {2, 0}} {
+		p := &corev1.Pod{}
+		p.Annotations = map[string]string{GroupAnnotation: "9", TimeoutAnnotation: "7s", "mine": "stays"}
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: name, Controller: new(true)}}
+		turns[types.NamespacedName{Namespace: "kube-system", Name: name}].Annotate(&p.ObjectMeta)
+		if g, after := GroupOf(p), OpensAfter(p); g != want.group || after != want.after || p.Annotations["mine"] != "stays" {
+			t.Errorf("%s: group %d, which waits for %v; want %+v", name, g, after, want)
+		}
+	}
+	for _, text := range []string{"", "soon", "-5s"} {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{TimeoutAnnotation: text}}}
+		if got := OpensAfter(p); got != 0 {
+			t.Errorf("%q is taken for %v", text, got)
+		}
 	}
 }

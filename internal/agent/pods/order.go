@@ -24,10 +24,14 @@ func (p *Manager) orderStart(bound []*corev1.Pod) {
 	p.order = startorder.New(bound, p.cfg.Clock.Now())
 }
 
-func (p *Manager) holds(uid types.UID) (why string, until time.Time) {
+func (p *Manager) holds(uid types.UID) (why string, again time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.order.Holds(uid, p.cfg.Clock.Now()), p.order.Until()
+	now := p.cfg.Clock.Now()
+	if p.order.Look(now) {
+		p.nextTurn()
+	}
+	return p.order.Holds(uid, now), p.order.Next()
 }
 
 func (p *Manager) reported(uid types.UID, status *corev1.PodStatus) {
@@ -36,14 +40,14 @@ func (p *Manager) reported(uid types.UID, status *corev1.PodStatus) {
 	})
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.order.Ready(uid, ready) {
+	if p.order.Ready(uid, ready, p.cfg.Clock.Now()) {
 		p.nextTurn()
 	}
 }
 
 // leavesOrder has the pod wait for nobody, and nobody for it. The caller holds mu.
 func (p *Manager) leavesOrder(uid types.UID) {
-	if p.order.Drop(uid) {
+	if p.order.Drop(uid, p.cfg.Clock.Now()) {
 		p.nextTurn()
 	}
 }
@@ -55,9 +59,10 @@ func (p *Manager) nextTurn() {
 	}
 }
 
-// awaitsTurn says until when the pod must wait at most for daemons that start before it; zero if nothing holds it.
+// awaitsTurn says when to see again whether the pod still waits for daemons that start before it; zero if nothing holds
+// it.
 func (w *worker) awaitsTurn() time.Time {
-	why, until := w.home.holds(w.uid)
+	why, again := w.home.holds(w.uid)
 	w.in.Held = why
 	if why == "" {
 		return time.Time{}
@@ -66,5 +71,5 @@ func (w *worker) awaitsTurn() time.Time {
 		w.told = why
 		w.cfg.Events.Pod(w.in.Pod, corev1.EventTypeNormal, waitsForDaemons, why)
 	}
-	return until
+	return again
 }

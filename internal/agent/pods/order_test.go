@@ -1,6 +1,7 @@
 package pods_test
 
 import (
+	"context"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/pods/podstest"
 	"github.com/everynode/everynode/internal/agent/podworker"
 	"github.com/everynode/everynode/internal/agent/remember"
+	"github.com/everynode/everynode/internal/agent/startorder"
 	"github.com/everynode/everynode/internal/nodestartup"
 )
 
@@ -137,6 +139,69 @@ func TestHeldPodsEnd(t *testing.T) {
 	})
 }
 
+// stubborn has containers that take long to stop.
+type stubborn struct{ *podstest.Runtime }
+
+func (stubborn) StopContainer(ctx context.Context, _ string, _ time.Duration) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TestNobodyWaitsForADaemonThatEnds: not while it takes its time either, it will not get ready any more.
+func TestNobodyWaitsForADaemonThatEnds(t *testing.T) {
+	for name, end := range map[string]func(*podstest.API, *pods.Manager, *corev1.Pod){
+		"gone":    func(a *podstest.API, _ *pods.Manager, cni *corev1.Pod) { a.Drop(cni.UID) },
+		"deleted": func(a *podstest.API, _ *pods.Manager, cni *corev1.Pod) { a.MarkDeleted(cni.UID, 60) },
+		"evicted": func(_ *podstest.API, p *pods.Manager, cni *corev1.Pod) {
+			p.Terminate(cni.UID, podworker.Termination{Reason: "Evicted", Grace: 60})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cni, web := daemon("cni", 1), podstest.Pod("web")
+			r, a, p, _ := begin(t, nil, []*corev1.Pod{cni, web}, rebooted, func(cfg *pods.Config) {
+				cfg.Runtime = stubborn{cfg.Runtime.(*podstest.Runtime)}
+			})
+			r.Await(t, "sandbox cni", "start cni/main")
+			end(a, p, cni)
+			r.Await(t, "sandbox web", "start web/main")
+		})
+	}
+}
+
+// TestNobodyWaitsForADaemonThatEnded: by itself, that is, and it does not run again.
+func TestNobodyWaitsForADaemonThatEnded(t *testing.T) {
+	cni, web := daemon("cni", 1), podstest.Pod("web")
+	cni.Spec.RestartPolicy = corev1.RestartPolicyNever
+	r, _, p, _ := begin(t, nil, []*corev1.Pod{cni, web}, rebooted)
+	r.Await(t, "sandbox cni", "start cni/main")
+	runs, err := r.Observe(t.Context(), cni.UID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.SetState("exit cni/main", runs.Containers[0].ID, podworker.Exited)
+	p.RuntimeChanged(cni.UID)
+	podstest.Eventually(t, "the other pod runs", func() bool {
+		now, err := r.Observe(t.Context(), web.UID)
+		return err == nil && len(now.Containers) == 1
+	})
+}
+
+// TestGroupThatOpens: after the group's timeout the next one starts, with no news to wake it, long before the bound.
+func TestGroupThatOpens(t *testing.T) {
+	cni := daemon("cni", 1)
+	cni.Annotations[nodestartup.TimeoutAnnotation] = "20s"
+	began := time.Now()
+	r, _, _, _ := begin(t, nil, []*corev1.Pod{cni, daemon("log", 2), podstest.Pod("web")}, rebooted,
+		func(cfg *pods.Config) { cfg.Clock = fast{clock.RealClock{}, began} })
+	r.Await(t, "sandbox cni", "start cni/main")
+	r.Await(t, "sandbox log", "start log/main")
+	if passed := time.Since(began) * times; passed < 20*time.Second || passed > startorder.Bound-20*time.Second {
+		t.Errorf("the second group began after %v, want 20s", passed)
+	}
+	wantQuiet(t, r)
+	r.Await(t, "sandbox web", "start web/main")
+}
+
 // TestOrderAlone: a node without its control plane goes by the pods that it remembers, but for those that have ended.
 func TestOrderAlone(t *testing.T) {
 	ended, cni, web := daemon("ended", 1), daemon("cni", 2), podstest.Pod("web")
@@ -150,6 +215,23 @@ func TestOrderAlone(t *testing.T) {
 	r.Await(t, "sandbox cni", "start cni/main")
 	wantQuiet(t, r)
 	ready(p, prober, cni)
+	r.Await(t, "sandbox web", "start web/main")
+}
+
+// TestRememberedDaemonThatIsGone: nobody waits for one that the control plane, back again, does not have any more.
+func TestRememberedDaemonThatIsGone(t *testing.T) {
+	cni, web := daemon("cni", 1), podstest.Pod("web")
+	r, a := podstest.NewRuntime(), podstest.NewAPI()
+	p := podstest.Start(t, r, a, rebooted, func(cfg *pods.Config) { cfg.Runtime = stubborn{r} })
+	a.Leave(true)
+	p.Recall([]remember.Pod{{Pod: web}, {Pod: cni}})
+	p.RuntimeListed(nil)
+	p.AloneForLong()
+	p.RuntimeListed(nil)
+	r.Await(t, "sandbox cni", "start cni/main")
+	a.Leave(false)
+	a.Create(web)
+	a.Watch(p)
 	r.Await(t, "sandbox web", "start web/main")
 }
 

@@ -272,7 +272,6 @@ func (p *Manager) retire(uid types.UID) {
 	delete(p.alone.recalled, uid)
 	p.cfg.Book.forget(uid)
 	p.leaves(uid)
-	p.leavesOrder(uid)
 	if _, ok := p.statics.leaving[uid]; ok {
 		delete(p.statics.leaving, uid)
 		p.startStatics()

@@ -26,8 +26,8 @@ type home interface {
 	resize(asked *corev1.Pod) (*corev1.Pod, podworker.Pending)
 	// Active reports whether the pod takes room on the node.
 	Active(uid types.UID) bool
-	// holds says for what the pod waits before anything of it starts, and until when at most; empty if it may start.
-	holds(uid types.UID) (why string, until time.Time)
+	// holds says for what the pod waits before anything of it starts, and when to ask again; empty if it may start.
+	holds(uid types.UID) (why string, again time.Time)
 	// reported is told of every status.
 	reported(uid types.UID, status *corev1.PodStatus)
 	// release gives the pod's room back: it ended, or left the node. retire also forgets the worker.
@@ -213,12 +213,12 @@ func (w *worker) step(ctx context.Context, running *sync.WaitGroup) (time.Durati
 	w.takeDevices(ctx)
 	w.in.Now = w.cfg.Clock.Now()
 	w.in.Probes = w.cfg.Prober.Results(w.uid)
-	if until := w.awaitsTurn(); !until.IsZero() {
+	if again := w.awaitsTurn(); !again.IsZero() {
 		w.report()
 		if w.released {
 			return 0, true // it was refused, or its time is over: it waits for nobody
 		}
-		return max(until.Sub(w.cfg.Clock.Now()), 0), true
+		return max(again.Sub(w.cfg.Clock.Now()), 0), true
 	}
 	plan := podworker.Decide(w.in)
 	if plan.Ending {

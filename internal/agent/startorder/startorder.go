@@ -12,12 +12,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/internal/deadline"
 	"github.com/everynode/everynode/internal/nodestartup"
 )
 
-// Bound is how long pods are held at most, from when the node's pods began to start: a daemon that never gets ready
-// holds up no node for ever.
-const Bound = 2 * time.Minute
+// Bound is how long pods are held at most, from when the node's pods began to start.
+const Bound = nodestartup.HeldFor
 
 // named is how many daemons that are waited for are named.
 const named = 3
@@ -32,8 +32,9 @@ const last = nodestartup.MaxGroups + 1
 type Order struct {
 	began time.Time
 	pods  map[types.UID]*member
-	// reached is the group that may start now. It never falls: a daemon that fails later holds up nobody.
+	// reached is the group that may start now, since some time. It never falls: a daemon that fails later holds up nobody.
 	reached int
+	since   time.Time
 }
 
 // member is a pod that was bound to the node. Place is its group, last if it has none, and 0 if it is never held.
@@ -41,6 +42,8 @@ type member struct {
 	name  string
 	place int
 	ready bool
+	// timeout is how long its group waits for it; 0 for as long as there is an order.
+	timeout time.Duration
 }
 
 // New returns the order of these pods, which are bound to a node that began to start pods at a time. If none of them is
@@ -52,12 +55,13 @@ func New(pods []*corev1.Pod, began time.Time) Order {
 			continue
 		}
 		m := &member{name: pod.Namespace + "/" + pod.Name, place: nodestartup.GroupOf(pod)}
+		m.timeout = nodestartup.OpensAfter(pod)
 		if m.place == 0 && !neverHeld(pod) {
 			m.place = last
 		}
 		o.pods[pod.UID] = m
 	}
-	o.advance()
+	o.advance(began)
 	return o
 }
 
@@ -72,16 +76,43 @@ func neverHeld(pod *corev1.Pod) bool {
 	return pod.Spec.Priority != nil && *pod.Spec.Priority >= nodeCritical
 }
 
-// advance goes on to the first group, from the one that is reached, that has a daemon which is not ready. Groups before
-// that are done with, whatever becomes of their daemons.
-func (o *Order) advance() {
+// advance goes on to the first group, from the one that is reached, that has a daemon which is waited for. Groups
+// before that are done with, whatever becomes of their daemons. It reports whether more pods may start than before.
+func (o *Order) advance(now time.Time) (more bool) {
 	next := last
 	for _, m := range o.pods {
-		if m.place >= max(o.reached, 1) && !m.ready {
+		if m.place > o.reached && m.place > 0 && !m.ready || o.awaits(m, now) {
 			next = min(next, m.place)
 		}
 	}
-	o.reached = next
+	more = next > o.reached
+	if more {
+		o.reached, o.since = next, now
+	}
+	return more
+}
+
+// awaits reports whether the group that may start now waits for this daemon of it.
+func (o *Order) awaits(m *member, now time.Time) bool {
+	return m.place == o.reached && m.place > 0 && !m.ready && (m.timeout == 0 || now.Before(o.since.Add(m.timeout)))
+}
+
+// Look goes by the time alone: it reports whether more pods may start now than before.
+func (o *Order) Look(now time.Time) bool { return !o.Over(now) && o.advance(now) }
+
+// Next is when to look again without any news: when the last timeout of the group that may start now is over.
+func (o *Order) Next() time.Time {
+	var end time.Time
+	for _, m := range o.pods {
+		if m.place != o.reached || m.ready {
+			continue
+		}
+		if m.timeout == 0 {
+			return o.Until()
+		}
+		end = deadline.Later(end, o.since.Add(m.timeout))
+	}
+	return deadline.Sooner(end, o.Until())
 }
 
 // Over reports whether no pod is held any more, now or later.
@@ -93,29 +124,23 @@ func (o *Order) Over(now time.Time) bool {
 func (o *Order) Until() time.Time { return o.began.Add(Bound) }
 
 // Ready takes note of whether a pod is ready. It reports whether more pods may start now than before.
-func (o *Order) Ready(uid types.UID, ready bool) bool {
+func (o *Order) Ready(uid types.UID, ready bool, now time.Time) bool {
 	m := o.pods[uid]
 	if m == nil {
 		return false
 	}
 	m.ready = ready
-	return o.further()
+	return o.advance(now)
 }
 
 // Drop forgets a pod that ended, or that is to end: nobody waits for it. It reports whether more pods may start now
 // than before.
-func (o *Order) Drop(uid types.UID) bool {
+func (o *Order) Drop(uid types.UID, now time.Time) bool {
 	if o.pods[uid] == nil {
 		return false
 	}
 	delete(o.pods, uid)
-	return o.further()
-}
-
-func (o *Order) further() bool {
-	before := o.reached
-	o.advance()
-	return o.reached > before
+	return o.advance(now)
 }
 
 // Holds says for what the pod waits, and until when at most, in words for people; empty if it may start.
@@ -126,7 +151,7 @@ func (o *Order) Holds(uid types.UID, now time.Time) string {
 	}
 	var missing []string
 	for _, other := range o.pods {
-		if other.place == o.reached && !other.ready {
+		if o.awaits(other, now) {
 			missing = append(missing, other.name)
 		}
 	}

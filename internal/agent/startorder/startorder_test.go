@@ -53,16 +53,16 @@ func TestGroupsStartOneAfterTheOther(t *testing.T) {
 		want string
 	}{
 		{func() bool { return false }, false, "cni csi critical"},
-		{func() bool { return o.Ready("cni", true) }, false, "cni csi critical"},
-		{func() bool { return o.Ready("web", true) }, false, "cni csi critical"},
-		{func() bool { return o.Ready("web", false) }, false, "cni csi critical"},
-		{func() bool { return o.Ready("csi", true) }, true, "log cni csi critical"},
-		{func() bool { return o.Ready("csi", false) }, false, "log cni csi critical"},
-		{func() bool { return o.Ready("stranger", true) }, false, "log cni csi critical"},
-		{func() bool { return o.Drop("stranger") }, false, "log cni csi critical"},
-		{func() bool { return o.Ready("csi", true) }, false, "log cni csi critical"},
-		{func() bool { return o.Ready("log", true) }, true, "web log cni csi critical claims"},
-		{func() bool { return o.Ready("log", false) }, false, "web log cni csi critical claims"},
+		{func() bool { return o.Ready("cni", true, began) }, false, "cni csi critical"},
+		{func() bool { return o.Ready("web", true, began) }, false, "cni csi critical"},
+		{func() bool { return o.Ready("web", false, began) }, false, "cni csi critical"},
+		{func() bool { return o.Ready("csi", true, began) }, true, "log cni csi critical"},
+		{func() bool { return o.Ready("csi", false, began) }, false, "log cni csi critical"},
+		{func() bool { return o.Ready("stranger", true, began) }, false, "log cni csi critical"},
+		{func() bool { return o.Drop("stranger", began) }, false, "log cni csi critical"},
+		{func() bool { return o.Ready("csi", true, began) }, false, "log cni csi critical"},
+		{func() bool { return o.Ready("log", true, began) }, true, "web log cni csi critical claims"},
+		{func() bool { return o.Ready("log", false, began) }, false, "web log cni csi critical claims"},
 	} {
 		if more := step.do(); more != step.more {
 			t.Errorf("step %d: more pods may start: %t, want %t", i, more, step.more)
@@ -86,7 +86,7 @@ func TestOrdinaryPodsComeBehindTheLastGroup(t *testing.T) {
 	if got := startable(&o, 0, "web", "log", "cluster"); got != "log" {
 		t.Errorf("may start: %s; want log", got)
 	}
-	o.Ready("log", true)
+	o.Ready("log", true, began)
 	if got := startable(&o, 0, "web", "log", "cluster"); got != "web log cluster" {
 		t.Errorf("may start: %s; want all", got)
 	}
@@ -95,7 +95,7 @@ func TestOrdinaryPodsComeBehindTheLastGroup(t *testing.T) {
 // TestHeldPodSaysForWhatItWaits: it names the group, its daemons that are not ready, and how long that may last.
 func TestHeldPodSaysForWhatItWaits(t *testing.T) {
 	o := startorder.New([]*corev1.Pod{pod("web", 0), pod("csi", 1), pod("cni", 1), pod("ok", 1), pod("log", 2)}, began)
-	o.Ready("ok", true)
+	o.Ready("ok", true, began)
 	want := "The machine has started again: waiting until group 1 of its daemons is ready, which lacks ns/cni, ns/csi; until 00:02:00 " +
 		"UTC at most"
 	if got := o.Holds("web", began); got != want {
@@ -129,7 +129,7 @@ func TestNobodyWaitsForWhatEnds(t *testing.T) {
 	if got := startable(&o, startorder.Bound, "cni", "web"); got != "cni web" || !o.Over(began.Add(startorder.Bound)) {
 		t.Errorf("after the bound may start: %s; want all", got)
 	}
-	if !o.Drop("cni") || startable(&o, 0, "web") != "web" {
+	if !o.Drop("cni", began) || startable(&o, 0, "web") != "web" {
 		t.Error("it waits for a daemon that is gone")
 	}
 	none := startorder.New([]*corev1.Pod{pod("web", 0), deleted}, began)
@@ -138,32 +138,91 @@ func TestNobodyWaitsForWhatEnds(t *testing.T) {
 	}
 }
 
-// TestOrderOfRandomNodes: on random nodes with random news, no pod starts before every daemon of an earlier group was
-// ready together with the others of its group; no pod that may start is held later; nothing is held beyond the bound.
+// TestGroupWithATimeoutGoesOn: without those of its daemons that are not ready by then, each by what its own pod says, and
+// never beyond the bound. The next group has its own time.
+func TestGroupWithATimeoutGoesOn(t *testing.T) {
+	limited := func(name string, group int, timeout string) *corev1.Pod {
+		p := pod(name, group)
+		p.Annotations[nodestartup.TimeoutAnnotation] = timeout
+		return p
+	}
+	bound := []*corev1.Pod{limited("cni", 1, "10s"), limited("csi", 1, "20s"), limited("log", 2, "30s"), pod("old", 3),
+		limited("new", 3, "10s"), pod("web", 0)}
+	o := startorder.New(bound, began)
+	for i, step := range []struct {
+		at   time.Duration
+		more bool
+		want string
+		next time.Duration // when to look again
+	}{
+		{0, false, "cni csi", 20 * time.Second},
+		{10 * time.Second, false, "cni csi", 20 * time.Second},
+		{20*time.Second - 1, false, "cni csi", 20 * time.Second},
+		{20 * time.Second, true, "cni csi log", 50 * time.Second},
+		{50*time.Second - 1, false, "cni csi log", 50 * time.Second},
+		{51 * time.Second, true, "cni csi log old new", startorder.Bound},
+		{startorder.Bound - 1, false, "cni csi log old new", startorder.Bound},
+		{startorder.Bound, false, "cni csi log old new web", startorder.Bound},
+	} {
+		if more := o.Look(began.Add(step.at)); more != step.more {
+			t.Errorf("step %d: more pods may start: %t, want %t", i, more, step.more)
+		}
+		if got := startable(&o, step.at, "cni", "csi", "log", "old", "new", "web"); got != step.want {
+			t.Errorf("step %d: may start: %s; want %s", i, got, step.want)
+		}
+		if next := o.Next().Sub(began); next != step.next {
+			t.Errorf("step %d: looks again after %v, want %v", i, next, step.next)
+		}
+	}
+	o = startorder.New(bound, began)
+	if got := o.Holds("web", began.Add(15*time.Second)); !strings.Contains(got, "lacks ns/csi; ") {
+		t.Errorf("when it does not wait for cni any more, it says %q", got)
+	}
+	o.Ready("csi", true, began.Add(15*time.Second))
+	if next := o.Next().Sub(began); next != 45*time.Second {
+		t.Errorf("the second group began when the first did not wait any more, and ends after %v", next)
+	}
+	long := startorder.New([]*corev1.Pod{limited("cni", 1, "1h"), pod("web", 0)}, began)
+	if long.Next() != long.Until() || startable(&long, startorder.Bound, "web") != "web" {
+		t.Error("a timeout holds pods beyond the bound")
+	}
+}
+
+// TestOrderOfRandomNodes: on random nodes with random news and timeouts, no pod starts before every daemon of an earlier
+// group was ready together with the others of its group, or had its time; no pod that may start is held later; nothing is
+// held beyond the bound.
 func TestOrderOfRandomNodes(t *testing.T) {
 	for seed := range int64(3000) {
 		rnd := rand.New(rand.NewSource(seed))
-		w := world{ready: map[string]bool{}, group: map[string]int{}, passed: map[int]bool{}, free: map[string]bool{}}
+		w := world{ready: map[string]bool{}, group: map[string]int{}, passed: map[int]bool{}, free: map[string]bool{},
+			timeout: map[string]time.Duration{}, since: map[int]time.Duration{}}
 		var list []*corev1.Pod
 		for i := range 1 + rnd.Intn(9) {
 			name := fmt.Sprint("p", i)
 			w.group[name] = rnd.Intn(4)
-			list = append(list, pod(name, w.group[name]))
+			p := pod(name, w.group[name])
+			if w.group[name] > 0 && rnd.Intn(3) == 0 {
+				w.timeout[name] = time.Duration(1+rnd.Intn(60)) * time.Second
+				p.Annotations[nodestartup.TimeoutAnnotation] = w.timeout[name].String()
+			}
+			list = append(list, p)
 		}
 		o := startorder.New(list, began)
 		at := time.Duration(0)
 		for range 30 {
+			o.Look(began.Add(at))
 			w.check(t, seed, &o, at)
 			name := fmt.Sprint("p", rnd.Intn(len(list)))
 			_, there := w.group[name]
 			switch {
 			case rnd.Intn(8) == 0:
-				o.Drop(types.UID(name))
+				o.Drop(types.UID(name), began.Add(at))
 				delete(w.group, name)
 			case there && (w.free[name] || w.ready[name]):
 				w.ready[name] = rnd.Intn(4) > 0
-				o.Ready(types.UID(name), w.ready[name])
+				o.Ready(types.UID(name), w.ready[name], began.Add(at))
 			}
+			w.check(t, seed, &o, at)
 			at += time.Duration(rnd.Int63n(int64(8 * time.Second)))
 		}
 		w.check(t, seed, &o, startorder.Bound)
@@ -172,18 +231,24 @@ func TestOrderOfRandomNodes(t *testing.T) {
 
 // world is what is known of a random node without the code under test.
 type world struct {
-	ready  map[string]bool
-	group  map[string]int
-	passed map[int]bool
-	free   map[string]bool
+	ready   map[string]bool
+	group   map[string]int
+	timeout map[string]time.Duration
+	passed  map[int]bool
+	since   map[int]time.Duration // when the group before had passed
+	free    map[string]bool
 }
 
 func (w *world) check(t *testing.T, seed int64, o *startorder.Order, at time.Duration) {
 	t.Helper()
 	for g := 1; g < 4; g++ {
 		all := g == 1 || w.passed[g-1]
+		if _, begun := w.since[g]; all && !begun {
+			w.since[g] = at
+		}
 		for name, of := range w.group {
-			all = all && (of != g || w.ready[name])
+			late := w.timeout[name] > 0 && at >= w.since[g]+w.timeout[name]
+			all = all && (of != g || w.ready[name] || late)
 		}
 		w.passed[g] = w.passed[g] || all
 	}

@@ -50,7 +50,7 @@ func (k *Maker) Forget(ds types.UID) {
 // older revision.
 func (k *Maker) Of(ds *appsv1.DaemonSet, hash string) (*Mold, error) {
 	hash = content.WithVariants(hash, "")
-	is, starts := k.imagesOf(ds.UID, hash), k.Startups.Group(ds.Namespace, ds.Name)
+	is, starts := k.imagesOf(ds.UID, hash), k.Startups.Turn(ds.Namespace, ds.Name)
 	revision, current := k.Revisions.Revision(ds.UID, content.TemplateOf(hash))
 	if !k.Follows(ds.UID) || current {
 		m := k.molds[ds.UID]
@@ -159,7 +159,7 @@ func (k *Maker) For(ds *appsv1.DaemonSet, a *action.CreatePod) (*Mold, error) {
 		m.countGeneration(ds)
 	}
 	m.fillImages(k.imagesOf(ds.UID, plain))
-	m.startIn(k.Startups.Group(ds.Namespace, ds.Name))
+	m.startIn(k.Startups.Turn(ds.Namespace, ds.Name))
 	if err := k.fill(ds, m, plain); err != nil {
 		return nil, err
 	}

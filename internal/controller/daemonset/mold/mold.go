@@ -32,7 +32,7 @@ type Mold struct {
 	generation int64
 	content    string // its ID; "" where it is no part of the revision
 	images     images
-	starts     int // in which group of a NodeStartup; 0: none lists the DaemonSet
+	starts     nodestartup.Turn
 	meta       metav1.ObjectMeta
 	spec       corev1.PodSpec
 }
@@ -58,14 +58,14 @@ func (m *Mold) fillImages(of images) {
 	}
 }
 
-// startIn has the mold, which is nobody else's, tolerate the taint of nodes that start, and say in which group it
-// starts; 0 is for none.
-func (m *Mold) startIn(group int) {
-	m.starts = group
-	if group == 0 {
+// startIn has the mold, which is nobody else's, tolerate the taint of nodes that start, and say when it starts, if a
+// NodeStartup lists the DaemonSet.
+func (m *Mold) startIn(turn nodestartup.Turn) {
+	m.starts = turn
+	if turn.Group == 0 {
 		return
 	}
-	metav1.SetMetaDataAnnotation(&m.meta, nodestartup.GroupAnnotation, strconv.Itoa(group))
+	turn.Annotate(&m.meta)
 	t := nodestartup.Toleration()
 	if !slices.ContainsFunc(m.spec.Tolerations, func(o corev1.Toleration) bool { return o.MatchToleration(&t) }) {
 		m.spec.Tolerations = append(m.spec.Tolerations, t)

@@ -1,9 +1,12 @@
 package mold
 
 import (
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +18,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/fetch"
+	"github.com/everynode/everynode/internal/nodestartup"
 )
 
 func TestPodOfANode(t *testing.T) {
@@ -73,6 +77,26 @@ func TestPodSaysWhatItReplaced(t *testing.T) {
 		p := mold.Pod(&action.CreatePod{Node: "n1", PodName: "logs-1"})
 		if got := fact.OfPod(p, "").Before; got != "" || !reflect.DeepEqual(p.Annotations, annotations) {
 			t.Errorf("one that replaced nothing says %q, and its annotations are %v", got, p.Annotations)
+		}
+	}
+}
+
+// A pod of a listed DaemonSet says when it starts, one of another DaemonSet what its template says.
+func TestPodSaysWhenItStarts(t *testing.T) {
+	ds := testDaemonSet("logs")
+	ds.Spec.Template.Annotations = map[string]string{nodestartup.TimeoutAnnotation: "1h"}
+	for turn, want := range map[nodestartup.Turn]map[string]string{
+		{}:         {nodestartup.TimeoutAnnotation: "1h"},
+		{Group: 2}: {nodestartup.GroupAnnotation: "2"},
+		{Group: 3, OpensAfter: time.Minute}: {nodestartup.GroupAnnotation: "3",
+			nodestartup.TimeoutAnnotation: "1m0s"},
+	} {
+		m := New(ds)
+		m.startIn(turn)
+		p := m.Pod(&action.CreatePod{Node: "n1", PodName: "logs-1"})
+		tolerates := slices.Contains(p.Spec.Tolerations, nodestartup.Toleration())
+		if !maps.Equal(p.Annotations, want) || tolerates != (turn.Group > 0) {
+			t.Errorf("at turn %+v a pod says %v and tolerates the taint: %t", turn, p.Annotations, tolerates)
 		}
 	}
 }

@@ -24,6 +24,7 @@ type Book struct {
 	rows
 	all    map[types.UID]*v1alpha1.NodeStartup
 	listed map[types.NamespacedName][]nodestartup.Place
+	turns  map[types.NamespacedName]nodestartup.Turn
 	// last is what was last told of each DaemonSet, as it came.
 	last map[types.UID]fact.DaemonSet
 }
@@ -46,7 +47,7 @@ func (b *Book) Tell(s *v1alpha1.NodeStartup, gone bool) {
 		all = append(all, one)
 	}
 	before := b.listed
-	b.listed = nodestartup.Listed(all)
+	b.listed, b.turns = nodestartup.Listed(all), nodestartup.Turns(all)
 	for _, e := range b.last {
 		name := types.NamespacedName{Namespace: e.Namespace, Name: e.Name}
 		if !slices.Equal(before[name], b.listed[name]) {
@@ -55,12 +56,9 @@ func (b *Book) Tell(s *v1alpha1.NodeStartup, gone bool) {
 	}
 }
 
-// Group is the group in which a DaemonSet is listed, from 1, by the first NodeStartup that lists it; 0 if none does.
-func (b *Book) Group(namespace, name string) int {
-	if places := b.listed[types.NamespacedName{Namespace: namespace, Name: name}]; len(places) > 0 {
-		return places[0].Group
-	}
-	return 0
+// Turn is when a DaemonSet starts, by the first NodeStartup that lists it; the zero value if none does.
+func (b *Book) Turn(namespace, name string) nodestartup.Turn {
+	return b.turns[types.NamespacedName{Namespace: namespace, Name: name}]
 }
 
 // Step takes an event for the matrix in, and passes it on.

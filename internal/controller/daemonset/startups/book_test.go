@@ -133,7 +133,12 @@ func TestNothingIsToldOfOthers(t *testing.T) {
 	if first.UID != "cni" || first.Placement.Same(cni.Placement) || !last.Placement.Same(cni.Placement) {
 		t.Errorf("it is told %+v, then %+v", first, last)
 	}
-	if b.Group("ns", "cni") != 0 || b.Group("ns", "other") != 0 {
+	if none := (nodestartup.Turn{}); b.Turn("ns", "cni") != none || b.Turn("ns", "other") != none {
 		t.Error("a DaemonSet is listed by nobody")
+	}
+	again.Spec.Groups[0].Then, again.Spec.Groups[0].Timeout = v1alpha1.ThenOpen, "1m"
+	b.Tell(again, false)
+	if want := (nodestartup.Turn{Group: 1, OpensAfter: time.Minute}); b.Turn("ns", "cni") != want {
+		t.Errorf("the pods of cni are to say %+v, want %+v", b.Turn("ns", "cni"), want)
 	}
 }
