@@ -30,14 +30,21 @@ const (
 	outOfOrder
 )
 
-// sortNodes says what has become of each node.
-func (p *planner) sortNodes() {
-	has := map[string]fact.Pod{} // the newest pod of each node
-	for _, o := range p.pods {
+// newest is the newest pod of each node.
+func (p *play) newest() map[string]fact.Pod {
+	has := map[string]fact.Pod{}
+	for uid, o := range p.pods {
+		o.Revision = p.revision(uid)
 		if was, there := has[o.Node]; !o.Terminating && (!there || was.Created.Before(o.Created)) {
 			has[o.Node] = o
 		}
 	}
+	return has
+}
+
+// sortNodes says what has become of each node.
+func (p *planner) sortNodes() {
+	has := p.newest()
 	n := &p.out.Nodes
 	counts := map[fate]*int{
 		changes: &n.Change, joins: &n.New, leaves: &n.Leave, stays: &n.Stay, waits: &n.Wait, outOfOrder: &n.OutOfOrder,

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
@@ -21,9 +22,12 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
+	"github.com/everynode/everynode/internal/controller/daemonset/variants"
 	"github.com/everynode/everynode/internal/history"
 	"github.com/everynode/everynode/internal/survey"
 	"github.com/everynode/everynode/internal/survey/surveytest"
+	"github.com/everynode/everynode/internal/variant"
+	"github.com/everynode/everynode/internal/variant/resizing"
 )
 
 // lab is a cluster with a DaemonSet controller in it: objects as the API holds them, a matrix and a book that hear of
@@ -36,7 +40,16 @@ type lab struct {
 
 	matrix *matrix.Matrix
 	book   *rollouts.Book
-	life   int // of the controller: what was meant for an earlier one is lost
+	// variants stands before the matrix.
+	variants *variants.Book
+	// resized are the nodes whose pod was given other amounts last, and whether it was restarted for them.
+	resized map[string]bool
+	// present is the ID of the present variants. fails: some of their formulas may fail.
+	present string
+	fails   bool
+	// refusing: pods are tried again and again that cannot be made. refused: some were, ever.
+	refusing, refused bool
+	life              int // of the controller: what was meant for an earlier one is lost
 	// soon is what the controller hears, later what happens on nodes.
 	soon, later []event
 	still       bool // nothing happens on nodes
@@ -74,7 +87,7 @@ type event struct {
 }
 
 func newLab(outer *testing.T, t *rapid.T) *lab {
-	return &lab{t: t, World: surveytest.New(outer), bad: map[string]map[string]bool{}, soaked: map[string]bool{}}
+	return &lab{t: t, World: surveytest.New(outer), bad: map[string]map[string]bool{}, soaked: map[string]bool{}, resized: map[string]bool{}}
 }
 
 // hear lets the controller hear of something, a second later at most.
@@ -96,7 +109,9 @@ func (l *lab) restart() {
 	// After its start a controller has daemons that come up ask for a turn for a while. A plan knows nothing of that
 	// start.
 	l.matrix = matrix.New(row.Config{Foretells: true})
-	l.book = rollouts.New(l.matrix, time.LoadLocation)
+	l.variants = variants.New(l.matrix)
+	l.variants.Objects = labObjects{l}
+	l.book = rollouts.New(labRows{l.variants, l.matrix}, time.LoadLocation)
 	l.clock()
 	tell := []func(){func() { l.book.Step(rollouts.DaemonSet{Object: l.ds}); l.hearDaemonSet() }}
 	for _, p := range l.Objects.Policies {
@@ -106,7 +121,15 @@ func (l *lab) restart() {
 		tell = append(tell, func() { l.book.Step(rollouts.Rollout{Object: r}) })
 	}
 	for _, n := range l.Objects.Nodes {
-		tell = append(tell, func() { l.matrix.Step(fact.OfNode(n)); l.matrix.Step(fact.HealthOf(n)) })
+		tell = append(tell, func() { l.hearNode(n) })
+	}
+	for _, v := range l.Objects.Variants {
+		tell = append(tell, func() { l.variants.TellVariant(v, false) })
+	}
+	for _, r := range l.Objects.Revisions {
+		if variants.IsStored(r) {
+			tell = append(tell, func() { l.variants.TellStored(r, false) })
+		}
 	}
 	for _, p := range l.Objects.Pods {
 		if metav1.IsControlledBy(p, l.ds) {
@@ -120,12 +143,13 @@ func (l *lab) restart() {
 
 func (l *lab) clock() {
 	l.matrix.Step(fact.Now{Time: l.Objects.Now})
+	l.variants.Tick(l.Objects.Now)
 	l.book.Step(rollouts.Now{Time: l.Objects.Now})
 }
 
 // revision is the ControllerRevision of the present template, which is made if there is none.
 func (l *lab) revision() *appsv1.ControllerRevision {
-	plan, err := history.Compute(history.Input{Owner: history.OfDaemonSet(l.ds), Revisions: l.Objects.Revisions})
+	plan, err := history.Compute(history.Input{Owner: history.OfDaemonSet(l.ds), Revisions: l.templates()})
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -143,11 +167,12 @@ func (l *lab) hearDaemonSet() {
 		l.t.Fatal(err)
 	}
 	ds := l.ds
-	l.matrix.Step(fact.DaemonSet{
+	l.variants.TellDaemonSet(ds, false)
+	l.variants.Step(fact.DaemonSet{
 		UID: ds.UID, Namespace: ds.Namespace, Name: ds.Name, Generation: ds.Generation, Revision: history.HashOf(r),
 		Digest:    digest,
 		Placement: placement.Compile(&ds.Spec.Template.Spec),
-		Earlier:   belongings.PlacementsOf(slices.Values(l.Objects.Revisions)),
+		Earlier:   belongings.PlacementsOf(slices.Values(l.templates())),
 		Strategy:  belongings.StrategyOf(ds), MinReadySeconds: ds.Spec.MinReadySeconds,
 		Reported: fact.StatusOf(&ds.Status), Conditions: fact.ConditionsOf(&ds.Status),
 	})
@@ -188,14 +213,19 @@ func (l *lab) remove(uid types.UID) {
 		if p.Spec.NodeName == "" && node != "" {
 			l.schedule(p.UID) // what had no room may have some
 		}
+		if r := resizing.RecordOf(p); r != nil && node != "" && p.Spec.NodeName == node {
+			l.give(p.UID)
+		}
 	}
 }
 
 func (l *lab) hearPod(uid types.UID) {
 	if i := l.pod(uid); i >= 0 {
-		l.matrix.Step(fact.OfPod(l.Objects.Pods[i], l.ds.UID))
+		info := fact.OfPod(l.Objects.Pods[i], l.ds.UID)
+		info.Resize(l.Objects.Pods[i])
+		l.variants.Step(info)
 	} else {
-		l.matrix.Step(fact.PodGone(uid))
+		l.variants.Step(fact.PodGone(uid))
 	}
 }
 
@@ -283,11 +313,22 @@ func (l *lab) act(a action.Action) {
 	answer := action.Answer{Action: a}
 	switch a := a.(type) {
 	case *action.CreatePod:
+		outcome, err := l.variants.Outcome(a.UID, a.Revision, a.Node)
+		if err == nil && outcome != nil && outcome.Err != nil {
+			answer.Refused, err = outcome.Err.Error(), outcome.Err
+		}
+		if err != nil {
+			answer.Outcome, l.refusing, l.refused = action.Failed, true, true
+			l.matrix.Step(answer)
+			return
+		}
 		l.did(deed{node: a.Node, revision: a.Revision})
-		answer.Pod = l.create(a)
+		delete(l.resized, a.Node)
+		answer.Pod = l.create(a, outcome)
+	case *action.ResizePod:
+		answer.Outcome, answer.Refused = l.resize(a)
 	case *action.DeletePod:
-		p := l.Objects.Pods[l.pod(a.PodUID)]
-		l.did(deed{node: a.Node, revision: hashOf(p), deleted: true, reason: a.Reason})
+		l.did(deed{node: a.Node, revision: l.revisionOf(a.PodUID), deleted: true, reason: a.Reason})
 		l.delete(a.PodUID)
 	case *action.UpdateStatus:
 		l.ds = l.ds.DeepCopy()
@@ -307,7 +348,7 @@ func hashOf(p *corev1.Pod) string { return p.Labels[appsv1.ControllerRevisionHas
 func (l *lab) did(d deed) {
 	st, guided := l.matrix.Rollout(l.ds.UID)
 	order, _ := l.matrix.Order(l.ds.UID, d.node)
-	d.back, d.wanted = guided && isBack(&st), !guided || order.Target == history.HashOf(l.revision())
+	d.back, d.wanted = guided && isBack(&st), !guided || order.Target == l.newest()
 	d.step = all
 	if guided && !d.back && st.StableRevision != "" {
 		d.step = cmp.Or(l.matrix.StepOf(l.ds.UID, d.node), all)
@@ -320,25 +361,34 @@ func isBack(st *v1alpha1.DaemonSetRolloutStatus) bool {
 	return st.Phase == v1alpha1.PhaseRolledBack || st.StableRevision == st.TargetRevision
 }
 
-func (l *lab) create(a *action.CreatePod) types.UID {
+func (l *lab) create(a *action.CreatePod, outcome *variant.Outcome) types.UID {
 	l.made++
 	var template *corev1.PodTemplateSpec
 	for _, r := range l.Objects.Revisions {
-		if history.HashOf(r) == a.Revision {
+		if history.HashOf(r) == content.TemplateOf(a.Revision) {
 			var err error
 			if template, err = history.Template(r); err != nil {
 				l.t.Fatal(err)
 			}
 		}
 	}
+	if outcome != nil {
+		template = outcome.Template.DeepCopy()
+		outcome.Resources.Fill(&template.Spec)
+	}
 	p := survey.Candidate(template, l.ds.Namespace, a.Node)
 	p.Name, p.UID, p.CreationTimestamp = a.PodName, types.UID(fmt.Sprintf("pod-%d",
 		l.made)), metav1.NewTime(l.Objects.Now)
-	p.Labels[appsv1.ControllerRevisionHashLabelKey] = a.Revision
+	p.Labels[appsv1.ControllerRevisionHashLabelKey] = content.TemplateOf(a.Revision)
 	p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(l.ds, belongings.Kind)}
 	p.Status.Phase = corev1.PodPending
 	if a.Before != "" {
-		p.Annotations = map[string]string{fact.Replaced: fact.ReplacedText(a.Before, p.Name)}
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, fact.Replaced, fact.ReplacedText(a.Before, p.Name))
+	}
+	if outcome != nil && !outcome.Plain {
+		l.sign(p, a.Revision, &outcome.Mark)
+	} else {
+		l.sign(p, a.Revision, &variant.Mark{})
 	}
 	l.Objects.Pods = append(slices.Clone(l.Objects.Pods), p)
 	l.hear(func() { l.hearPod(p.UID) })
@@ -403,6 +453,7 @@ func (l *lab) jobs() {
 func (l *lab) decide() {
 	for {
 		l.jobs()
+		l.keepVariants()
 		actions := l.matrix.Ready()
 		for _, a := range actions {
 			l.act(a)
@@ -452,7 +503,7 @@ func (l *lab) next() (at time.Time) {
 			sooner(e.at)
 		}
 	}
-	for _, next := range []func() (time.Time, bool){l.matrix.NextTick, l.book.NextTick} {
+	for _, next := range []func() (time.Time, bool){l.matrix.NextTick, l.book.NextTick, l.variants.NextTick} {
 		t, ok := next()
 		if ok {
 			sooner(t)
@@ -523,17 +574,18 @@ func (l *lab) hush() {
 
 // finish goes on until nothing more happens, and gives what is asked for.
 func (l *lab) finish() {
-	l.last = l.Objects.Now
+	l.last, l.refusing = l.Objects.Now, false
 	l.decide()
 	for range 100_000 {
 		at := l.next()
 		quiet := len(l.soon) == 0 && len(l.later) == 0
 		switch {
-		case quiet && l.give():
+		case quiet && l.help():
 			l.last = l.Objects.Now
 			l.decide()
 			continue
-		case at.IsZero(), quiet && at.After(l.last.Add(16*24*time.Hour)):
+		case at.IsZero(), quiet && at.After(l.last.Add(16*24*time.Hour)),
+			quiet && l.refusing && at.After(l.last.Add(26*time.Hour)): // windows open each day
 			return
 		}
 		l.to(later(at, l.Objects.Now.Add(time.Millisecond)))
@@ -541,19 +593,19 @@ func (l *lab) finish() {
 	l.t.Fatal("the controller does not come to rest")
 }
 
-// give does what people are asked for; false if they are asked for nothing.
-func (l *lab) give() bool {
+// help does what people are asked for; false if they are asked for nothing.
+func (l *lab) help() bool {
 	if l.ds.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
-		newest, gave := history.HashOf(l.revision()), false
+		newest, gave := l.newest(), false
 		for _, p := range l.Objects.Pods {
-			old := metav1.IsControlledBy(p, l.ds) && p.DeletionTimestamp == nil && hashOf(p) != newest
+			old := metav1.IsControlledBy(p, l.ds) && p.DeletionTimestamp == nil && l.revisionOf(p.UID) != newest
 			if !old || !l.matrix.Selects(l.ds.UID, newest, meantFor(p)) {
 				continue
 			}
 			if !gave {
 				l.asked = append(l.asked, byHand)
 			}
-			l.did(deed{node: meantFor(p), revision: hashOf(p), deleted: true})
+			l.did(deed{node: meantFor(p), revision: l.revisionOf(p.UID), deleted: true})
 			l.delete(p.UID)
 			gave = true
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/everynode/everynode/internal/deadline"
 	"github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/survey"
+	"github.com/everynode/everynode/internal/variant"
 )
 
 // play is the controller's core at work on nodes that behave well. A pod that is made is bound at once if it has room,
@@ -44,6 +45,8 @@ type play struct {
 	rooms    map[string]*survey.Room
 	rollout  *v1alpha1.DaemonSetRollout
 	made     int
+	// molded are the pods that are made, or given other amounts, where there are variants.
+	molded map[types.UID]*corev1.Pod
 	record
 }
 
@@ -53,11 +56,17 @@ type start struct {
 	from time.Time
 }
 
+// retries is the longest pause before a pod is tried again that cannot be made: in a play nothing changes that.
+const retries = time.Hour
+
 func newPlay(s *survey.Survey, set *survey.Set, starts time.Duration) *play {
 	p := &play{
-		survey: s, set: set, core: set.Core(row.Config{}), now: s.Now, starts: starts,
+		survey: s, set: set, core: set.Core(row.Config{MaxRetryDelay: retries}), now: s.Now, starts: starts,
 		pods: map[types.UID]fact.Pod{}, unplaced: map[string]types.UID{}, rooms: map[string]*survey.Room{},
-		record: newRecord(),
+		molded: map[types.UID]*corev1.Pod{}, record: newRecord(),
+	}
+	if p.core.Variants != nil {
+		p.core.Variants.Objects = objects{p.core.Variants.Objects, p.molded}
 	}
 	p.rollout = p.core.Book.RolloutOf(set.DaemonSet)
 	for _, n := range s.Nodes {
@@ -83,7 +92,7 @@ func (p *play) begin(o fact.Pod) {
 		p.place(o)
 	case p.answers(o.Node) && o.Phase == fact.PodActive && o.Trouble == "":
 		from := p.now
-		if o.Ready {
+		if o.Ready && !givenSoon(&o) {
 			from = o.ReadySince.Add(-p.starts)
 		}
 		if from.Add(p.batch()).After(p.now) {
@@ -124,7 +133,12 @@ func (p *play) run() error {
 
 // settle has the core do all that it does at this moment.
 func (p *play) settle() error {
-	for actions := p.core.Ready(); len(actions) > 0; actions = p.core.Ready() {
+	for {
+		p.core.Settle()
+		actions := p.core.Ready()
+		if len(actions) == 0 {
+			break
+		}
 		p.note(actions)
 		for _, a := range actions {
 			p.perform(a)
@@ -168,7 +182,13 @@ func (p *play) wait(to time.Time) {
 	p.core.Book.Step(rollouts.Now{Time: to})
 	for ; p.ready < len(p.queue) && !p.queue[p.ready].from.Add(p.starts).After(to); p.ready++ {
 		if o, there := p.pods[p.queue[p.ready].pod]; there {
-			o.Ready, o.ReadySince = true, p.queue[p.ready].from.Add(p.starts)
+			at := p.queue[p.ready].from.Add(p.starts)
+			if givenSoon(&o) {
+				o.Mounted = at
+			}
+			if !o.Ready {
+				o.Ready, o.ReadySince = true, at
+			}
 			p.tell(o)
 		}
 	}
@@ -188,7 +208,11 @@ func (p *play) perform(a action.Action) {
 	answer := action.Answer{Action: a}
 	switch a := a.(type) {
 	case *action.CreatePod:
-		answer.Pod = p.create(a)
+		if p.cannotBeMade(a) {
+			answer.Outcome, answer.Refused = action.Failed, p.refusal(a)
+		} else {
+			answer.Pod = p.create(a)
+		}
 	case *action.DeletePod:
 		p.end(a.PodUID)
 	case *action.PointPod:
@@ -211,6 +235,7 @@ func (p *play) create(a *action.CreatePod) types.UID {
 		UID: types.UID(fmt.Sprintf("play/%d", p.made)), Name: a.PodName, Owner: a.UID, Node: a.Node,
 		Revision: a.Revision, Before: a.Before, Created: p.now,
 	}
+	p.mold(&o)
 	p.tell(o)
 	p.place(o)
 	return o.UID
@@ -242,32 +267,77 @@ func (p *play) place(o fact.Pod) {
 	}
 }
 
-// roomFor asks where pods like this one have room: of its revision, and by its node's variant.
-func (p *play) roomFor(o fact.Pod) *survey.Room {
-	template, key := p.set.Template(o.Revision), o.Revision
-	if p.core.Variants != nil {
-		outcome, err := p.core.Variants.Outcome(o.Owner, o.Revision, o.Node)
-		if err == nil && outcome != nil && outcome.Err == nil {
-			template, key = outcome.Template.DeepCopy(), key+" "+outcome.Words()
-			outcome.Resources.Fill(&template.Spec)
-		}
+// revision is the one that a pod is as good as.
+func (p *play) revision(uid types.UID) string {
+	told, known := p.core.Pod(uid)
+	if !known {
+		return p.pods[uid].Revision
 	}
-	room := p.rooms[key]
-	if room == nil {
-		room = p.survey.Room(template, p.set.DaemonSet.Namespace)
-		p.rooms[key] = room
-	}
-	return room
+	return told.Revision
 }
 
-// point has a running pod show other content. It takes as long as a start: an agent is faster, and nobody knows how
-// long the daemon takes.
-func (p *play) point(a *action.PointPod) {
-	o := p.pods[a.PodUID]
-	o.Revision, o.Before, o.Pointed, o.Mounted = a.Revision, a.Before, p.now, p.now
-	o.Ready, o.ReadySince = false, time.Time{}
-	p.tell(o)
-	p.queue = append(p.queue, start{o.UID, p.now})
+// outcome is what the pod of a revision is to be like on a node; nil without variants. The error says why it is not
+// known, or cannot be made.
+func (p *play) outcome(revision, node string) (*variant.Outcome, error) {
+	if p.core.Variants == nil {
+		return nil, nil
+	}
+	o, err := p.core.Variants.Outcome(p.set.DaemonSet.UID, revision, node)
+	if err == nil && o != nil {
+		err = o.Err
+	}
+	return o, err
+}
+
+// cannotBeMade reports whether no pod of the revision can be made on the node.
+func (p *play) cannotBeMade(a *action.CreatePod) bool {
+	_, err := p.outcome(a.Revision, a.Node)
+	return err != nil
+}
+
+// refusal is why, where that lasts; "" else.
+func (p *play) refusal(a *action.CreatePod) string {
+	if o, err := p.outcome(a.Revision, a.Node); o != nil && err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// templateOf is what pods of the revision are made of on the node, and by what.
+func (p *play) templateOf(revision, node string) (*corev1.PodTemplateSpec, variant.Mark) {
+	o, err := p.outcome(revision, node)
+	if o == nil || err != nil || o.Plain {
+		return p.set.Template(revision), variant.Mark{}
+	}
+	template := o.Template.DeepCopy()
+	o.Resources.Fill(&template.Spec)
+	return template, o.Mark
+}
+
+// mold keeps a pod that is made as the API would hold it, where variants look at it.
+func (p *play) mold(o *fact.Pod) {
+	if p.core.Variants == nil {
+		return
+	}
+	template, mark := p.templateOf(o.Revision, o.Node)
+	made := survey.Candidate(template, p.set.DaemonSet.Namespace, o.Node)
+	made.Name, made.UID = o.Name, o.UID
+	sign(made, o.Revision, &mark)
+	p.molded[o.UID] = made
+}
+
+// roomFor asks where a pod has room.
+func (p *play) roomFor(o fact.Pod) *survey.Room {
+	if p.core.Variants != nil { // each may be another
+		is := p.core.Variants.Objects.Pod(o.UID)
+		return p.survey.Room(&corev1.PodTemplateSpec{ObjectMeta: is.ObjectMeta, Spec: is.Spec}, is.Namespace)
+	}
+	room := p.rooms[o.Revision]
+	if room == nil {
+		room = p.survey.Room(p.set.Template(o.Revision), p.set.DaemonSet.Namespace)
+		p.rooms[o.Revision] = room
+	}
+	return room
 }
 
 // resize gives a running pod other amounts, if there is a way: one that is not restarted for them has them at once.
@@ -283,21 +353,40 @@ func (p *play) resize(a *action.ResizePod) (action.Outcome, string) {
 	}
 	p.resized[a.Node] = len(way.Restarts) > 0
 	p.touch(a.Node, a.Revision == p.set.Revision || p.backwards)
+	is := p.core.Variants.Objects.Pod(a.PodUID).DeepCopy()
+	way.Amounts.Fill(&is.Spec)
+	sign(is, a.Revision, &way.Mark)
+	p.molded[a.PodUID] = is
 	o := p.pods[a.PodUID]
 	o.Revision, o.Before, o.Pointed, o.Resized, o.Unplaceable = a.Revision, a.Before, p.now, true, ""
+	o.Mounted = p.now
+	if neverFits(is, p.survey.Node(a.Node)) {
+		infeasible(is, p.now)
+		p.tell(o)
+		return action.OK, ""
+	}
 	if reasons := p.roomFor(o).Reasons(o.Node, p.set.Pods(o.Node)); len(reasons) > 0 {
-		o.Unplaceable = strings.Join(reasons, "; ")
+		o.Unplaceable, o.Mounted = strings.Join(reasons, "; "), time.Time{}
 		p.lacks(o, reasons)
 		p.tell(o)
 		return action.OK, ""
 	}
-	o.Mounted = p.now
 	if len(way.Restarts) > 0 {
 		o.Ready, o.ReadySince = false, time.Time{}
 	}
 	p.tell(o)
 	p.queue = append(p.queue, start{o.UID, p.now})
 	return action.OK, ""
+}
+
+// point has a running pod show other content. It takes as long as a start: an agent is faster, and nobody knows how
+// long the daemon takes.
+func (p *play) point(a *action.PointPod) {
+	o := p.pods[a.PodUID]
+	o.Revision, o.Before, o.Pointed, o.Mounted = a.Revision, a.Before, p.now, p.now
+	o.Ready, o.ReadySince = false, time.Time{}
+	p.tell(o)
+	p.queue = append(p.queue, start{o.UID, p.now})
 }
 
 // end takes a pod away that is deleted.
@@ -379,7 +468,7 @@ func (p *play) answer(spec *v1alpha1.DaemonSetRolloutSpec, st *v1alpha1.DaemonSe
 func (p *play) deleteOld() bool {
 	var old []action.Action
 	for uid, o := range p.pods {
-		outdated := o.Revision != p.set.Revision && o.Phase == fact.PodActive && !o.Terminating
+		outdated := p.revision(uid) != p.set.Revision && o.Phase == fact.PodActive && !o.Terminating
 		if outdated && p.core.Selects(o.Owner, p.set.Revision, o.Node) {
 			old = append(old, &action.DeletePod{Node: o.Node, PodUID: uid, Reason: action.ReasonOutdated})
 		}

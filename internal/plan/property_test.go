@@ -16,8 +16,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 	"github.com/everynode/everynode/internal/history"
 	podstate "github.com/everynode/everynode/internal/pod"
@@ -32,30 +32,39 @@ import (
 // placed everywhere comes with a policy that no failure stops. Whether a daemon that has failed comes back before its node's
 // turn comes to have none depends on time too, so placement does not change where one fails.
 func TestPlanIsWhatHappens(t *testing.T) {
-	for _, kind := range []string{"another template", "other placement", "nothing"} {
+	for _, kind := range []string{"another template", "other placement", "nothing", "variants"} {
 		t.Run(kind, func(outer *testing.T) {
 			rapid.Check(outer, func(t *rapid.T) {
 				changes := map[string][]string{
 					"another template": {"image", "the first image", "memory", "image and no policy"},
 					"other placement":  {"zone", "nowhere", "everywhere", "image and zone"},
 					"nothing":          {"nothing"},
+					"variants":         {"nothing", "nothing", "nothing", "image", "image and no policy"},
 				}[kind]
 				change := rapid.SampledFrom(changes).Draw(t, "change")
-				l := drawLab(outer, t, change == "memory", kind != "other placement")
+				varied := kind == "variants"
+				l := drawLab(outer, t, change == "memory" || varied, kind != "other placement", varied, change == "nothing")
 				old, new := l.ds, l.ds.DeepCopy()
 				edit(new, change)
 				if !apiequality.Semantic.DeepEqual(old.Spec, new.Spec) {
 					new.Generation++
 				}
 				l.bad = nil // from now on nodes behave well
-				p, err := foretell(survey.New(l.Objects), old, new)
+				objects := l.Objects
+				if varied {
+					objects.Stored, objects.Varied = objects.Variants, true
+					objects.Variants = l.drawVariants("then")
+					l.show("before", objects.Stored)
+					l.show("then", objects.Variants)
+				}
+				p, err := foretell(survey.New(objects), old, new)
 				if err != nil {
 					t.Fatal(err)
 				}
 				var text strings.Builder
 				p.out.Write(&text)
 				t.Logf("%s\n%s", change, text.String())
-				compare(t, l, p, new)
+				l.compareVariants(p, compare(t, l, p, new, objects.Variants))
 			})
 		})
 	}
@@ -109,13 +118,14 @@ func drawPolicy(t *rapid.T, lenient bool) string {
 }
 
 // drawLab makes a cluster, and lets things happen there.
-func drawLab(outer *testing.T, t *rapid.T, lenient, mayFail bool) *lab {
+func drawLab(outer *testing.T, t *rapid.T, lenient, mayFail, varied, unchanged bool) *lab {
 	l := newLab(outer, t)
 	chance := func(of int, what string) bool { return rapid.IntRange(1, of).Draw(t, what) == of }
 	for i := range rapid.IntRange(3, 9).Draw(t, "nodes") {
 		name := fmt.Sprintf("node-%d", i)
 		edits := []func(*corev1.Node){
 			surveytest.Label("zone", []string{"a", "b"}[i%2]), surveytest.Label("rack", fmt.Sprintf("r%d", i%3)),
+			surveytest.Label("size", []string{"s", "l", "none"}[i%3]),
 		}
 		if i == 1 || chance(8, "canary") {
 			edits = append(edits, surveytest.Label("canary", "yes"))
@@ -147,11 +157,45 @@ func drawLab(outer *testing.T, t *rapid.T, lenient, mayFail bool) *lab {
 	if policy := drawPolicy(t, lenient); policy != "" {
 		l.Policy("careful", policy)
 	}
+	second := !chance(5, "no second revision")
+	// The pod of a template that goes is taken down also where none of the next one can be made. How many nodes that are
+	// before others begin is a matter of time.
+	l.fails = varied && unchanged && !second
+	if varied {
+		l.base()
+		l.restart()
+		l.vary(l.drawVariants("first"))
+		l.show("first", l.Objects.Variants)
+	}
 	l.restart()
 	l.finish()
-	if chance(5, "no second revision") {
-		return l
+	if second {
+		l.applySecond(lenient, mayFail)
 	}
+	for range rapid.IntRange(0, 4).Draw(t, "acts") {
+		l.run(time.Duration(rapid.SampledFrom([]int{1, 5, 20, 60, 700, 40000}).Draw(t, "seconds")) * time.Second)
+		l.somebodyActs()
+		if varied && rapid.Bool().Draw(t, "a node becomes another") {
+			l.relabel()
+		}
+		if varied && chance(3, "somebody writes variants") {
+			l.vary(l.drawVariants("meanwhile"))
+			l.show("meanwhile", l.Objects.Variants)
+		}
+	}
+	l.hush()
+	// Which steps had begun under a policy that is gone only a controller knows that was there. A plan reads objects.
+	if chance(2, "the controller starts again") || len(l.Objects.Policies) == 0 {
+		l.restart()
+		l.hush()
+	}
+	return l
+}
+
+// applySecond applies another template, which may be bad.
+func (l *lab) applySecond(lenient, mayFail bool) {
+	t := l.t
+	chance := func(of int, what string) bool { return rapid.IntRange(1, of).Draw(t, what) == of }
 	second := l.ds.DeepCopy()
 	second.Generation++
 	second.Spec.Template.Spec.Containers[0].Image = "example.com/agent:2"
@@ -166,17 +210,6 @@ func drawLab(outer *testing.T, t *rapid.T, lenient, mayFail bool) *lab {
 		}
 	}
 	l.bad[history.HashOf(l.revision())] = bad
-	for range rapid.IntRange(0, 4).Draw(t, "acts") {
-		l.run(time.Duration(rapid.SampledFrom([]int{1, 5, 20, 60, 700, 40000}).Draw(t, "seconds")) * time.Second)
-		l.somebodyActs()
-	}
-	l.hush()
-	// Which steps had begun under a policy that is gone only a controller knows that was there. A plan reads objects.
-	if chance(2, "the controller starts again") || len(l.Objects.Policies) == 0 {
-		l.restart()
-		l.hush()
-	}
-	return l
 }
 
 // somebodyActs does what people do to a rollout.
@@ -212,28 +245,33 @@ func (l *lab) somebodyActs() {
 }
 
 // compare has the DaemonSet applied, and compares what happens with what was foretold.
-func compare(t *rapid.T, l *lab, p *planner, new *appsv1.DaemonSet) {
+func compare(t *rapid.T, l *lab, p *planner, new *appsv1.DaemonSet, vary []*v1alpha1.DaemonSetVariant) (shaky map[string]bool) {
 	same := new.Generation == l.ds.Generation && maps.Equal(new.Labels, l.ds.Labels)
 	new.Status = l.ds.Status
 	l.done, l.asked = nil, nil
 	clear(l.soaked)
+	clear(l.resized)
 	began := l.Objects.Now
 	// A daemon that does not work is replaced at once, by whatever its node is to have then: in which step that is can be
 	// a matter of seconds. Where a pace makes it wait for its turn, it may be well before, and have to wait for others then.
-	shaky, slow := map[string]bool{}, map[string]bool{}
+	shaky = map[string]bool{}
+	slow, unbound := map[string]bool{}, map[string]bool{}
 	paced := slices.ContainsFunc(l.Objects.Policies, func(p *v1alpha1.RolloutPolicy) bool { return p.Spec.Pace.NodesPerMinute != nil })
 	for _, n := range l.Objects.Nodes {
 		o := l.newestPod(n.Name)
-		shaky[n.Name] = o == nil || !podstate.IsReady(o)
+		shaky[n.Name] = o == nil || !podstate.IsReady(o) || resizesNow(o)
+		// Whether it is bound before it is deleted, and stays then, is a matter of seconds.
+		unbound[n.Name] = o != nil && o.Spec.NodeName == "" && !l.works(n.Name)
 		if shaky[n.Name] && paced {
 			slow[n.Name] = true
 		}
 	}
+	l.vary(vary)
 	l.apply(new)
-	if new.Labels["tier"] == "" {
-		l.restart() // see drawLab
+	if new.Labels["tier"] == "" || l.refused {
+		l.restart() // see drawLab; how long a pod that was refused is not tried again only this controller knows
 	}
-	newest := history.HashOf(l.revision())
+	newest := l.newest()
 	l.decide()
 	st, guided := l.matrix.Rollout(l.ds.UID)
 	backwards := guided && isBack(&st)
@@ -275,42 +313,46 @@ func compare(t *rapid.T, l *lab, p *planner, new *appsv1.DaemonSet) {
 	if !maps.Equal(moved, foretold) {
 		t.Errorf("nodes changed in steps %v, foretold %v", moved, foretold)
 	}
+	// With variants also what a daemon is replaced by, or resized to, is a matter of seconds then.
+	blurred := len(l.Objects.Variants)+len(p.survey.Stored) > 0 && slices.Contains(slices.Collect(maps.Values(shaky)), true)
+	if blurred {
+		slices.Sort(order) // a step begins for the plan with a node whose own time is not compared
+		slices.Sort(steps)
+	}
 	if !slices.Equal(order, steps) {
 		t.Errorf("the steps were %q, foretold %q", order, steps)
 	}
 	for i, s := range p.steps {
-		if s.name != all && l.soaked[s.name] != (s.soak > 0) {
+		if s.name != all && !blurred && l.soaked[s.name] != (s.soak > 0) {
 			t.Errorf("that step %s soaked was %v, foretold %s", s.name, l.soaked[s.name], s.soak)
 		}
 		switch window, waits := strings.CutPrefix(s.from, "from "); {
-		case i > 0:
+		case i > 0, blurred:
 		case waits && first.UTC().Format("Mon 2006-01-02 15:04 UTC") != window:
 			t.Errorf("the first step began at %s, foretold from %s", first, window)
 		case s.from == "now" && first.Sub(began) > time.Minute:
 			t.Errorf("the first step began at %s, which was not now, %s", first, began)
 		}
 	}
-	has := map[string]fact.Pod{}
-	for _, o := range p.pods {
-		if was, there := has[o.Node]; !o.Terminating && (!there || was.Created.Before(o.Created)) {
-			has[o.Node] = o
-		}
-	}
+	has := p.newest()
 	for _, n := range l.Objects.Nodes {
 		is, room := "", true
 		if o := l.newestPod(n.Name); o != nil {
-			is, room = hashOf(o), o.Spec.NodeName != ""
+			is, room = l.revisionOf(o.UID), o.Spec.NodeName != ""
 		}
-		if slow[n.Name] {
+		if slow[n.Name] || unbound[n.Name] {
 			continue
 		}
-		if o, there := has[n.Name]; o.Revision != is || there && room != o.Bound {
+		if o, there := has[n.Name]; ofWhich(o.Revision, newest) != ofWhich(is, newest) || there && room != o.Bound {
 			t.Errorf("%s has revision %q, room %v; foretold %q, %v", n.Name, is, room, o.Revision, o.Bound)
 		}
 	}
 	if t.Failed() {
-		t.Logf("the rollout: %+v", l.rollout())
+		if r := l.rollout(); r != nil {
+			t.Logf("the rollout: %s %s\n%+v", r.Status.Phase, r.Status.Message, r)
+		}
 	}
+	return shaky
 }
 
 // moves gives the step of each node that was given the newest revision, or lost its daemon for it, and the steps in the
@@ -339,6 +381,15 @@ func (l *lab) moves(newest string, backwards bool, but map[string]bool) (moved m
 		}
 	}
 	return moved, order, first
+}
+
+// ofWhich is the template of a revision, or the newest revision with its variants. By which others a pod is called that
+// nobody wants does not matter.
+func ofWhich(revision, newest string) string {
+	if revision == newest {
+		return revision
+	}
+	return content.TemplateOf(revision)
 }
 
 func names(set map[string]bool) []string { return slices.Sorted(maps.Keys(set)) }

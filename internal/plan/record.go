@@ -96,10 +96,12 @@ func (p *play) returns() bool {
 func (p *play) note(actions []action.Action) {
 	p.look()
 	for _, a := range actions {
-		p.actions++
 		node, moves := "", false
 		switch a := a.(type) {
 		case *action.CreatePod:
+			if p.cannotBeMade(a) {
+				continue
+			}
 			delete(p.resized, a.Node)
 			node, moves = a.Node, a.Revision == p.set.Revision || p.backwards
 		case *action.DeletePod:
@@ -107,10 +109,13 @@ func (p *play) note(actions []action.Action) {
 		case *action.PointPod:
 			node, moves = a.Node, a.Revision == p.set.Revision || p.backwards
 		case *action.ResizePod:
+			p.actions++
 			continue // whether it can be is found out when it is tried
 		default:
+			p.actions++
 			continue
 		}
+		p.actions++
 		p.touch(node, moves)
 	}
 }
@@ -130,7 +135,7 @@ func (p *play) replaces(a *action.DeletePod) bool {
 	switch a.Reason {
 	case action.ReasonTurn, action.ReasonOutdated, action.ReasonOutdatedUnavailable:
 		order, guided := p.core.Order(p.set.DaemonSet.UID, a.Node)
-		forward := p.pods[a.PodUID].Revision != p.set.Revision && (!guided || order.Target == p.set.Revision)
+		forward := p.revision(a.PodUID) != p.set.Revision && (!guided || order.Target == p.set.Revision)
 		return forward || p.backwards
 	}
 	return false

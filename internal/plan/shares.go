@@ -36,55 +36,34 @@ func (r *Reserved) add(of corev1.ResourceList) {
 
 // shares says which nodes get which variant, and what its pods request, where there are variants.
 func (p *planner) shares() {
-	all := map[string]*Share{}
-	share := func(name string) *Share {
-		if all[name] == nil {
-			all[name] = &Share{Variant: name}
-		}
-		return all[name]
-	}
-	varied := false
-	for _, n := range p.survey.Nodes {
-		var was string
-		var had corev1.ResourceList
-		for _, o := range p.set.Pods(n.Name) {
-			mark := variant.MarkOf(o.Annotations, o.Name)
-			was, had = mark.Variant, pod.Requests(o)
-		}
-		if had != nil {
-			share(was).Was.add(had)
-		}
-		is, have := was, had
-		if p.core.Selects(p.set.DaemonSet.UID, p.set.Revision, n.Name) {
-			is, have = p.becomes(n, was, had)
-		}
-		if have != nil && p.fates[n.Name] != leaves {
-			share(is).Is.add(have)
-		}
-		varied = varied || was != "" || is != ""
-	}
-	if !varied {
+	if p.core.Variants == nil {
 		return
+	}
+	all := map[string]*Share{}
+	share := func(o *corev1.Pod) *Share {
+		mark := variant.MarkOf(o.Annotations, o.Name)
+		if all[mark.Variant] == nil {
+			all[mark.Variant] = &Share{Variant: mark.Variant}
+		}
+		return all[mark.Variant]
+	}
+	has := p.newest()
+	for _, n := range p.survey.Nodes {
+		if pods := p.set.Pods(n.Name); len(pods) > 0 {
+			had := pods[len(pods)-1]
+			share(had).Was.add(pod.Requests(had))
+		}
+		if is := p.core.Variants.Objects.Pod(has[n.Name].UID); is != nil {
+			share(is).Is.add(pod.Requests(is))
+		}
 	}
 	for _, s := range all {
 		p.out.Variants = append(p.out.Variants, *s)
 	}
 	slices.SortFunc(p.out.Variants, func(a, b Share) int { return cmp.Compare(a.Variant, b.Variant) })
-}
-
-// becomes is by which variant the node's pod is to be, and what it requests then; what it has where it cannot be had.
-func (p *planner) becomes(n *corev1.Node, was string, had corev1.ResourceList) (string, corev1.ResourceList) {
-	o := p.set.Outcome(n)
-	if o.Err != nil || len(o.Tied) > 0 && had != nil {
-		return was, had
+	if len(all) == 1 && all[""] != nil {
+		p.out.Variants = nil
 	}
-	made := &corev1.Pod{Spec: *o.Template.Spec.DeepCopy()}
-	o.Resources.Fill(&made.Spec)
-	requests := pod.Requests(made)
-	if requests == nil {
-		requests = corev1.ResourceList{}
-	}
-	return o.Variant, requests
 }
 
 // total is what all shares are together.

@@ -199,7 +199,23 @@ func (c *Core) Step(e matrix.Event) {
 	case fact.RolloutGone:
 		c.Follows = nil
 	}
+	if c.Variants != nil {
+		c.Variants.Step(e)
+		return
+	}
 	c.Matrix.Step(e)
+}
+
+// Settle has the book of variants work out what follows from what it was told. What it wants stored counts as stored.
+func (c *Core) Settle() {
+	if c.Variants == nil {
+		return
+	}
+	c.Variants.Settle()
+	for _, j := range c.Variants.Jobs() {
+		c.Variants.TellResult(variants.Result{Job: j, Made: j.Make})
+	}
+	c.Variants.Settle()
 }
 
 // Core returns a core that has been told all that was read, and has not decided anything yet.
@@ -243,7 +259,7 @@ func (s *Set) surroundings(cfg row.Config) *Core {
 func (s *Set) begin(c *Core, row fact.DaemonSet) {
 	if b := s.vary(c); b != nil {
 		c.Variants = b
-		s.beginVaried(b, row)
+		s.beginVaried(c, row)
 		return
 	}
 	for _, pods := range s.survey.byOwner[row.UID] {

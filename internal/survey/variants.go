@@ -53,7 +53,7 @@ func (s *Set) vary(c *Core) *variants.Book {
 	if s.variants == nil && !marked {
 		return nil
 	}
-	b := variants.New(c)
+	b := variants.New(c.Matrix)
 	all := objects{s, map[types.UID]*corev1.Pod{}}
 	for _, pods := range s.survey.byOwner[s.DaemonSet.UID] {
 		for _, p := range pods {
@@ -81,29 +81,16 @@ func (s *Set) vary(c *Core) *variants.Book {
 }
 
 // beginVaried adds the row and its pods by the book of variants. What the controller will store counts as stored.
-func (s *Set) beginVaried(b *variants.Book, row fact.DaemonSet) {
+func (s *Set) beginVaried(c *Core, row fact.DaemonSet) {
 	for _, pods := range s.survey.byOwner[row.UID] {
 		for _, p := range pods {
-			b.Step(s.Project(p))
+			c.Step(s.Project(p))
 		}
 	}
 	row.Revision = content.WithVariants(row.Revision, "")
-	b.Settle()
-	for _, j := range b.Jobs() {
-		b.TellResult(variants.Result{Job: j, Made: j.Make})
-	}
-	b.Settle()
-	b.Step(row)
-	b.Settle()
-}
-
-// Outcome is what the pod of the newest revision is to be like on a node.
-func (s *Set) Outcome(n *corev1.Node) variant.Outcome {
-	if s.variants == nil {
-		return variant.Outcome{Template: &s.DaemonSet.Spec.Template, Plain: true}
-	}
-	of := variant.OfNode(n)
-	return s.moldsOf(s.Revision, &s.DaemonSet.Spec.Template).Of(&of)
+	c.Settle()
+	c.Step(row)
+	c.Settle()
 }
 
 // moldsOf are the present variants on the template of a revision. They are kept: each node asks for them.

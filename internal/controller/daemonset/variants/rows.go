@@ -192,7 +192,7 @@ func (b *Book) as(uid types.UID, s *set, info *fact.Pod) string {
 	}
 	out := own
 	wanted := b.wanted(uid, s)
-	if _, is := impossible(p); is {
+	if _, is := impossible(p); is && !b.keeps(uid, s, wanted[0], info.Node) {
 		out, wanted = content.WithVariants(base, Infeasible), nil
 	}
 	for _, revision := range wanted {
@@ -216,6 +216,12 @@ func (b *Book) as(uid types.UID, s *set, info *fact.Pod) string {
 	}
 	s.names[out] = true
 	return out
+}
+
+// keeps reports whether the node keeps the pod that it has, since its variant of the revision cannot be had there.
+func (b *Book) keeps(uid types.UID, s *set, revision, node string) bool {
+	o, err := b.Outcome(uid, revision, node)
+	return err == nil && o != nil && (o.Err != nil || len(o.Tied) > 0)
 }
 
 // fits reports whether a pod with the mark would be the same by the revision; not sure where that cannot be known.
