@@ -3,8 +3,12 @@ package server_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -14,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/server/standalone"
@@ -27,15 +32,7 @@ func TestControllerAloneTakesOver(t *testing.T) {
 	t.Parallel()
 	env := testenv.Start(t, testenv.SimulatedNodes(3))
 	ctx := context.Background()
-	labels := map[string]string{"app": "agent"}
-	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, Spec: appsv1.DaemonSetSpec{
-		Selector: &metav1.LabelSelector{MatchLabels: labels},
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
-			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "everynode.io/demo:v1"}}}},
-	}}
-	if _, err := env.Client.AppsV1().DaemonSets("default").Create(ctx, ds, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	create(t, env)
 	env.Eventually("the built-in controller makes the pods", updated(env, 1, 3))
 	before := podUIDs(t, env)
 
@@ -65,6 +62,76 @@ func TestControllerAloneTakesOver(t *testing.T) {
 		if before[node] == uid {
 			t.Errorf("the pod on %s was not replaced", node)
 		}
+	}
+}
+
+// A controller that sees that another leads writes nothing more, though it still has decisions to carry out until it
+// ends.
+func TestControllerAloneStopsWritingWhenAnotherLeads(t *testing.T) {
+	t.Parallel()
+	env := testenv.Start(t, testenv.SimulatedNodes(3), func(o *config.Options) { o.NoDaemonSetController = true })
+	ctx := t.Context()
+	create(t, env)
+	leases := env.Client.CoordinationV1().Leases("kube-system")
+	config := restclient.CopyConfig(env.Config)
+	var taken atomic.Bool
+	seen := make(chan struct{}, 100)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			is := taken.Load() && r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/leases/controller")
+			answer, err := next.RoundTrip(r)
+			if is {
+				seen <- struct{}{}
+			}
+			return answer, err
+		})
+	})
+	done := make(chan error, 1)
+	go func() {
+		done <- standalone.Run(ctx, standalone.Options{Config: config, LeaderElection: true,
+			LeaseNamespace: "kube-system", LeaseName: "controller"})
+	}()
+	env.Eventually("the controller makes the pods", updated(env, 1, 3))
+	before := podUIDs(t, env)
+	env.Eventually("another takes the lease", func(ctx context.Context) error {
+		lease, err := leases.Get(ctx, "controller", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		lease.Spec.HolderIdentity, lease.Spec.RenewTime = ptr.To("another"), &metav1.MicroTime{Time: time.Now()}
+		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
+		return err
+	})
+	taken.Store(true)
+	for range 2 {
+		<-seen // it knows of the first when it asks for the second
+	}
+	patch(t, env, `{"spec":{"template":{"spec":{"containers":[{"name":"main","image":"everynode.io/demo:v2"}]}}}}`)
+	if err := <-done; err == nil || !strings.Contains(err.Error(), "leader election lost") {
+		t.Errorf("the controller ended with: %v", err)
+	}
+	if after := podUIDs(t, env); fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Errorf("pods after another led: %v, want the same as before: %v", after, before)
+	}
+}
+
+// roundTripper sends requests.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
+
+// create creates the DaemonSet that the tests change.
+func create(t *testing.T, env *testenv.Env) {
+	t.Helper()
+	labels := map[string]string{"app": "agent"}
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, Spec: appsv1.DaemonSetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "everynode.io/demo:v1"}}}},
+	}}
+	_, err := env.Client.AppsV1().DaemonSets("default").Create(t.Context(), ds, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -72,16 +72,29 @@ func Run(ctx context.Context, o Options) error {
 		indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 		return toolscache.NewSharedIndexInformer(watches.Of(lw, of), of, resync, indexers)
 	}
-	options.LeaderElection = o.LeaderElection
-	options.LeaderElectionNamespace, options.LeaderElectionID = o.LeaseNamespace, o.LeaseName
+	events := actors.NewBroadcaster(ctx)
+	defer events.Shutdown()
+	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	recorder := actors.NewLimitedRecorder(events.NewRecorder(actors.KnownKinds,
+		corev1.EventSource{Component: daemonset.EventSource}),
+		clock.RealClock{})
+	fenced := o.Config
+	if o.LeaderElection {
+		fence, err := elect(&options, o, recorder)
+		if err != nil {
+			return err
+		}
+		fenced = fence.Around(o.Config)
+	}
 	mgr, err := ctrl.NewManager(o.Config, options)
 	if err != nil {
 		return fmt.Errorf("set up the controller: %w", err)
 	}
-	events := actors.NewBroadcaster(ctx)
-	defer events.Shutdown()
-	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-	own, err := everynode.NewForConfig(o.Config)
+	writing, err := kubernetes.NewForConfig(fenced)
+	if err != nil {
+		return fmt.Errorf("make the client that the controller writes by: %w", err)
+	}
+	own, err := everynode.NewForConfig(fenced)
 	if err != nil {
 		return fmt.Errorf("make the controller's client of its own kinds: %w", err)
 	}
@@ -92,16 +105,13 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer shown.close()
-	recorder := actors.NewLimitedRecorder(events.NewRecorder(actors.KnownKinds,
-		corev1.EventSource{Component: daemonset.EventSource}),
-		clock.RealClock{})
-	writer, err := addGuest(ctx, mgr, o, recorder, shown.registry, daemonset.NewWriter(client))
+	writer, err := addGuest(ctx, mgr, o, recorder, shown.registry, daemonset.NewWriter(writing))
 	if err != nil {
 		return err
 	}
 	var content daemonset.ContentAccess // nil: beside another controller no policy with content can be followed yet
 	if o.Beside == nil {
-		content = copies.Access{Client: client}
+		content = copies.Access{Client: writing}
 	}
 	run, err := loops.DaemonSets(daemonset.Config{
 		Registerer: shown.registry, Guest: o.Beside != nil,
