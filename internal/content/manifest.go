@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/internal/plaintext"
 )
 
 // Label is the label of what stands for content in the API. It is on the copies, on the manifests and on
@@ -41,7 +43,7 @@ type manifest struct {
 
 // ManifestName is the name of the ConfigMap that lists the copies of a content of the DaemonSet.
 func ManifestName(owner, id string) string {
-	return owner[:min(len(owner), maxName-1-digits)] + "-" + id
+	return plaintext.ShortName(owner, maxName-1-digits) + "-" + id
 }
 
 // Manifest returns the data of the ConfigMap that lists the copies of the content.

@@ -108,3 +108,14 @@ func TestRefusedVariantsSaySo(t *testing.T) {
 		t.Errorf("the condition is %s", got)
 	}
 }
+
+// A message stays within what the API takes, however much is to be said.
+func TestALongReasonIsCut(t *testing.T) {
+	w := newWorld()
+	w.Refuse(strings.Repeat("ä", 40_000))
+	w.setVariant("large", "xl", 1, 30, 0)
+	w.begin()
+	if got := strings.TrimPrefix(w.says("large"), "False "); len(got) > maxMessage+len("…") || !strings.HasSuffix(got, "ä…") {
+		t.Errorf("a message of %d bytes: %.20s", len(got), got)
+	}
+}

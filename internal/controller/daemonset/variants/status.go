@@ -14,6 +14,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/plaintext"
 	"github.com/everynode/everynode/internal/variant"
 )
 
@@ -136,6 +137,9 @@ func (b *Book) Reserved() (out []Reserved) {
 	return out
 }
 
+// maxMessage is the longest message of a condition, in bytes; the API takes no status with one of over 32 KiB.
+const maxMessage = 1024
+
 // describe writes what is so into a variant's status.
 func (b *Book) describe(v *v1alpha1.DaemonSetVariant) {
 	st := &v.Status
@@ -173,7 +177,7 @@ func (b *Book) describe(v *v1alpha1.DaemonSetVariant) {
 	say := func(kind, reason string, bad []string, good metav1.ConditionStatus, fine string) {
 		status, message := good, fine
 		if len(bad) > 0 {
-			message = strings.Join(bad, "; ")
+			message = plaintext.Cut(strings.Join(bad, "; "), maxMessage, "…")
 			status = metav1.ConditionTrue
 			if good == metav1.ConditionTrue {
 				status = metav1.ConditionFalse

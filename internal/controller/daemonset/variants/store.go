@@ -14,6 +14,7 @@ import (
 
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/contents"
+	"github.com/everynode/everynode/internal/plaintext"
 	"github.com/everynode/everynode/internal/variant"
 )
 
@@ -80,7 +81,7 @@ func (b *Book) learn(s *set, r *appsv1.ControllerRevision) bool {
 const maxName = 200
 
 func nameOf(ds *appsv1.DaemonSet, id string) string {
-	return ds.Name[:min(len(ds.Name), maxName)] + "-variants-" + id
+	return plaintext.ShortName(ds.Name, maxName) + "-variants-" + id
 }
 
 // Job is what is to be written for one DaemonSet.
