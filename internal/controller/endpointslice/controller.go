@@ -56,17 +56,18 @@ func Add(mgr manager.Manager, cfg Config) error {
 	}
 	reader, options := mgr.GetClient(), controller.Options{MaxConcurrentReconciles: workers}
 	s := newSlices(reader, cfg)
+	forSlices, forEndpoints := newSelectors(), newSelectors()
 	err := ctrl.NewControllerManagedBy(mgr).Named("endpointslice").WithOptions(options).
-		For(&corev1.Service{}).
-		Watches(&corev1.Pod{}, podHandler(reader)).
+		Watches(&corev1.Service{}, forSlices.serviceHandler()).
+		Watches(&corev1.Pod{}, forSlices.podHandler()).
 		Watches(&discoveryv1.EndpointSlice{}, s.sliceHandler()).
 		Complete(newRested(s, cfg.Clock))
 	if err != nil {
 		return fmt.Errorf("add the controller of endpoint slices: %w", err)
 	}
 	err = ctrl.NewControllerManagedBy(mgr).Named("endpoints").WithOptions(options).
-		For(&corev1.Service{}).
-		Watches(&corev1.Pod{}, podHandler(reader)).
+		Watches(&corev1.Service{}, forEndpoints.serviceHandler()).
+		Watches(&corev1.Pod{}, forEndpoints.podHandler()).
 		Watches(&corev1.Endpoints{}, sameName()).
 		Complete(newRested(&endpoints{reader: reader, writer: clientWriter{cfg.Endpoints}}, cfg.Clock))
 	if err != nil {

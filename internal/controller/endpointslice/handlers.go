@@ -4,10 +4,7 @@ import (
 	"context"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/labels"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/util/workqueue"
 	endpointsliceutil "k8s.io/endpointslice/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,32 +22,20 @@ const settle = 50 * time.Millisecond
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // podHandler enqueues the Services that select a pod, or did before it changed.
-func podHandler(reader client.Reader) handler.EventHandler {
-	enqueue := func(ctx context.Context, q queue, before, after any) {
+func (s *selectors) podHandler() handler.EventHandler {
+	enqueue := func(q queue, before, after any) {
 		key := endpointsliceutil.GetPodUpdateProjectionKey(before, after)
 		if key == nil {
 			return
 		}
-		var services corev1.ServiceList
-		if err := reader.List(ctx, &services, client.InNamespace(key.Namespace)); err != nil {
-			utilruntime.HandleErrorWithContext(ctx, err, "Could not list services", "namespace", key.Namespace)
-			return
-		}
-		for i := range services.Items {
-			svc := &services.Items[i]
-			if svc.Spec.Selector == nil {
-				continue
-			}
-			if selector := labels.SelectorFromSet(svc.Spec.Selector); selector.Matches(key.Labels) ||
-				key.OldLabels != nil && selector.Matches(key.OldLabels) {
-				q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(svc)}, settle)
-			}
+		for name := range s.selecting(key.Namespace, key.Labels, key.OldLabels) {
+			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKey{Namespace: key.Namespace, Name: name}}, settle)
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { enqueue(ctx, q, nil, e.Object) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { enqueue(ctx, q, e.ObjectOld, e.ObjectNew) },
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { enqueue(ctx, q, e.Object, nil) },
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { enqueue(q, nil, e.Object) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { enqueue(q, e.ObjectOld, e.ObjectNew) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { enqueue(q, e.Object, nil) },
 	}
 }
 
