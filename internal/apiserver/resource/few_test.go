@@ -1,10 +1,14 @@
 package resource
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/everynode/everynode/internal/apiserver/enough"
@@ -44,5 +48,40 @@ func TestFewErrorsAreTold(t *testing.T) {
 	}
 	if enough.Errors < enough.Told {
 		t.Error("checks end before they have what is told")
+	}
+}
+
+// counted is a value that knows how often it was made JSON.
+type counted struct{ times *int }
+
+func (c counted) MarshalJSON() ([]byte, error) {
+	*c.times++
+	return []byte(`{"a": "<b>"}`), nil
+}
+
+// The value of an error is made JSON once, and its text is the library's to the letter.
+func TestValuesAreWrittenOnce(t *testing.T) {
+	path, times := field.NewPath("spec"), 0
+	one := few(field.ErrorList{field.Invalid(path, counted{&times}, "wrong")})
+	_, _ = one[0].Error(), one[0].ErrorBody()
+	if times != 1 {
+		t.Errorf("made JSON %d times", times)
+	}
+	number := int32(3)
+	for _, value := range []any{
+		counted{new(int)}, nil, "a \"b\" <c>", 3, int64(3), &number, (*int32)(nil), true, []string{"<a>", "&"}, []string(nil), []byte("x"),
+		map[string]string{"b": "1", "a": "\u2028"}, corev1.ResourceList{"cpu": resource.MustParse("1Ki")}, &corev1.PodSpec{},
+		metav1.Time{}, struct{ F func() }{}, struct{ C chan int }{}, json.RawMessage(`{`), field.OmitValueType{}, []any{func() {}},
+	} {
+		for _, err := range []*field.Error{
+			field.Invalid(path, value, "wrong"), field.NotSupported(path, value, []string{"a"}), field.Duplicate(path, value),
+			field.NotFound(path, value), field.TypeInvalid(path, value, "wrong"), field.TooLong(path, value, 3), field.Required(path, ""),
+		} {
+			same := *err
+			want := same.Error()
+			if got := few(field.ErrorList{err})[0].Error(); got != want && !strings.Contains(want, "0x") {
+				t.Errorf("%T: %s, want %s", value, got, want)
+			}
+		}
 	}
 }

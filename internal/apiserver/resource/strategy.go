@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/everynode/everynode/internal/apiserver/alike"
-	"github.com/everynode/everynode/internal/apiserver/enough"
 )
 
 // PathSegmentName checks a name, or with prefix the beginning of one, of which
@@ -29,28 +28,6 @@ func PathSegmentName(name string, prefix bool) []string {
 		return content.IsPathSegmentPrefix(name)
 	}
 	return content.IsPathSegmentName(name)
-}
-
-// An error may repeat a list of 3 MB. Of errors with more text than longText, in bytes, only the first fewErrors are
-// told, because the library copies all that it has for each that it adds.
-const (
-	longText  = 1 << 20
-	fewErrors = 10
-)
-
-// few cuts a list of errors that is too long to be told.
-func few(errs field.ErrorList) field.ErrorList {
-	most, text := min(len(errs), enough.Told), 0
-	for i := 0; i < most; i++ {
-		if text += len(errs[i].Error()); text > longText && i+1 >= fewErrors {
-			most = i + 1
-		}
-	}
-	if most == len(errs) {
-		return errs
-	}
-	more := field.Invalid(field.NewPath("object"), len(errs), "has so many errors; those above are the first")
-	return append(errs[:most:most], more)
 }
 
 // strategy serves create, update and delete of the main resource.
