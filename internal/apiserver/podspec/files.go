@@ -65,7 +65,7 @@ func validateFieldFile(file *corev1.DownwardAPIVolumeFile, path *field.Path) fie
 func validateProjected(p *corev1.ProjectedVolumeSource, path *field.Path) field.ErrorList {
 	errs := fileMode(path.Child("defaultMode"), p.DefaultMode)
 	files := projectedFiles{path: path, taken: sets.New[string]()}
-	for i := range p.Sources {
+	for i := range enough.Each(p.Sources, &files.errs) {
 		files.source(&p.Sources[i], path.Child("sources").Index(i))
 	}
 	return append(errs, files.errs...)
@@ -110,7 +110,7 @@ func (f *projectedFiles) source(s *corev1.VolumeProjection, path *field.Path) {
 	try("secret", s.Secret != nil, func(at *field.Path) { f.keys(s.Secret.Name, s.Secret.Items, at) })
 	try("configMap", s.ConfigMap != nil, func(at *field.Path) { f.keys(s.ConfigMap.Name, s.ConfigMap.Items, at) })
 	try("downwardAPI", s.DownwardAPI != nil, func(at *field.Path) {
-		for i := range s.DownwardAPI.Items {
+		for i := range enough.Each(s.DownwardAPI.Items, &f.errs) {
 			item := &s.DownwardAPI.Items[i]
 			f.add(validateFieldFile(item, at)...)
 			f.claim(item.Path, "")
@@ -125,7 +125,7 @@ func (f *projectedFiles) source(s *corev1.VolumeProjection, path *field.Path) {
 func (f *projectedFiles) keys(name string, items []corev1.KeyToPath, path *field.Path) {
 	f.add(check.Required(path.Child("name"), name)...)
 	f.add(validateItems(items, path.Child("items"))...)
-	for _, item := range items {
+	for _, item := range enough.Each(items, &f.errs) {
 		f.claim(item.Path, name)
 	}
 }

@@ -91,7 +91,7 @@ func requestLimits(r *corev1.ResourceRequirements) {
 		return
 	}
 	if r.Requests == nil {
-		r.Requests = corev1.ResourceList{}
+		r.Requests = make(corev1.ResourceList, len(r.Limits))
 	}
 	for name, limit := range r.Limits {
 		if _, ok := r.Requests[name]; !ok {
