@@ -209,6 +209,27 @@ func TestOutsideWorldHasOneDoor(t *testing.T) {
 	}
 }
 
+// The library's comparison notes down each struct that it has seen, at tens of times the cost of alike's. A client may have
+// the server compare 3 MB of them.
+func TestObjectsAreComparedAtLittleCost(t *testing.T) {
+	const folder, dear = "../../internal/apiserver/registry", "k8s.io/apimachinery/pkg/api/equality"
+	seen := 0
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		seen++
+		source, err := os.ReadFile(path)
+		if bytes.Contains(source, []byte(dear)) || bytes.Contains(source, []byte("ValidateImmutableField(")) {
+			t.Errorf("%s compares with the library; alike.Values and alike.Unchanged do the same", path)
+		}
+		return err
+	})
+	if err != nil || seen < 100 {
+		t.Fatalf("looked at %d files: %v", seen, err)
+	}
+}
+
 // The DaemonSet controller writes to an API in one file only.
 func TestDaemonSetControllerCallsTheAPIInOneFile(t *testing.T) {
 	const folder, door = "../../internal/controller/daemonset", "writer.go"

@@ -7,9 +7,20 @@ import (
 	"bytes"
 	"reflect"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
+
+// Unchanged refuses another value of a field that nobody may change, as validation.ValidateImmutableField does.
+func Unchanged(now, old any, path *field.Path) field.ErrorList {
+	if Values(old, now) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, now, validation.FieldImmutableErrorMsg)}
+}
 
 // Values reports whether two values of one type are the same. A list or map that is empty is the same as none, 1Ki and
 // 1024 are the same quantity, and a time is the same in each zone. Values of two types are not the same. A value
@@ -27,6 +38,28 @@ var special = map[reflect.Type]func(a, b reflect.Value) bool{
 	reflect.TypeFor[metav1.Time]():       by(func(a, b *metav1.Time) bool { return a.UTC() == b.UTC() }),
 	reflect.TypeFor[metav1.MicroTime]():  by(func(a, b *metav1.MicroTime) bool { return a.UTC() == b.UTC() }),
 	reflect.TypeFor[metav1.FieldsV1]():   by(func(a, b *metav1.FieldsV1) bool { return a.Equal(*b) }),
+}
+
+// plain are the types of maps that may be long. Reflection copies each value, which costs more than the comparison.
+var plain = map[reflect.Type]func(a, b reflect.Value) bool{
+	reflect.TypeFor[map[string]string](): entries[map[string]string](func(a, b string) bool { return a == b }),
+	reflect.TypeFor[map[string][]byte](): entries[map[string][]byte](bytes.Equal),
+	reflect.TypeFor[corev1.ResourceList](): entries[corev1.ResourceList](func(a, b resource.Quantity) bool {
+		return a.Cmp(b) == 0
+	}),
+}
+
+// entries compares maps of one type with as many entries.
+func entries[M ~map[K]V, K comparable, V any](same func(a, b V) bool) func(a, b reflect.Value) bool {
+	return by(func(a, b *M) bool {
+		for key, value := range *a {
+			other, ok := (*b)[key]
+			if !ok || !same(value, other) {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 func by[T any](rule func(a, b *T) bool) func(a, b reflect.Value) bool {
@@ -116,9 +149,12 @@ func maps(a, b reflect.Value) bool {
 	if a.Len() == 0 || a.Pointer() == b.Pointer() {
 		return true
 	}
-	for entries := a.MapRange(); entries.Next(); {
-		other := b.MapIndex(entries.Key())
-		if !other.IsValid() || !values(entries.Value(), other) {
+	if rule, ok := plain[a.Type()]; ok {
+		return rule(a, b)
+	}
+	for each := a.MapRange(); each.Next(); {
+		other := b.MapIndex(each.Key())
+		if !other.IsValid() || !values(each.Value(), other) {
 			return false
 		}
 	}

@@ -10,8 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/randfill"
 
 	"github.com/everynode/everynode/internal/apiserver/alike"
@@ -120,6 +122,11 @@ func TestWrittenInTwoWays(t *testing.T) {
 		{corev1.ResourceList{"cpu": one}, corev1.ResourceList{"cpu": thousand}, true},
 		{corev1.ResourceList{"cpu": one}, corev1.ResourceList{"cpu": resource.MustParse("2")}, false},
 		{corev1.ResourceList{"cpu": one}, corev1.ResourceList{"memory": one}, false},
+		{map[string]string{"a": "1"}, map[string]string{"a": "1"}, true},
+		{map[string]string{"a": ""}, map[string]string{"b": ""}, false},
+		{map[string]string{"a": "1"}, map[string]string{"a": "2"}, false},
+		{map[string][]byte{"a": nil}, map[string][]byte{"a": {}}, true},
+		{map[string][]byte{"a": {1}}, map[string][]byte{"a": {2}}, false},
 		{corev1.PodSpec{Volumes: []corev1.Volume{}}, corev1.PodSpec{}, true},
 		{map[string]string{}, map[string]string(nil), true},
 		{&corev1.Pod{}, (*corev1.Pod)(nil), false},
@@ -135,6 +142,21 @@ func TestWrittenInTwoWays(t *testing.T) {
 			t.Errorf("%v and %v: the library says %v", c.a, c.b, library)
 		}
 		ask(t, c.a, c.b, c.want, fmt.Sprintf("%v and %v", c.a, c.b))
+	}
+}
+
+// What nobody may change is refused as the library does.
+func TestUnchanged(t *testing.T) {
+	path := field.NewPath("spec", "thing")
+	for _, c := range [][2]any{
+		{"a", "a"}, {"a", "b"}, {[]string{}, []string(nil)}, {(*corev1.Pod)(nil), &corev1.Pod{}},
+		{corev1.ResourceList{"cpu": resource.MustParse("1Ki")}, corev1.ResourceList{"cpu": resource.MustParse("1024")}},
+		{corev1.ResourceList{"cpu": resource.MustParse("1")}, corev1.ResourceList{"cpu": resource.MustParse("2")}},
+	} {
+		want := validation.ValidateImmutableField(c[0], c[1], path).ToAggregate()
+		if got := alike.Unchanged(c[0], c[1], path).ToAggregate(); fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%v after %v: %v, want %v", c[0], c[1], got, want)
+		}
 	}
 }
 

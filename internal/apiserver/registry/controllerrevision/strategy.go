@@ -11,12 +11,12 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/internal/apiserver/alike"
 	"github.com/everynode/everynode/internal/apiserver/registry/amount"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
@@ -32,7 +32,7 @@ func Definition() resource.Definition {
 		Validate:   func(_ context.Context, r *appsv1.ControllerRevision) field.ErrorList { return Validate(r) },
 		ValidateUpdate: func(_ context.Context, r, old *appsv1.ControllerRevision) field.ErrorList {
 			errs := Validate(r)
-			return append(errs, validation.ValidateImmutableField(r.Data, old.Data, field.NewPath("data"))...)
+			return append(errs, alike.Unchanged(r.Data, old.Data, field.NewPath("data"))...)
 		},
 		Table: printer,
 	})

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
@@ -151,8 +150,8 @@ func warnings(d *storagev1.CSIDriver) []string {
 // validateDriverStays checks that nobody takes back what volumes rely on.
 func validateDriverStays(s, old *storagev1.CSIDriverSpec) field.ErrorList {
 	path := field.NewPath("spec")
-	errs := validation.ValidateImmutableField(s.AttachRequired, old.AttachRequired, path.Child("attachedRequired"))
-	return append(errs, validation.ValidateImmutableField(
+	errs := alike.Unchanged(s.AttachRequired, old.AttachRequired, path.Child("attachedRequired"))
+	return append(errs, alike.Unchanged(
 		s.VolumeLifecycleModes, old.VolumeLifecycleModes, path.Child("volumeLifecycleModes"),
 	)...)
 }

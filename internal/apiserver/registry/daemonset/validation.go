@@ -3,13 +3,13 @@ package daemonset
 import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/internal/apiserver/alike"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/registry/amount"
 )
@@ -21,7 +21,7 @@ func Validate(d *appsv1.DaemonSet) field.ErrorList {
 
 // ValidateUpdate checks a changed DaemonSet, metadata aside. Its selector stays.
 func ValidateUpdate(d, old *appsv1.DaemonSet) field.ErrorList {
-	errs := validation.ValidateImmutableField(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))
+	errs := alike.Unchanged(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))
 	return append(errs, validateSpec(&d.Spec, &old.Spec.Template, field.NewPath("spec"))...)
 }
 

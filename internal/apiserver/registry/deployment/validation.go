@@ -3,11 +3,11 @@ package deployment
 import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/everynode/everynode/internal/apiserver/alike"
 	"github.com/everynode/everynode/internal/apiserver/registry/amount"
 	"github.com/everynode/everynode/internal/apiserver/registry/replicaset"
 )
@@ -36,7 +36,7 @@ func validate(d *appsv1.Deployment, old *corev1.PodTemplateSpec) field.ErrorList
 
 // ValidateUpdate checks a changed deployment, metadata aside. Its selector stays.
 func ValidateUpdate(d, old *appsv1.Deployment) field.ErrorList {
-	return append(validate(d, &old.Spec.Template), validation.ValidateImmutableField(
+	return append(validate(d, &old.Spec.Template), alike.Unchanged(
 		d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"),
 	)...)
 }

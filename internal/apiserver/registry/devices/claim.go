@@ -7,13 +7,13 @@ import (
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/internal/apiserver/alike"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
 )
@@ -38,7 +38,7 @@ func claim() resource.Definition {
 			return validateClaimSpec(&c.Spec, specPath)
 		},
 		ValidateUpdate: func(_ context.Context, c, old *resourcev1.ResourceClaim) field.ErrorList {
-			return validation.ValidateImmutableField(c.Spec, old.Spec, specPath)
+			return alike.Unchanged(c.Spec, old.Spec, specPath)
 		},
 		PrepareStatusForUpdate: func(_ context.Context, c, old *resourcev1.ResourceClaim) {
 			c.Spec = old.Spec
@@ -155,7 +155,7 @@ func ValidateStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
 	allocation := path.Child("allocation")
 	switch {
 	case status.Allocation != nil && before.Allocation != nil:
-		errs = append(errs, validation.ValidateImmutableField(status.Allocation, before.Allocation, allocation)...)
+		errs = append(errs, alike.Unchanged(status.Allocation, before.Allocation, allocation)...)
 	case status.Allocation != nil:
 		errs = append(errs, validateAllocation(status.Allocation, requestNames(&c.Spec.Devices), allocation)...)
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -101,7 +100,7 @@ func ValidateTemplate(t *resourcev1.ResourceClaimTemplate) field.ErrorList {
 // ValidateTemplateUpdate checks a changed template. What it says never changes, so it is not judged again by newer
 // rules.
 func ValidateTemplateUpdate(t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
-	return validation.ValidateImmutableField(t.Spec, old.Spec, specPath)
+	return alike.Unchanged(t.Spec, old.Spec, specPath)
 }
 
 // defaultClaim fills in what a claim leaves out.

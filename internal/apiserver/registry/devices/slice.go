@@ -9,12 +9,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/fields"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/everynode/everynode/internal/apiserver/alike"
 	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec/placement"
 	"github.com/everynode/everynode/internal/apiserver/resource"
@@ -99,11 +99,11 @@ func ValidateSlice(s, old *resourcev1.ResourceSlice) field.ErrorList {
 	var before *resourcev1.ResourceSliceSpec
 	if old != nil {
 		before = &old.Spec
-		errs = append(errs, validation.ValidateImmutableField(
+		errs = append(errs, alike.Unchanged(
 			spec.Pool.Name, before.Pool.Name, specPath.Child("pool", "name"),
 		)...)
-		errs = append(errs, validation.ValidateImmutableField(spec.Driver, before.Driver, specPath.Child("driver"))...)
-		errs = append(errs, validation.ValidateImmutableField(spec.NodeName, before.NodeName, specPath.Child("nodeName"))...)
+		errs = append(errs, alike.Unchanged(spec.Driver, before.Driver, specPath.Child("driver"))...)
+		errs = append(errs, alike.Unchanged(spec.NodeName, before.NodeName, specPath.Child("nodeName"))...)
 	}
 	errs = append(errs, validateNodes(spec, specPath)...)
 	if spec.SharedCounters != nil && spec.Devices != nil {

@@ -7,12 +7,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/everynode/everynode/internal/apiserver/alike"
 	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/registry/endpoints"
@@ -41,7 +41,7 @@ func validate(s *discoveryv1.EndpointSlice, strict bool) field.ErrorList {
 func ValidateUpdate(s, old *discoveryv1.EndpointSlice) field.ErrorList {
 	return append(
 		validate(s, !equal.Endpoints(s.Endpoints, old.Endpoints)),
-		validation.ValidateImmutableField(s.AddressType, old.AddressType, field.NewPath("addressType"))...,
+		alike.Unchanged(s.AddressType, old.AddressType, field.NewPath("addressType"))...,
 	)
 }
 

@@ -5,7 +5,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
@@ -18,25 +17,25 @@ func ValidateUpdate(j, old *batchv1.Job) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validate(j, &old.Spec.Template)
 	errs = append(errs, validateCompletions(j, old, path)...)
-	errs = append(errs, validation.ValidateImmutableField(j.Spec.Selector, old.Spec.Selector, path.Child("selector"))...)
+	errs = append(errs, alike.Unchanged(j.Spec.Selector, old.Spec.Selector, path.Child("selector"))...)
 	before := &old.Spec.Template
 	if mayReschedule(old) {
 		before = rescheduled(before, &j.Spec.Template)
 	}
-	errs = append(errs, validation.ValidateImmutableField(j.Spec.Template, *before, path.Child("template"))...)
-	errs = append(errs, validation.ValidateImmutableField(
+	errs = append(errs, alike.Unchanged(j.Spec.Template, *before, path.Child("template"))...)
+	errs = append(errs, alike.Unchanged(
 		j.Spec.CompletionMode, old.Spec.CompletionMode, path.Child("completionMode"),
 	)...)
-	errs = append(errs, validation.ValidateImmutableField(
+	errs = append(errs, alike.Unchanged(
 		j.Spec.PodFailurePolicy, old.Spec.PodFailurePolicy, path.Child("podFailurePolicy"),
 	)...)
-	errs = append(errs, validation.ValidateImmutableField(
+	errs = append(errs, alike.Unchanged(
 		j.Spec.BackoffLimitPerIndex, old.Spec.BackoffLimitPerIndex, path.Child("backoffLimitPerIndex"),
 	)...)
 	errs = append(
-		errs, validation.ValidateImmutableField(j.Spec.ManagedBy, old.Spec.ManagedBy, path.Child("managedBy"))...,
+		errs, alike.Unchanged(j.Spec.ManagedBy, old.Spec.ManagedBy, path.Child("managedBy"))...,
 	)
-	return append(errs, validation.ValidateImmutableField(
+	return append(errs, alike.Unchanged(
 		j.Spec.SuccessPolicy, old.Spec.SuccessPolicy, path.Child("successPolicy"),
 	)...)
 }
@@ -46,7 +45,7 @@ func ValidateUpdate(j, old *batchv1.Job) field.ErrorList {
 func validateCompletions(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 	at := path.Child("completions")
 	if !job.IsIndexed(j) {
-		return validation.ValidateImmutableField(j.Spec.Completions, old.Spec.Completions, at)
+		return alike.Unchanged(j.Spec.Completions, old.Spec.Completions, at)
 	}
 	if ptr.Equal(j.Spec.Completions, old.Spec.Completions) || j.Spec.Completions == nil ||
 		*j.Spec.Completions == ptr.Deref(j.Spec.Parallelism, 0) {

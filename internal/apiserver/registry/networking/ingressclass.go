@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/everynode/everynode/internal/apiserver/alike"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
 )
@@ -27,7 +28,7 @@ func ingressClass() resource.Definition {
 		Spec:     func(c *networkingv1.IngressClass) any { return &c.Spec },
 		Validate: func(_ context.Context, c *networkingv1.IngressClass) field.ErrorList { return ValidateClass(c) },
 		ValidateUpdate: func(_ context.Context, c, old *networkingv1.IngressClass) field.ErrorList {
-			return append(ValidateClass(c), validation.ValidateImmutableField(
+			return append(ValidateClass(c), alike.Unchanged(
 				c.Spec.Controller, old.Spec.Controller, field.NewPath("spec", "controller"),
 			)...)
 		},

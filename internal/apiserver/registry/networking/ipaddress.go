@@ -6,10 +6,10 @@ import (
 
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/validate/content"
-	"k8s.io/apimachinery/pkg/api/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/internal/apiserver/alike"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
 )
@@ -23,7 +23,7 @@ func ipAddress() resource.Definition {
 		ValidateName: addressName,
 		Validate:     func(_ context.Context, a *networkingv1.IPAddress) field.ErrorList { return ValidateAddress(a) },
 		ValidateUpdate: func(_ context.Context, a, old *networkingv1.IPAddress) field.ErrorList {
-			return append(ValidateAddress(a), validation.ValidateImmutableField(
+			return append(ValidateAddress(a), alike.Unchanged(
 				a.Spec.ParentRef, old.Spec.ParentRef, field.NewPath("spec", "parentRef"),
 			)...)
 		},

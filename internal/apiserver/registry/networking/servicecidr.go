@@ -8,10 +8,10 @@ import (
 	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
-	"k8s.io/apimachinery/pkg/api/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/internal/apiserver/alike"
 	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
@@ -33,7 +33,7 @@ func serviceCIDR() resource.Definition {
 		},
 		Validate: func(_ context.Context, c *networkingv1.ServiceCIDR) field.ErrorList { return ValidateServiceCIDR(c) },
 		ValidateUpdate: func(_ context.Context, c, old *networkingv1.ServiceCIDR) field.ErrorList {
-			return validation.ValidateImmutableField(c.Spec.CIDRs, old.Spec.CIDRs, field.NewPath("spec", "cidrs"))
+			return alike.Unchanged(c.Spec.CIDRs, old.Spec.CIDRs, field.NewPath("spec", "cidrs"))
 		},
 		PrepareStatusForUpdate: func(_ context.Context, c, old *networkingv1.ServiceCIDR) {
 			c.Spec, c.Finalizers, c.Labels, c.Annotations = old.Spec, old.Finalizers, old.Labels, old.Annotations

@@ -157,7 +157,7 @@ func validateStays(v, old *corev1.PersistentVolume) field.ErrorList {
 		errs = append(errs, field.Forbidden(field.NewPath("spec", "persistentvolumesource"), text))
 	}
 	errs = append(
-		errs, validation.ValidateImmutableField(now.VolumeMode, before.VolumeMode, field.NewPath("volumeMode"))...,
+		errs, alike.Unchanged(now.VolumeMode, before.VolumeMode, field.NewPath("volumeMode"))...,
 	)
 	if before.NodeAffinity != nil &&
 		!alike.Values(now.NodeAffinity, renamed(before.NodeAffinity, now.NodeAffinity)) {

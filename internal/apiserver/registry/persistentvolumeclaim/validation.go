@@ -58,7 +58,7 @@ func ValidateUpdate(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 			at.Child("resources", "requests", "storage"), "field can not be less than status.capacity",
 		))
 	}
-	errs = append(errs, validation.ValidateImmutableField(
+	errs = append(errs, alike.Unchanged(
 		c.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"),
 	)...)
 	return append(errs, validateAttributes(c, old, at.Child("volumeAttributesClassName"))...)

@@ -9,10 +9,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/everynode/everynode/internal/apiserver/alike"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
 )
@@ -97,7 +97,7 @@ func ValidateUpdate(c, old *schedulingv1.PriorityClass) field.ErrorList {
 	if c.Value != old.Value {
 		errs = append(errs, field.Forbidden(field.NewPath("value"), "may not be changed in an update."))
 	}
-	return append(errs, validation.ValidateImmutableField(
+	return append(errs, alike.Unchanged(
 		c.PreemptionPolicy, old.PreemptionPolicy, field.NewPath("preemptionPolicy"),
 	)...)
 }

@@ -5,13 +5,13 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/everynode/everynode/internal/apiserver/alike"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/registry/amount"
 )
@@ -30,7 +30,7 @@ func validate(r *appsv1.ReplicaSet, old *corev1.PodTemplateSpec) field.ErrorList
 
 // ValidateUpdate checks a changed replica set, metadata aside. Its selector stays.
 func ValidateUpdate(r, old *appsv1.ReplicaSet) field.ErrorList {
-	return append(validate(r, &old.Spec.Template), validation.ValidateImmutableField(
+	return append(validate(r, &old.Spec.Template), alike.Unchanged(
 		r.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"),
 	)...)
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/everynode/everynode/internal/apiserver/alike"
 	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
@@ -35,7 +36,7 @@ func Definition() resource.Definition {
 		},
 		Validate: func(_ context.Context, c *nodev1.RuntimeClass) field.ErrorList { return Validate(c) },
 		ValidateUpdate: func(_ context.Context, c, old *nodev1.RuntimeClass) field.ErrorList {
-			return append(Validate(c), validation.ValidateImmutableField(c.Handler, old.Handler, field.NewPath("handler"))...)
+			return append(Validate(c), alike.Unchanged(c.Handler, old.Handler, field.NewPath("handler"))...)
 		},
 
 		AllowCreateOnUpdate:    true,

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/everynode/everynode/internal/apiserver/alike"
 	"github.com/everynode/everynode/internal/apiserver/registry/csi"
 	"github.com/everynode/everynode/internal/apiserver/registry/persistentvolume"
 	"github.com/everynode/everynode/internal/apiserver/resource"
@@ -32,7 +33,7 @@ func attachment() resource.Definition {
 		Status:   func(a *storagev1.VolumeAttachment) any { return &a.Status },
 		Validate: func(_ context.Context, a *storagev1.VolumeAttachment) field.ErrorList { return ValidateAttachment(a) },
 		ValidateUpdate: func(_ context.Context, a, old *storagev1.VolumeAttachment) field.ErrorList {
-			return append(ValidateAttachment(a), validation.ValidateImmutableField(a.Spec, old.Spec, field.NewPath("spec"))...)
+			return append(ValidateAttachment(a), alike.Unchanged(a.Spec, old.Spec, field.NewPath("spec"))...)
 		},
 		PrepareStatusForUpdate: func(_ context.Context, a, old *storagev1.VolumeAttachment) {
 			a.Spec = old.Spec

@@ -10,12 +10,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/everynode/everynode/internal/apiserver/alike"
 	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec/warnings"
 	"github.com/everynode/everynode/internal/apiserver/resource"
@@ -119,12 +119,12 @@ func validateTopology(r corev1.TopologySelectorLabelRequirement, path *field.Pat
 
 // validateClassStays checks that what volumes were made by does not change under them.
 func validateClassStays(c, old *storagev1.StorageClass) field.ErrorList {
-	errs := validation.ValidateImmutableField(c.Parameters, old.Parameters, field.NewPath("parameters"))
-	errs = append(errs, validation.ValidateImmutableField(c.Provisioner, old.Provisioner, field.NewPath("provisioner"))...)
-	errs = append(errs, validation.ValidateImmutableField(
+	errs := alike.Unchanged(c.Parameters, old.Parameters, field.NewPath("parameters"))
+	errs = append(errs, alike.Unchanged(c.Provisioner, old.Provisioner, field.NewPath("provisioner"))...)
+	errs = append(errs, alike.Unchanged(
 		c.ReclaimPolicy, old.ReclaimPolicy, field.NewPath("reclaimPolicy"),
 	)...)
-	return append(errs, validation.ValidateImmutableField(
+	return append(errs, alike.Unchanged(
 		c.VolumeBindingMode, old.VolumeBindingMode, field.NewPath("volumeBindingMode"),
 	)...)
 }
