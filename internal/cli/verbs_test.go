@@ -41,8 +41,8 @@ func TestPlanRefusesWhatItDoesNotKnow(t *testing.T) {
 		"no file is named":           {"plan"},
 		"--output text is not known": {"plan", "-f", "x", "-o", "text"},
 		"no such file":               {"plan", "-f", "/no/such/file"},
-		"there is no DaemonSet, DaemonSetVariant, ConfigMap or Secret in it": {"plan", "-f", "/dev/null"},
-		`takes no argument, but got "x"`:                                     {"plan", "x"},
+		"there is no DaemonSet, DaemonSetVariant, NodeStartup, ConfigMap or Secret in it": {"plan", "-f", "/dev/null"},
+		`takes no argument, but got "x"`: {"plan", "x"},
 	} {
 		var out bytes.Buffer
 		if code := Execute(t.Context(), args, &out, &out); code != 1 || !strings.Contains(out.String(), want) {

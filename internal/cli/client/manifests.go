@@ -17,6 +17,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/nodestartup"
 	"github.com/everynode/everynode/internal/plan"
 	"github.com/everynode/everynode/internal/rolloutpolicy"
 	"github.com/everynode/everynode/internal/survey"
@@ -28,6 +29,7 @@ type manifests struct {
 	daemonSets []*appsv1.DaemonSet
 	policies   []*v1alpha1.RolloutPolicy
 	variants   []*v1alpha1.DaemonSetVariant
+	startups   []*v1alpha1.NodeStartup
 	// contents are what ConfigMaps and Secrets are to hold; those of a Secret are not shown.
 	contents []plan.Change
 	ignored  []string
@@ -96,6 +98,8 @@ func (m *manifests) add(raw []byte) error {
 			return fmt.Errorf("DaemonSetVariant %s: %w", head.Metadata.Name, err)
 		}
 		m.variants = append(m.variants, v)
+	case v1alpha1.GroupVersion.WithKind("NodeStartup"):
+		return m.addStartup(raw, head.Metadata.Name)
 	case corev1.SchemeGroupVersion.WithKind("ConfigMap"), corev1.SchemeGroupVersion.WithKind("Secret"):
 		return m.addContent(raw, head.Kind, head.Metadata.Name)
 	default:
@@ -103,6 +107,21 @@ func (m *manifests) add(raw []byte) error {
 			m.ignored = append(m.ignored, strings.TrimSpace(head.Kind+" "+head.Metadata.Name))
 		}
 	}
+	return nil
+}
+
+// addStartup adds a NodeStartup.
+func (m *manifests) addStartup(raw []byte, name string) error {
+	s := &v1alpha1.NodeStartup{}
+	err := yaml.UnmarshalStrict(raw, s)
+	if err == nil {
+		nodestartup.SetDefaults(&s.Spec)
+		err = nodestartup.Validate(s).ToAggregate()
+	}
+	if err != nil {
+		return fmt.Errorf("NodeStartup %s: %w", name, err)
+	}
+	m.startups = append(m.startups, s)
 	return nil
 }
 
@@ -175,6 +194,22 @@ func (m *manifests) withVariants(o survey.Objects, namespace string) survey.Obje
 		changed := o.Variants[at].DeepCopy()
 		changed.Spec = v.Spec
 		o.Variants[at] = changed
+	}
+	return o
+}
+
+// withStartups puts the NodeStartups of the file in place of those that are stored, or beside them.
+func (m *manifests) withStartups(o survey.Objects) survey.Objects {
+	o.Startups = slices.Clone(o.Startups)
+	for _, s := range m.startups {
+		at := slices.IndexFunc(o.Startups, func(have *v1alpha1.NodeStartup) bool { return have.Name == s.Name })
+		if at < 0 {
+			o.Startups = append(o.Startups, s)
+			continue
+		}
+		changed := o.Startups[at].DeepCopy()
+		changed.Spec = s.Spec
+		o.Startups[at] = changed
 	}
 	return o
 }

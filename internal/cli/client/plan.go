@@ -19,11 +19,13 @@ import (
 	kubectlutil "k8s.io/kubectl/pkg/util"
 	"sigs.k8s.io/yaml"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/apiserver/registry/daemonset"
 	"github.com/everynode/everynode/internal/beside/registration"
 	"github.com/everynode/everynode/internal/cli/command"
 	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/plan"
+	"github.com/everynode/everynode/internal/plan/starting"
 	"github.com/everynode/everynode/internal/survey"
 )
 
@@ -39,8 +41,8 @@ func newPlanCommand(plugin bool) *cobra.Command {
 		Long: `Say what "kubectl apply -f FILE" would do to DaemonSets: which fields, and which keys of
 their ConfigMaps and Secrets, change, which nodes change, in which steps, what has no
 room, and how long it takes. Of DaemonSetVariants also which nodes get which, and what
-their pods request then. Nothing is
-written: the server is only asked to try (dry run) what it would store.
+their pods request then. Of NodeStartups which nodes would follow them, and what these
+would wait for in vain. Nothing is written: the server is only asked to try (dry run) what it would store.
 
 The exit code is 0 if nothing would happen before somebody approves, resumes or
 deletes something, 2 if something would, 1 after an error. It works on any
@@ -71,8 +73,8 @@ Kubernetes. docs/plan.md explains what is shown, and the JSON.`,
 	at = addClusterFlags(cmd, plugin)
 	f := cmd.Flags()
 	f.StringVarP(&file, "filename", "f", "",
-		"file with DaemonSets, DaemonSetVariants, ConfigMaps and Secrets as YAML or JSON, more than one document if "+
-			"wanted; - for standard input")
+		"file with DaemonSets, DaemonSetVariants, NodeStartups, ConfigMaps and Secrets as YAML or JSON, more than one "+
+			"document if wanted; - for standard input")
 	f.StringVarP(&output, "output", "o", "", "json or yaml for programs; else text for people")
 	return cmd
 }
@@ -80,6 +82,8 @@ Kubernetes. docs/plan.md explains what is shown, and the JSON.`,
 // plans is what would happen to all DaemonSets of a file.
 type plans struct {
 	DaemonSets []*plan.Forecast `json:"daemonSets"`
+	// NodeStartups are those of the file.
+	NodeStartups []*starting.Forecast `json:"nodeStartups,omitempty"`
 	// Direct says which changes of ConfigMaps and Secrets are no part of a revision.
 	Direct []string `json:"direct,omitempty"`
 	// Ignored are the objects of other kinds.
@@ -103,7 +107,8 @@ func (l *lists) planOn(ctx context.Context, s *survey.Survey, hidden string, m *
 	if hidden != "" {
 		out.Missing = append(out.Missing, hidden)
 	}
-	objects := m.withVariants(m.withPolicies(s.Objects, l.namespace), l.namespace)
+	before := s.Startups
+	objects := m.withStartups(m.withVariants(m.withPolicies(s.Objects, l.namespace), l.namespace))
 	s = survey.New(objects)
 	changes, unread, err := l.stored(ctx, m.contents)
 	if err != nil {
@@ -112,7 +117,7 @@ func (l *lists) planOn(ctx context.Context, s *survey.Survey, hidden string, m *
 	out.Missing = append(out.Missing, unread...)
 	objects.Edits, out.Direct = plan.Contents(s, changes)
 	s = survey.New(objects)
-	planned := map[types.UID]bool{}
+	planned, sets := map[types.UID]bool{}, []*appsv1.DaemonSet(nil)
 	for _, wanted := range m.daemonSets {
 		if wanted.Namespace == "" {
 			wanted.Namespace = l.namespace
@@ -130,7 +135,11 @@ func (l *lists) planOn(ctx context.Context, s *survey.Survey, hidden string, m *
 			return nil, fmt.Errorf("DaemonSet %s/%s: %w", wanted.Namespace, wanted.Name, err)
 		}
 		out.DaemonSets = append(out.DaemonSets, forecast)
-		planned[stored.UID] = true
+		planned[stored.UID], sets = true, append(sets, stored)
+	}
+	for _, one := range m.startups {
+		forecast := starting.Make(s, named(before, one.Name), named(s.Startups, one.Name), sets)
+		out.NodeStartups = append(out.NodeStartups, forecast)
 	}
 	for _, ds := range s.DaemonSets {
 		if len(objects.Edits[ds.UID]) == 0 && !m.varies(&objects, ds) || planned[ds.UID] {
@@ -143,6 +152,16 @@ func (l *lists) planOn(ctx context.Context, s *survey.Survey, hidden string, m *
 		out.DaemonSets = append(out.DaemonSets, forecast)
 	}
 	return out, nil
+}
+
+// named returns the NodeStartup of that name, nil if there is none.
+func named(all []*v1alpha1.NodeStartup, name string) *v1alpha1.NodeStartup {
+	for _, one := range all {
+		if one.Name == name {
+			return one
+		}
+	}
+	return nil
 }
 
 // stored finds what ConfigMaps and Secrets hold that are to change; unread says which may not be read.
@@ -296,6 +315,11 @@ func (p *plans) show(w io.Writer, output string) error {
 			changed = changesFound
 		}
 	}
+	for _, f := range p.NodeStartups {
+		if f.Changes() {
+			changed = changesFound
+		}
+	}
 	if output != "" {
 		raw, err := json.MarshalIndent(p, "", "  ")
 		if err == nil && output == "yaml" {
@@ -315,6 +339,12 @@ func (p *plans) show(w io.Writer, output string) error {
 func (p *plans) write(w io.Writer) {
 	for i, f := range p.DaemonSets {
 		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		f.Write(w)
+	}
+	for i, f := range p.NodeStartups {
+		if i+len(p.DaemonSets) > 0 {
 			fmt.Fprintln(w)
 		}
 		f.Write(w)
@@ -344,8 +374,8 @@ func readManifests(in io.Reader, file string) (*manifests, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	if len(m.daemonSets)+len(m.contents)+len(m.variants) == 0 {
-		return nil, fmt.Errorf("%s: there is no DaemonSet, DaemonSetVariant, ConfigMap or Secret in it", file)
+	if len(m.daemonSets)+len(m.contents)+len(m.variants)+len(m.startups) == 0 {
+		return nil, fmt.Errorf("%s: there is no DaemonSet, DaemonSetVariant, NodeStartup, ConfigMap or Secret in it", file)
 	}
 	return m, nil
 }

@@ -155,6 +155,30 @@ func TestManifests(t *testing.T) {
 	}
 }
 
+// A NodeStartup of a file stands in place of the stored one, is checked, and a change of it is one of the plan.
+func TestNodeStartupOfAFile(t *testing.T) {
+	const text = "apiVersion: everynode.io/v1alpha1\nkind: NodeStartup\nmetadata: {name: s}\n" +
+		"spec: {groups: [{daemonSets: [{namespace: default, name: agent}]}]}\n"
+	_, err := parseManifests(strings.NewReader(strings.Replace(text, "name: agent", "name: A", 1)))
+	if err == nil || !strings.Contains(err.Error(), "NodeStartup s: spec.groups[0].daemonSets[0].name: Invalid") {
+		t.Errorf("of a name that is none the error is %v", err)
+	}
+	m, err := parseManifests(strings.NewReader(text + "---\n" + agentManifest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := &v1alpha1.NodeStartup{ObjectMeta: metav1.ObjectMeta{Name: "s", UID: "s"}}
+	other := &v1alpha1.NodeStartup{ObjectMeta: metav1.ObjectMeta{Name: "t"}}
+	o := m.withStartups(survey.Objects{Startups: []*v1alpha1.NodeStartup{stored, other}})
+	if len(o.Startups) != 2 || o.Startups[0].UID != "s" || len(o.Startups[0].Spec.Groups) != 1 || o.Startups[1] != other ||
+		len(stored.Spec.Groups) != 0 {
+		t.Errorf("NodeStartups are %+v, of %+v", o.Startups, stored)
+	}
+	if o = m.withStartups(survey.Objects{}); len(o.Startups) != 1 || o.Startups[0].Spec.Groups[0].Then != v1alpha1.ThenWait {
+		t.Errorf("NodeStartups are %+v", o.Startups)
+	}
+}
+
 // The variants of a file stand in place of those that are stored, and a plan is about the DaemonSets that either chooses.
 func TestVariantsOfAFile(t *testing.T) {
 	m, err := parseManifests(strings.NewReader("apiVersion: everynode.io/v1alpha1\nkind: DaemonSetVariant\nmetadata: {name: v}\n" +
