@@ -188,6 +188,46 @@ func TestGroupWithATimeoutGoesOn(t *testing.T) {
 	}
 }
 
+// TestWhoLooksLikeADaemon: pods that claim groups, and never get ready, delay others by the bound at most, whatever they
+// write, and nobody who runs already or comes later. Who claims a group and belongs to no DaemonSet delays nobody.
+func TestWhoLooksLikeADaemon(t *testing.T) {
+	critical, static := pod("critical", 0), pod("static", 0)
+	critical.Spec.Priority = new(int32(2000001000))
+	static.Spec.Priority = critical.Spec.Priority // its agent does not even ask
+	bound := []*corev1.Pod{pod("web", 0), pod("cni", 1), critical, static}
+	for group := 1; group <= nodestartup.MaxGroups; group++ {
+		for _, timeout := range []string{"", "1000h", "-1000h", "soon", "1ns"} {
+			forged := pod(fmt.Sprint("forged", group, timeout), group)
+			forged.Annotations[nodestartup.TimeoutAnnotation] = timeout
+			bound = append(bound, forged)
+		}
+	}
+	for _, group := range []string{"0", "-1", "21", "99999999999999999999", "1 ", "one"} {
+		odd := pod("odd"+group, 1)
+		odd.Annotations[nodestartup.GroupAnnotation] = group
+		bound = append(bound, odd)
+	}
+	o := startorder.New(bound, began)
+	for at := time.Duration(0); at < startorder.Bound; at += time.Second {
+		o.Look(began.Add(at))
+		if got := startable(&o, at, "cni", "critical", "static", "late"); got != "cni critical static late" {
+			t.Fatalf("at %v may start: %s", at, got)
+		}
+		if next := o.Next().Sub(began); next > startorder.Bound {
+			t.Fatalf("at %v it looks again after %v", at, next)
+		}
+	}
+	if got := startable(&o, startorder.Bound, "web", "odd1 ", "oddone"); got != "web odd1  oddone" {
+		t.Errorf("after the bound may start: %s", got)
+	}
+	alone := pod("alone", 1)
+	alone.OwnerReferences[0].Kind = "ReplicaSet"
+	o = startorder.New([]*corev1.Pod{alone, pod("web", 0)}, began)
+	if got := startable(&o, 0, "web", "alone"); got != "web alone" {
+		t.Errorf("beside a pod that no DaemonSet owns may start: %s", got)
+	}
+}
+
 // TestOrderOfRandomNodes: on random nodes with random news and timeouts, no pod starts before every daemon of an earlier
 // group was ready together with the others of its group, or had its time; no pod that may start is held later; nothing is
 // held beyond the bound.
