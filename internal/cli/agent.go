@@ -119,7 +119,7 @@ func loadAgentFile(cmd *cobra.Command, c *agentconfig.Config, path string) error
 	if err := c.LoadFile(path, cmd.Flags().Changed); err != nil {
 		return err
 	}
-	return setVerbosity(c.Verbosity)
+	return setVerbosity("logging.verbosity", c.Verbosity)
 }
 
 // connections say who connects pods: to each other, to Services, and to names.

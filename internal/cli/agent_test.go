@@ -22,8 +22,9 @@ func TestAgentTakesAFile(t *testing.T) {
 		"a field that cannot be had": {"enableProfilingHandler: true\n", nil, `enableProfilingHandler true (`},
 		"a value of the file":        {"maxPods: -3\n", nil, "--max-pods -3: a node takes one pod at least"},
 		// It goes on to what is wrong besides.
-		"a flag wins":   {"maxPods: -3\n", []string{"--max-pods", "5", "--image-credential-provider-bin-dir", dir}, "credential providers need --image-credential-provider-config"},
-		"a bad address": {"healthzBindAddress: nowhere\n", nil, `healthzBindAddress "nowhere" is not an IP address`},
+		"a flag wins":       {"maxPods: -3\n", []string{"--max-pods", "5", "--image-credential-provider-bin-dir", dir}, "credential providers need --image-credential-provider-config"},
+		"too much of a log": {"logging: {verbosity: 8}\n", nil, "logging.verbosity is 8, must be 0 to 5"},
+		"a bad address":     {"healthzBindAddress: nowhere\n", nil, `healthzBindAddress "nowhere" is not an IP address`},
 	} {
 		path := filepath.Join(dir, "kubelet.yaml")
 		if err := os.WriteFile(path, []byte("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"+c.text), 0o600); err != nil {

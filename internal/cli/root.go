@@ -87,12 +87,18 @@ func prepare(root *cobra.Command) {
 	})
 	logPlainly()
 	verbosity := root.PersistentFlags().IntP("verbosity", "v", 0, "how much to log: 0 (little) to 5")
-	root.PersistentPreRunE = func(*cobra.Command, []string) error { return setVerbosity(*verbosity) }
+	root.PersistentPreRunE = func(*cobra.Command, []string) error { return setVerbosity("--verbosity", *verbosity) }
 	root.CompletionOptions.HiddenDefaultCmd = true
 }
 
-// setVerbosity says how much is logged.
-func setVerbosity(n int) error {
+// mostVerbose is the highest level of the log. From 8 on Kubernetes' clients log what they send and are sent.
+const mostVerbose = 5
+
+// setVerbosity says how much is logged, as a flag or a file has it.
+func setVerbosity(from string, n int) error {
+	if n < 0 || n > mostVerbose {
+		return fmt.Errorf("%s is %d, must be 0 to %d: higher levels would log what Secrets hold", from, n, mostVerbose)
+	}
 	var level klog.Level
 	return level.Set(strconv.Itoa(n))
 }

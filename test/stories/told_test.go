@@ -14,100 +14,58 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
 	within "github.com/everynode/everynode/internal/testenv/eventually"
+	"github.com/everynode/everynode/internal/testenv/freeport"
 	"github.com/everynode/everynode/internal/testenv/needs"
 )
 
-// marker is like nothing else; what the Secret holds begins with it.
-const marker = "quux-frobnicate-90125"
+// hidden are values like nothing else, with which what Secrets hold begins.
+var hidden = []string{"quux-frobnicate-90125", "xyzzy-plugh-471100"}
 
-// withSecret is a DaemonSet that reads a Secret, under a policy that makes it a part of revisions.
-const withSecret = `
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: content, namespace: default}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "everynode:content"}
-subjects: [{kind: ServiceAccount, namespace: kube-system, name: daemon-set-controller}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: content-secrets, namespace: default}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "everynode:content-secrets"}
-subjects: [{kind: ServiceAccount, namespace: kube-system, name: daemon-set-controller}]
----
-apiVersion: everynode.io/v1alpha1
-kind: RolloutPolicy
-metadata: {name: careful, namespace: default}
-spec:
-  waves: [{name: canary, count: 1, approval: Manual}]
-  content: {secrets: Referenced, settle: 1s}
----
-apiVersion: apps/v1
-kind: DaemonSet
-metadata: {name: logs, namespace: default}
-spec:
-  selector: {matchLabels: {app: logs}}
-  template:
-    metadata: {labels: {app: logs}}
-    spec:
-      containers: [{name: c, image: "demo:v1", envFrom: [{secretRef: {name: agent}}]}]
-      volumes: [{name: s, secret: {secretName: agent}}]
-`
-
-// secretOf is a manifest of the Secret.
-func secretOf(value string) string {
-	return "apiVersion: v1\nkind: Secret\nmetadata: {name: agent, namespace: default}\n" +
-		"stringData: {token: " + value + "}\n"
-}
-
-// told is a cluster whose server logs, records and audits as much as it can, into files.
+// told is a cluster whose processes log, record and audit as much as they can, into files.
 type told struct {
 	t                   *testing.T
 	binary, dir, config string
 	client              kubernetes.Interface
-	// files are what the server writes.
+	// metrics are URLs of metrics beside the server's.
+	metrics []string
+	// files are what the processes write.
 	files []string
-	stop  func()
+	// page reads from the dashboard, once it has been started.
+	page func(method, path, body string) []byte
+	// ends has each process end.
+	ends []func()
 }
 
-func startTold(t *testing.T) *told {
+// mostVerbose is how much processes log at most.
+const mostVerbose = "5"
+
+// startTold starts a server with the audit policy, and with apart the DaemonSet controller in a process of its own.
+func startTold(t *testing.T, audit string, apart bool) *told {
 	c := &told{t: t, binary: needs.Everynode(t, "../.."), dir: t.TempDir()}
-	file := func(name string) string { return filepath.Join(c.dir, name) }
-	const policy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n" +
-		"- {level: Metadata, resources: [{group: '', resources: [secrets]}]}\n- {level: RequestResponse}\n"
-	c.write("audit.yaml", policy)
-	c.files = []string{file("server.log"), file("decisions"), file("audit.log")}
-	out, err := os.Create(c.files[0])
-	if err != nil {
-		t.Fatal(err)
+	t.Cleanup(c.stop)
+	policy := c.write("audit.yaml", audit)
+	faults := c.write("faults.yaml", badContent)
+	data, log, decisions := c.file("data"), c.file("audit.log"), c.file("decisions")
+	c.files = []string{log, decisions}
+	args := []string{
+		"server", "--data-dir", data, "--listen", "127.0.0.1:0", "--simulated-nodes", "3", "--faults", faults,
+		"--audit-policy-file", policy, "--audit-log-path", log,
 	}
-	defer out.Close()
-	data := file("data")
-	cmd := exec.Command(c.binary, "server", "--data-dir", data, "--listen", "127.0.0.1:0", "--simulated-nodes", "3",
-		"-v", "5",
-		"--record-decisions", c.files[1], "--audit-policy-file", file("audit.yaml"), "--audit-log-path", c.files[2])
-	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = out, out, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
+	if apart {
+		c.begin("server.log", append(args, "--daemonset-controller=false")...)
+	} else {
+		c.begin("server.log", append(args, "--record-decisions", decisions)...)
 	}
-	c.stop = func() {
-		c.stop = func() {}
-		_ = cmd.Process.Signal(syscall.SIGTERM)
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("the server ended with: %v", err)
-		}
-	}
-	t.Cleanup(func() { c.stop() })
 	c.config = filepath.Join(data, "kubeconfig")
 	c.eventually("the nodes are there", func(ctx context.Context) error {
 		config, err := clientcmd.BuildConfigFromFlags("", c.config)
@@ -124,7 +82,53 @@ func startTold(t *testing.T) *told {
 		}
 		return err
 	})
+	if apart {
+		port, err := freeport.Take()
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := fmt.Sprintf("127.0.0.1:%d", port)
+		c.metrics = []string{"http://" + at + "/metrics"}
+		c.begin("controller.log", "controller", "--kubeconfig", c.config, "--leader-elect=false", "--listen", at,
+			"--record-decisions", decisions)
+	}
 	return c
+}
+
+func (c *told) file(name string) string { return filepath.Join(c.dir, name) }
+
+// begin starts a process that logs into a file.
+func (c *told) begin(log string, args ...string) {
+	c.t.Helper()
+	path := c.file(log)
+	out, err := os.Create(path)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer out.Close()
+	cmd := exec.Command(c.binary, append(args, "-v", mostVerbose)...)
+	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = out, out, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	err = cmd.Start()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.files = append(c.files, path)
+	c.ends = append(c.ends, func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		err := cmd.Wait()
+		if err != nil {
+			said, _ := os.ReadFile(path)
+			c.t.Errorf("everynode %s ended with: %v\n%s", args[0], err, said[max(0, len(said)-2000):])
+		}
+	})
+}
+
+// stop ends the processes, the last one first.
+func (c *told) stop() {
+	for _, end := range slices.Backward(c.ends) {
+		end()
+	}
+	c.ends = nil
 }
 
 func (c *told) eventually(what string, check func(context.Context) error) {
@@ -144,31 +148,24 @@ func (c *told) write(name, text string) string {
 // run runs everynode, and returns all that it says.
 func (c *told) run(args ...string) []byte {
 	c.t.Helper()
+	if args[0] != "kubectl" {
+		args = append(args, "-v", mostVerbose)
+	}
 	cmd := exec.Command(c.binary, args...)
 	cmd.Dir, cmd.Env = c.dir, append(os.Environ(), "KUBECONFIG="+c.config, "HOME="+c.dir)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := runWithin(cmd)
-	if changes := args[0] == "plan" && cmd.ProcessState.ExitCode() == 2; err != nil && !changes {
+	// With changes that a plan finds, and problems that the doctor finds, they end so.
+	found := map[string]int{"plan": 2, "doctor": 1}[args[0]]
+	if err != nil && (found == 0 || cmd.ProcessState.ExitCode() != found) {
 		c.t.Fatalf("everynode %s: %v\n%s", strings.Join(args, " "), err, &out)
 	}
 	return out.Bytes()
 }
 
-// status waits until the rollout's status has a text.
-func (c *told) status(text string) {
-	c.t.Helper()
-	c.eventually("the rollout says "+text, func(context.Context) error {
-		got := c.run("kubectl", "get", "dsr", "-o", "json")
-		if !bytes.Contains(got, []byte(text)) {
-			return fmt.Errorf("it says\n%s", got)
-		}
-		return nil
-	})
-}
-
-// page starts the dashboard, and returns what reads from it.
-func (c *told) page() (read func(method, path, body string) []byte) {
+// startPage starts the dashboard, and returns what reads from it.
+func (c *told) startPage() (read func(method, path, body string) []byte) {
 	c.t.Helper()
 	cmd := exec.Command(c.binary, "dashboard", "--port", "0", "--no-browser")
 	cmd.Dir, cmd.Env = c.dir, append(os.Environ(), "KUBECONFIG="+c.config, "HOME="+c.dir)
@@ -228,120 +225,23 @@ func (c *told) page() (read func(method, path, body string) []byte) {
 	}
 }
 
-// hides fails the test if a text holds the marker, as it is or encoded.
+// hides fails the test if a text holds a hidden value, as it is or encoded.
 func hides(t *testing.T, where string, raw []byte) {
 	t.Helper()
 	if len(raw) == 0 {
 		t.Errorf("%s is empty", where)
 	}
-	forms := []string{marker, hex.EncodeToString([]byte(marker)), url.QueryEscape(marker)}
-	for shift := range 3 { // base64 looks different by where it begins
-		encoded := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", shift) + marker))
-		forms = append(forms, encoded[4:len(encoded)-4])
-	}
-	for _, form := range forms {
-		if at := bytes.Index(raw, []byte(form)); at >= 0 {
-			t.Errorf("%s holds the Secret's value: ...%s", where, raw[max(0, at-200):at])
-			return
+	for _, value := range hidden {
+		forms := []string{value, hex.EncodeToString([]byte(value)), url.QueryEscape(value)}
+		for shift := range 3 { // base64 looks different by where it begins
+			encoded := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", shift) + value))
+			forms = append(forms, encoded[4:len(encoded)-4])
+		}
+		for _, form := range forms {
+			if at := bytes.Index(raw, []byte(form)); at >= 0 {
+				t.Errorf("%s holds a Secret's value: ...%s", where, raw[max(0, at-200):at])
+				return
+			}
 		}
 	}
-}
-
-// TestSecretAsContentIsToldNowhere changes a Secret that is content, while the server logs, records and audits as much
-// as it can, and looks for its values in all that people are shown.
-func TestSecretAsContentIsToldNowhere(t *testing.T) {
-	c := startTold(t)
-	c.eventually("the Secret and the DaemonSet are there", func(ctx context.Context) error {
-		_, err := c.client.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
-		return err
-	})
-	_, err := c.client.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "agent"}, StringData: map[string]string{"token": marker + "-1"},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cut := strings.LastIndex(withSecret, "---")
-	c.run("kubectl", "apply", "-f", c.write("policy.yaml", withSecret[:cut]))
-	c.eventually("the controller knows the policy", func(context.Context) error {
-		got := c.run("kubectl", "get", "rp", "-o", "json")
-		if !bytes.Contains(got, []byte(`"observedGeneration": 1`)) {
-			return fmt.Errorf("it is\n%s", got)
-		}
-		return nil
-	})
-	c.run("kubectl", "apply", "-f", c.write("logs.yaml", withSecret[cut:]))
-	c.status(`"phase": "Complete"`)
-	manifest := c.write("secret.yaml", secretOf(marker+"-2"))
-	for _, format := range [][]string{nil, {"-o", "json"}} {
-		plan := c.run(append([]string{"plan", "-f", manifest}, format...)...)
-		hides(t, fmt.Sprintf("plan %q", format), plan)
-		if !bytes.Contains(plan, []byte("Secret agent, key token")) {
-			t.Errorf("plan %q does not tell of the change:\n%s", format, plan)
-		}
-	}
-	c.change(marker + "-2")
-	c.status("Secret agent: token")
-	c.status(`"phase": "WaitingForApproval"`)
-	c.looks("a change waits")
-	c.run("rollout", "approve", "daemonset/logs")
-	c.status(`"phase": "Complete"`)
-	c.change(marker + strings.Repeat("x", 1<<20-len(marker)))
-	c.status("content can have")
-	c.looks("it cannot be followed")
-	c.stop()
-	for _, file := range c.files {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		hides(t, filepath.Base(file), raw)
-	}
-}
-
-func (c *told) change(value string) {
-	c.t.Helper()
-	_, err := c.client.CoreV1().Secrets("default").Patch(c.t.Context(), "agent", types.MergePatchType,
-		[]byte(`{"data":{"token":"`+base64.StdEncoding.EncodeToString([]byte(value))+`"}}`), metav1.PatchOptions{})
-	if err != nil {
-		c.t.Fatal(err)
-	}
-}
-
-// looks looks at all that people are shown now.
-func (c *told) looks(when string) {
-	c.t.Helper()
-	for _, line := range []string{
-		"why daemonset/logs", "why daemonset/logs -o json", "why sim-0001", "why sim-0001 -o json",
-		"rollout status daemonset/logs --watch=false",
-		"rollout status daemonset/logs --watch=false -o json", "kubectl rollout history daemonset/logs", "doctor",
-		"kubectl describe daemonset,dsr,rp,pod,configmap", "kubectl get events -o yaml",
-	} {
-		hides(c.t, when+": everynode "+line, c.run(strings.Fields(line)...))
-	}
-	for _, path := range []string{
-		"/api/v1/events", "/apis/events.k8s.io/v1/events", "/api/v1/pods", "/api/v1/configmaps", "/api/v1/nodes",
-		"/apis/apps/v1/daemonsets",
-		"/apis/apps/v1/controllerrevisions", "/apis/everynode.io/v1alpha1/daemonsetrollouts",
-		"/apis/everynode.io/v1alpha1/rolloutpolicies", "/metrics",
-	} {
-		raw, err := c.client.CoreV1().RESTClient().Get().AbsPath(path).DoRaw(c.t.Context())
-		if err != nil {
-			c.t.Errorf("read %s: %v", path, err)
-			continue
-		}
-		hides(c.t, when+": "+path, raw)
-	}
-	read := c.page()
-	for _, path := range []string{
-		"/", "/api/stream", "/api/stream?daemonset=default/logs", "/api/node?name=sim-0001",
-		"/api/why?daemonset=default/logs",
-		"/api/revisions?daemonset=default/logs", "/api/timeline?daemonset=default/logs",
-		"/api/events?daemonset=default/logs", "/api/rights?daemonset=default/logs",
-	} {
-		hides(c.t, when+": the page's "+path, read(http.MethodGet, path, ""))
-	}
-	planned := strings.Replace(withSecret[strings.LastIndex(withSecret, "---")+4:], "demo:v1", "demo:v2",
-		1) + "---\n" + secretOf(marker+"-3")
-	hides(c.t, when+": the page's plan", read(http.MethodPost, "/api/plan", planned))
 }
