@@ -12,35 +12,43 @@ import (
 // address, so the same port twice is at best said twice.
 func portWarnings(containers []located) []string {
 	var w []string
-	before := portIndex{}
+	n := 0
+	for _, c := range containers {
+		n += len(c.container.Ports)
+	}
+	before := make(portIndex, keysOfPort*n)
 	collisions, number := 0, 0
 	for _, c := range containers {
-		for i, p := range c.container.Ports {
-			at := c.path.Child("ports").Index(i)
-			if p.HostIP != "" && p.HostPort == 0 {
-				w = append(w, fmt.Sprintf("%s: hostIP set without hostPort: %+v", at, p))
+		path := c.path.Child("ports")
+		for i := range c.container.Ports {
+			p := seenPort{&c.container.Ports[i], path, i, number}
+			if p.port.HostIP != "" && p.port.HostPort == 0 {
+				w = append(w, fmt.Sprintf("%s: hostIP set without hostPort: %+v", p.at(), *p.port))
 			}
 			if collisions == maxCollisions {
 				continue
 			}
-			others := before.collidingWith(p)
+			others := before.collidingWith(p.port)
 			others = others[:min(len(others), maxCollisions-collisions)]
 			for _, o := range others {
-				w = append(w, fmt.Sprintf("%s: %s port definition with %s", at, samePort(p, o.port), o.path))
+				w = append(w, fmt.Sprintf("%s: %s port definition with %s", p.at(), samePort(p.port, o.port), o.at()))
 			}
 			collisions += len(others)
-			before.add(seenPort{p, at, number})
+			before.add(p)
 			number++
 		}
 	}
-	return append(w, portOfName(containers)...)
+	return append(w, portOfName(containers, n)...)
 }
 
+// seenPort is a port with its place: the path of its list and the index there.
 type seenPort struct {
-	port   corev1.ContainerPort
-	path   *field.Path
-	number int
+	port          *corev1.ContainerPort
+	path          *field.Path
+	index, number int
 }
+
+func (s seenPort) at() *field.Path { return s.path.Index(s.index) }
 
 // portKey is what ports have in common: container port and protocol always, host port and host IP unless they are any.
 type portKey struct {
@@ -58,9 +66,12 @@ const (
 // each key it keeps as many as there can be warnings.
 type portIndex map[portKey][]seenPort
 
+// keysOfPort is how many keys a port has.
+const keysOfPort = 3
+
 func (x portIndex) add(s seenPort) {
 	p := s.port
-	for _, key := range []portKey{
+	for _, key := range [keysOfPort]portKey{
 		{p.ContainerPort, anyPort, p.Protocol, anyIP},
 		{p.ContainerPort, p.HostPort, p.Protocol, anyIP},
 		{p.ContainerPort, p.HostPort, p.Protocol, p.HostIP},
@@ -72,7 +83,7 @@ func (x portIndex) add(s seenPort) {
 }
 
 // collidingWith returns the ports before p of which samePort has something to say, in their order.
-func (x portIndex) collidingWith(p corev1.ContainerPort) []seenPort {
+func (x portIndex) collidingWith(p *corev1.ContainerPort) []seenPort {
 	with := func(hostPort int32, hostIP string) []seenPort {
 		return x[portKey{p.ContainerPort, hostPort, p.Protocol, hostIP}]
 	}
@@ -91,7 +102,7 @@ func (x portIndex) collidingWith(p corev1.ContainerPort) []seenPort {
 
 // samePort says how two definitions of the same container port get into each
 // other's way, of which it is known that they do.
-func samePort(a, b corev1.ContainerPort) string {
+func samePort(a, b *corev1.ContainerPort) string {
 	switch {
 	case a.HostIP == b.HostIP && a.HostPort == b.HostPort:
 		return "duplicate"
@@ -101,20 +112,23 @@ func samePort(a, b corev1.ContainerPort) string {
 	return "dangerously ambiguous"
 }
 
-func portOfName(containers []located) []string {
+// portOfName warns of names that several of the n ports have.
+func portOfName(containers []located, n int) []string {
 	var w []string
-	first := map[string]*field.Path{}
+	first := make(map[string]seenPort, n)
 	for _, c := range containers {
-		for i, p := range c.container.Ports {
-			at := c.path.Child("ports").Index(i)
-			switch o, taken := first[p.Name]; {
-			case p.Name == "":
+		path := c.path.Child("ports")
+		for i := range c.container.Ports {
+			p := seenPort{port: &c.container.Ports[i], path: path, index: i}
+			switch o, taken := first[p.port.Name]; {
+			case p.port.Name == "":
 			case taken:
 				w = append(w, fmt.Sprintf(
-					"%s: duplicate port name %q with %s, services and probes that select ports by name will use %s", at, p.Name, o, o,
+					"%s: duplicate port name %q with %s, services and probes that select ports by name will use %s",
+					p.at(), p.port.Name, o.at(), o.at(),
 				))
 			default:
-				first[p.Name] = at
+				first[p.port.Name] = p
 			}
 		}
 	}
