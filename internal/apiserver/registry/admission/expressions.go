@@ -25,6 +25,10 @@ var baseEnv = sync.OnceValue(func() *environment.EnvSet {
 	return environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
 })
 
+// compiler compiles what knows no variables. It is costly to make, too, and an object may have tens of thousands of
+// webhooks with conditions.
+var compiler = sync.OnceValue(func() expressionCompiler { return plugincel.NewCompiler(baseEnv()) })
+
 // expressionCompiler compiles CEL.
 type expressionCompiler interface {
 	CompileCELExpression(plugincel.ExpressionAccessor, plugincel.OptionalVariableDeclarations, environment.Type) plugincel.CompilationResult
@@ -39,7 +43,7 @@ func validateConditions(conditions []admissionv1.MatchCondition, hasParams bool,
 	if len(conditions) > maxConditions {
 		return field.ErrorList{field.TooMany(path, len(conditions), maxConditions)}
 	}
-	c := plugincel.NewCompiler(baseEnv())
+	c := compiler()
 	var errs field.ErrorList
 	names := sets.New[string]()
 	for i := range enough.Each(conditions, &errs) {
