@@ -43,10 +43,21 @@ type cluster struct {
 	views   views
 }
 
-// kinds are Everynode's own. Both are nil where the API does not have them, or does not show them; hidden says why.
+// kinds are Everynode's own. Policies and rollouts are nil where the API does not have them, or does not show them;
+// hidden says why. Startups are nil where NodeStartups alone are not there.
 type kinds struct {
-	policies, rollouts cache.SharedIndexInformer
-	hidden             string
+	policies, rollouts, startups cache.SharedIndexInformer
+	hidden                       string
+}
+
+// informers are those that there are.
+func (k kinds) informers() (all []cache.SharedIndexInformer) {
+	for _, informer := range []cache.SharedIndexInformer{k.policies, k.rollouts, k.startups} {
+		if informer != nil {
+			all = append(all, informer)
+		}
+	}
+	return all
 }
 
 // ownKinds are those that can be read by now.
@@ -138,7 +149,7 @@ func (c *cluster) run(ctx context.Context, ready func()) error {
 	c.setOwnKinds(own)
 	var running sync.WaitGroup
 	if own.hidden == "" {
-		all = append(all, own.policies, own.rollouts)
+		all = append(all, own.informers()...)
 	} else {
 		running.Go(func() { c.awaitOwnKinds(ctx, &running) })
 	}
@@ -195,6 +206,14 @@ func (c *cluster) readOwnKinds(ctx context.Context) (k kinds, err error) {
 		ctx, "DaemonSetRollouts", listed(c.own.DaemonSetRollouts("").List, c.own.DaemonSetRollouts("").Watch),
 		&v1alpha1.DaemonSetRollout{},
 	)
+	if err != nil {
+		return kinds{}, err
+	}
+	k.startups, err = c.informer(ctx, "NodeStartups", listed(c.own.NodeStartups().List, c.own.NodeStartups().Watch),
+		&v1alpha1.NodeStartup{})
+	if err != nil && rollout.Hidden(err) != "" {
+		err = nil // the page says that it cannot read the one that a node follows
+	}
 	return k, err
 }
 
@@ -211,9 +230,12 @@ func (c *cluster) awaitOwnKinds(ctx context.Context, running *sync.WaitGroup) {
 		if err != nil || own.hidden != "" {
 			continue // it is said that they are hidden; the other kinds say that the cluster is away
 		}
-		running.Go(func() { own.policies.RunWithContext(ctx) })
-		running.Go(func() { own.rollouts.RunWithContext(ctx) })
-		if cache.WaitForCacheSync(ctx.Done(), own.policies.HasSynced, own.rollouts.HasSynced) {
+		var synced []cache.InformerSynced
+		for _, informer := range own.informers() {
+			running.Go(func() { informer.RunWithContext(ctx) })
+			synced = append(synced, informer.HasSynced)
+		}
+		if cache.WaitForCacheSync(ctx.Done(), synced...) {
 			c.setOwnKinds(own)
 		}
 		return
@@ -263,6 +285,7 @@ func (c *cluster) survey(now time.Time) *survey.Survey {
 		Nodes: held[corev1.Node](c.nodes), Pods: held[corev1.Pod](c.pods), DaemonSets: held[appsv1.DaemonSet](c.sets),
 		Revisions: held[appsv1.ControllerRevision](c.revisions),
 		Policies:  held[v1alpha1.RolloutPolicy](own.policies), Rollouts: held[v1alpha1.DaemonSetRollout](own.rollouts),
+		Startups: held[v1alpha1.NodeStartup](own.startups),
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -14,33 +15,54 @@ import (
 	"github.com/everynode/everynode/internal/nodestartup"
 )
 
+// Start is how far a node is that starts.
+type Start struct {
+	// Text says which group it starts, and for which daemons it waits; "" for a node that does not start.
+	Text string
+	// Stuck tells that somebody should look: it waits for longer than a timeout, or for a DaemonSet that does not exist.
+	Stuck bool
+	// Since is when the group began, zero if that is not known.
+	Since time.Time
+}
+
 // Starting says which group a node starts, and for which daemons it waits; "" for a node that does not start.
-func (s *Survey) Starting(name string) string {
+func (s *Survey) Starting(name string) string { return s.Start(name).Text }
+
+// Start says how far a node is.
+func (s *Survey) Start(name string) (out Start) {
 	n := s.nodes[name]
 	if n == nil {
-		return ""
+		return out
 	}
 	gate := nodestartup.TaintOf(n.Spec.Taints)
 	if gate == nil {
-		return ""
+		return out
+	}
+	if gate.TimeAdded != nil {
+		out.Since = gate.TimeAdded.Time
 	}
 	place, known := nodestartup.PlaceOf(gate.Value)
 	if !known {
-		return "its taint " + gate.ToString() + " names no NodeStartup"
+		out.Text = "its taint " + gate.ToString() + " names no NodeStartup"
+		return out
 	}
 	startup := s.startup(place.Startup)
 	if startup == nil {
-		return fmt.Sprintf("group %d of NodeStartup %s, which is gone or cannot be read here", place.Group, place.Startup)
+		out.Text = fmt.Sprintf("group %d of NodeStartup %s, which is gone or cannot be read here", place.Group, place.Startup)
+		return out
 	}
 	d := plan.Decide(startup, gate, func(of types.NamespacedName) plan.Daemon { return s.daemonOn(name, of) }, s.Now)
 	at := fmt.Sprintf("group %d of %d of NodeStartup %s", place.Group, len(startup.Spec.Groups), place.Startup)
+	out.Stuck = d.Late || slices.ContainsFunc(d.Waits, func(w plan.Wait) bool { return w.Missing })
 	switch {
 	case len(d.Waits) == 0:
-		return at + "; it waits for nothing, and goes on as soon as the controller sees that"
+		out.Text = at + "; it waits for nothing, and goes on as soon as the controller sees that"
 	case d.Late:
-		return at + "; it waits for longer than the timeout for " + plan.Names(d.Waits)
+		out.Text = at + "; it waits for longer than the timeout for " + plan.Names(d.Waits)
+	default:
+		out.Text = at + "; it waits for " + plan.Names(d.Waits)
 	}
-	return at + "; it waits for " + plan.Names(d.Waits)
+	return out
 }
 
 // Held are pods that do not start yet: the machine of their node has started again.

@@ -1,5 +1,5 @@
 // Package attention finds what needs somebody: rollouts that failed, stopped or wait for a
-// person, and nodes out of order. It is pure.
+// person, and nodes out of order or that stay closed. It is pure.
 package attention
 
 import (
@@ -13,6 +13,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
+	"github.com/everynode/everynode/internal/deadline"
 	"github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/survey"
 )
@@ -51,6 +52,9 @@ func Of(s *survey.Survey) []Item {
 	if out, is := nodes(s); is {
 		items = append(items, out)
 	}
+	if closed, is := stuck(s); is {
+		items = append(items, closed)
+	}
 	rank := func(i Item) int {
 		switch {
 		case i.Tone == warn:
@@ -86,6 +90,43 @@ func stopped(s *survey.Survey) []Item {
 	return items
 }
 
+// stuck says how many nodes that start wait for longer than they may, or for what does not exist. Others open soon.
+func stuck(s *survey.Survey) (Item, bool) {
+	var named []string
+	var first time.Time
+	count := 0
+	for _, n := range s.Nodes {
+		start := s.Start(n.Name)
+		if !start.Stuck {
+			continue
+		}
+		count++
+		if len(named) < mostNodes {
+			named = append(named, n.Name+": "+start.Text)
+		}
+		first = deadline.Sooner(first, start.Since)
+	}
+	return told(count, "stays closed", "stay closed", named, first)
+}
+
+// told is an item about nodes, of which some are named.
+func told(count int, does, do string, named []string, first time.Time) (Item, bool) {
+	if count == 0 {
+		return Item{}, false
+	}
+	item := Item{Tone: bad, Title: "1 node " + does, Text: strings.Join(named, "; ")}
+	if count > 1 {
+		item.Title = fmt.Sprintf("%d nodes %s", count, do)
+	}
+	if more := count - len(named); more > 0 {
+		item.Text += fmt.Sprintf("; and %d more", more)
+	}
+	if !first.IsZero() {
+		item.Since = first.UTC().Format(time.RFC3339)
+	}
+	return item, true
+}
+
 // nodes says how many nodes are out of order. A cordoned node is as somebody wanted it.
 func nodes(s *survey.Survey) (Item, bool) {
 	var named []string
@@ -100,22 +141,7 @@ func nodes(s *survey.Survey) (Item, bool) {
 		if len(named) < mostNodes {
 			named = append(named, n.Name+": "+why)
 		}
-		if !since.IsZero() && (first.IsZero() || since.Before(first)) {
-			first = since
-		}
+		first = deadline.Sooner(first, since)
 	}
-	if count == 0 {
-		return Item{}, false
-	}
-	item := Item{Tone: bad, Title: "1 node is out of order", Text: strings.Join(named, "; ")}
-	if count > 1 {
-		item.Title = fmt.Sprintf("%d nodes are out of order", count)
-	}
-	if more := count - len(named); more > 0 {
-		item.Text += fmt.Sprintf("; and %d more", more)
-	}
-	if !first.IsZero() {
-		item.Since = first.UTC().Format(time.RFC3339)
-	}
-	return item, true
+	return told(count, "is out of order", "are out of order", named, first)
 }

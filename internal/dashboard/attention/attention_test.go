@@ -12,6 +12,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
+	"github.com/everynode/everynode/internal/nodestartup"
 	"github.com/everynode/everynode/internal/survey"
 )
 
@@ -84,6 +85,29 @@ func TestNothingNeedsAnybody(t *testing.T) {
 	o.Nodes = []*corev1.Node{aNode("n1", corev1.ConditionTrue, began)}
 	if got := Of(survey.New(o)); got == nil || len(got) != 0 {
 		t.Errorf("%#v needs somebody", got)
+	}
+}
+
+// A node that starts needs somebody once it waits for longer than its timeout, or for what does not exist.
+func TestNodesThatStayClosed(t *testing.T) {
+	s := &v1alpha1.NodeStartup{ObjectMeta: metav1.ObjectMeta{Name: "all"}}
+	s.Spec.Groups = []v1alpha1.StartupGroup{
+		{Timeout: "1h", DaemonSets: []v1alpha1.StartupDaemonSet{{Namespace: "default", Name: "ds-00"}}},
+		{DaemonSets: []v1alpha1.StartupDaemonSet{{Namespace: "default", Name: "none"}}}}
+	o := objects("")
+	o.Now, o.Startups = began.Add(2*time.Hour), []*v1alpha1.NodeStartup{s}
+	for i, group := range []int{1, 1, 2} {
+		n := aNode(fmt.Sprintf("n%d", i), corev1.ConditionTrue, began)
+		gate := nodestartup.Gate(nodestartup.Place{Startup: "all", Group: group}, v1alpha1.GateJoin,
+			began.Add(time.Duration(i)*90*time.Minute))
+		n.Spec.Taints = []corev1.Taint{*gate}
+		o.Nodes = append(o.Nodes, n)
+	}
+	const want = `bad||2 nodes stay closed|n0: group 1 of 2 of NodeStartup all; it waits for longer than the timeout for ` +
+		`default/ds-00; n2: group 2 of 2 of NodeStartup all; it waits for default/ds-00; default/none, which does not ` +
+		"exist|2026-03-01T12:00:00Z\n"
+	if got := text(Of(survey.New(o))); got != want {
+		t.Errorf("what needs somebody is\n%swant\n%s", got, want)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/everynode/everynode/internal/nodestartup"
 	"github.com/everynode/everynode/internal/survey"
 	"github.com/everynode/everynode/internal/why"
 )
@@ -18,6 +19,7 @@ import (
 const (
 	NotReady = "NotReady"
 	Cordoned = "Cordoned"
+	Starting = "Starting" // a NodeStartup keeps ordinary pods off
 	Ready    = "Ready"
 )
 
@@ -58,7 +60,8 @@ type Change struct {
 // Of makes the map of all nodes, by their readiness, or by the verdicts of a DaemonSet
 // unless v is nil; grouped by a label's values, or not at all if label is empty.
 func Of(s *survey.Survey, v *survey.View, label string) *Map {
-	m := &Map{States: []string{NotReady, Cordoned, Ready}, Nodes: make([]string, 0, len(s.Nodes)), Groups: []Group{}, Cells: make([]byte, 0, len(s.Nodes))}
+	m := &Map{States: []string{NotReady, Cordoned, Starting, Ready}, Nodes: make([]string, 0, len(s.Nodes)),
+		Groups: []Group{}, Cells: make([]byte, 0, len(s.Nodes))}
 	stateOf, versionOf := readiness, agentVersion
 	if v != nil {
 		m.States = nil
@@ -112,6 +115,9 @@ func readiness(n *corev1.Node) string {
 			return NotReady
 		case n.Spec.Unschedulable:
 			return Cordoned
+		}
+		if gate := nodestartup.TaintOf(n.Spec.Taints); gate != nil && gate.Effect == corev1.TaintEffectNoSchedule {
+			return Starting
 		}
 		return Ready
 	}

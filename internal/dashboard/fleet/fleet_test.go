@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/nodestartup"
 	"github.com/everynode/everynode/internal/survey"
 )
 
@@ -32,7 +34,7 @@ func TestGroupsAndStates(t *testing.T) {
 	m := mapOf(t, "zone",
 		node("n-10", "z-2", corev1.ConditionTrue, false), node("n-9", "z-2", corev1.ConditionTrue, true), node("n-1", "", corev1.ConditionUnknown, true),
 		node("n-2", "z-10", corev1.ConditionFalse, false), node("n-02", "z-10", "", false))
-	want := "[n-9 n-10 n-02 n-2 n-1] [{z-2 0 2} {z-10 2 2} {(none) 4 1}] [1 2 0 0 0]"
+	want := "[n-9 n-10 n-02 n-2 n-1] [{z-2 0 2} {z-10 2 2} {(none) 4 1}] [1 3 0 0 0]"
 	if got := fmt.Sprint(m.Nodes, m.Groups, m.Cells); got != want { //nolint:staticcheck // The numbers are meant.
 		t.Errorf("the map is %s, want %s", got, want)
 	}
@@ -41,6 +43,28 @@ func TestGroupsAndStates(t *testing.T) {
 	}
 	if none := mapOf(t, "zone"); none.Groups == nil || len(none.Nodes) != 0 {
 		t.Errorf("a cluster without nodes is %+v", none)
+	}
+}
+
+// A node that a NodeStartup has closed is told apart, where nothing else is wrong with it.
+func TestNodesThatStart(t *testing.T) {
+	var nodes []*corev1.Node
+	for i, gate := range []v1alpha1.StartupGate{v1alpha1.GateJoin, v1alpha1.GateNone, v1alpha1.GateJoin, v1alpha1.GateJoin} {
+		ready := corev1.ConditionTrue
+		if i == 3 {
+			ready = corev1.ConditionFalse
+		}
+		n := node(fmt.Sprint(i), "", ready, i == 2)
+		n.Spec.Taints = []corev1.Taint{*nodestartup.Gate(nodestartup.Place{Startup: "all", Group: 1}, gate, time.Now())}
+		nodes = append(nodes, n)
+	}
+	m := mapOf(t, "", nodes...)
+	var got []string
+	for _, state := range m.Cells {
+		got = append(got, m.States[state])
+	}
+	if want := []string{Starting, Ready, Cordoned, NotReady}; !slices.Equal(got, want) {
+		t.Errorf("the states are %v, want %v", got, want)
 	}
 }
 

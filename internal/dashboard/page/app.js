@@ -186,7 +186,8 @@ function openNode(name) {
   fill(signal, async () => {
     const n = await get('/api/node', { name });
     if (signal.aborted) return;
-    body.replaceChildren(n.fault ? make('p', { class: 'phase bad' }, n.fault) : '', n.cordoned ? make('p', {}, 'Cordoned: nothing new is scheduled to it.') : '', ...(n.missing || []).map((x) => make('p', { class: 'quiet' }, x)),
+    body.replaceChildren(n.fault ? make('p', { class: 'phase bad' }, n.fault) : '', n.cordoned ? make('p', {}, 'Cordoned: nothing new is scheduled to it.') : '',
+      n.starting ? make('p', {}, `Starts ${n.starting}.`) : '', ...(n.held || []).map((h) => make('p', {}, `May not start yet: ${h.pods.join(', ')}. ${h.why}`)), ...(n.missing || []).map((x) => make('p', { class: 'quiet' }, x)),
       make('h3', {}, 'Its daemons'), table(['DaemonSet', 'verdict', 'since', 'why', 'revision', 'wanted'], n.daemonSets.map((p) => [
         `${p.namespace}/${p.daemonSet}`, make('span', {}, swatch(colourOf(p.verdict)), p.verdict), p.since ? ago(p.since) : '', reasons(p), p.revision, p.wanted])),
       make('h3', {}, 'Its pods'), table(['pod', 'phase', 'ready', '#restarts', 'log'], n.pods.map((p) => [`${p.namespace}/${p.name}`, p.phase, p.ready ? 'yes' : 'no', number(p.restarts),
