@@ -29,9 +29,11 @@ type Pointing struct {
 	// At is when the controller wrote it, Settle how long after the mounting the pod's readiness counts.
 	At     time.Time       `json:"at"`
 	Settle metav1.Duration `json:"settle"`
-	// Restarts is how often containers of the pod had restarted by then, Was what its daemon was like.
-	Restarts int32  `json:"restarts,omitempty"`
-	Was      string `json:"was,omitempty"`
+	// Restarts is how often the container that restarted most had by then, and RestartsBy how often each had, which an
+	// older version does not write. Was is what the pod's daemon was like.
+	Restarts   int32            `json:"restarts,omitempty"`
+	RestartsBy map[string]int32 `json:"restartsBy,omitempty"`
+	Was        string           `json:"was,omitempty"`
 	// Volumes are in the order of Kind and Name.
 	Volumes []Pointed `json:"volumes,omitempty"`
 }

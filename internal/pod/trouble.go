@@ -29,6 +29,31 @@ func Restarts(p *corev1.Pod) (most int32) {
 	return most
 }
 
+// RestartsBy is how often each container of the pod has restarted, by its name; those that never did are left out.
+func RestartsBy(p *corev1.Pod) map[string]int32 {
+	var out map[string]int32
+	for _, list := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
+		for i := range list {
+			if list[i].RestartCount == 0 {
+				continue
+			}
+			if out == nil {
+				out = map[string]int32{}
+			}
+			out[list[i].Name] = list[i].RestartCount
+		}
+	}
+	return out
+}
+
+// RestartsSince is how often the container of the pod that restarted most has, since RestartsBy was before.
+func RestartsSince(p *corev1.Pod, before map[string]int32) (most int32) {
+	for name, count := range RestartsBy(p) {
+		most = max(most, count-before[name])
+	}
+	return most
+}
+
 // Cause is what keeps a pod from coming up where waiting will not help.
 type Cause string
 
@@ -42,11 +67,26 @@ const (
 // Trouble says why the pod does not come up, in words that stay while the trouble
 // does; "" if nothing is known to be wrong.
 func Trouble(p *corev1.Pod) (why string, cause Cause) {
+	return trouble(p, func(*corev1.ContainerStatus) bool { return false })
+}
+
+// TroubleSince is the Trouble since RestartsBy was before: how a container ended earlier that runs now is none.
+func TroubleSince(p *corev1.Pod, before map[string]int32) (why string, cause Cause) {
+	return trouble(p, func(c *corev1.ContainerStatus) bool {
+		return c.State.Running != nil && c.RestartCount <= before[c.Name]
+	})
+}
+
+// trouble is that of containers but for those that are well.
+func trouble(p *corev1.Pod, well func(*corev1.ContainerStatus) bool) (why string, cause Cause) {
 	if p.Status.Phase == corev1.PodFailed {
 		return colon("its pod failed", p.Status.Reason), ""
 	}
 	for _, list := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
 		for i := range list {
+			if well(&list[i]) {
+				continue
+			}
 			w, c := containerTrouble(&list[i])
 			if c != "" || why == "" {
 				why, cause = w, c

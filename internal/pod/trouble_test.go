@@ -31,3 +31,40 @@ func TestTrouble(t *testing.T) {
 		}
 	}
 }
+
+// Since a change of a running pod counts what its containers did since, each by itself: one that restarted often before
+// hides nothing of another, and how one ended before that runs again is no trouble.
+func TestSince(t *testing.T) {
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	killed := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled"}}
+	agent := corev1.ContainerStatus{Name: "agent", State: running, LastTerminationState: killed, RestartCount: 6}
+	proxy := corev1.ContainerStatus{Name: "proxy", State: running}
+	p := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{agent},
+		InitContainerStatuses: []corev1.ContainerStatus{proxy}}}
+	before := RestartsBy(p)
+	check := func(what string, restarts int32, cause Cause) {
+		t.Helper()
+		why, got := TroubleSince(p, before)
+		if n := RestartsSince(p, before); n != restarts || got != cause || (cause == "") != (why == "") {
+			t.Errorf("%s: %d restarts, %q by %q, want %d by %q", what, n, why, got, restarts, cause)
+		}
+	}
+	check("nothing", 0, "")
+	if _, cause := Trouble(p); cause != OutOfMemory {
+		t.Errorf("in its whole life its trouble is %q", cause)
+	}
+	p.Status.InitContainerStatuses[0].RestartCount = 3
+	check("the other restarts", 3, "")
+	p.Status.InitContainerStatuses[0].LastTerminationState = killed
+	check("the other is killed", 3, OutOfMemory)
+	p.Status.InitContainerStatuses[0] = proxy
+	p.Status.ContainerStatuses[0].RestartCount = 7
+	check("the same is killed", 1, OutOfMemory)
+	p.Status.ContainerStatuses[0] = agent
+	p.Status.ContainerStatuses[0].State = killed
+	check("it has ended", 0, OutOfMemory)
+	p.Status = corev1.PodStatus{Phase: corev1.PodFailed}
+	if why, _ := TroubleSince(p, before); why == "" {
+		t.Error("a pod that failed is in no trouble")
+	}
+}

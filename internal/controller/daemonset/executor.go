@@ -257,7 +257,7 @@ func (e *executor) pointPod(
 	}
 	patch, err := pointPatch(p, a, content.Pointing{
 		Content: content.IDOf(a.Revision), At: e.clock.Now().UTC(), Settle: metav1.Duration{Duration: a.Settle},
-		Restarts: pod.Restarts(p), Was: string(a.Before), Volumes: volumes,
+		Restarts: pod.Restarts(p), RestartsBy: pod.RestartsBy(p), Was: string(a.Before), Volumes: volumes,
 	})
 	if err != nil {
 		return refuses(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
+	"github.com/everynode/everynode/internal/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/mold"
@@ -48,6 +50,26 @@ func (w *scriptedWriter) UpdateDaemonSetStatus(_ context.Context, ds *appsv1.Dae
 		return nil, apierrors.NewConflict(resource[kindDaemonSet], ds.Name, fmt.Errorf("the object has been modified"))
 	}
 	return ds, nil
+}
+
+// A pod that is pointed at content remembers how often each of its containers had restarted.
+func TestPointingRemembersRestarts(t *testing.T) {
+	a := newFakeAPI(t)
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "u"}}
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "a", RestartCount: 6}, {Name: "b"}, {Name: "c", RestartCount: 1}}
+	a.add(p)
+	e, _ := newExecutor(t, a)
+	const revision = "t.abcdefghijklmnopqrstuvwx"
+	answer := e.pointPod(t.Context(), testDaemonSet("logs"), &action.PointPod{Target: action.Target{Namespace: "default"},
+		Node: "n", PodName: "p", PodUID: "u", Revision: revision}, nil)
+	now, err := a.GetPod(t.Context(), "default", "p")
+	if err != nil || answer.Outcome != action.OK {
+		t.Fatal(answer, err)
+	}
+	to, err := content.PointingOf(now.Annotations)
+	if err != nil || to == nil || to.Restarts != 6 || !maps.Equal(to.RestartsBy, map[string]int32{"a": 6, "c": 1}) {
+		t.Errorf("it remembers %+v, %v", to, err)
+	}
 }
 
 func newExecutor(t *testing.T, w Writer) (*executor, *record.FakeRecorder) {

@@ -333,16 +333,7 @@ func TestAFormulaTravelsInWaves(t *testing.T) {
 	stop := startWithVariants(t, a)
 	defer func() { stop() }()
 	before := wantDaemons(t, a.fakeAPI, want)
-	phase := func(want v1alpha1.Phase) {
-		t.Helper()
-		eventually(t, func() string {
-			r, err := a.GetRollout(t.Context(), "default", "logs")
-			if err != nil {
-				return err.Error()
-			}
-			return map[bool]string{false: fmt.Sprintf("it is %s: %s", r.Status.Phase, r.Status.Message)}[r.Status.Phase == want]
-		})
-	}
+	phase := func(want v1alpha1.Phase) { t.Helper(); wantPhase(t, a, want, "") }
 	phase(v1alpha1.PhaseComplete)
 	formula(t, a, "node.allocatable.memory * 0.5")
 	wantUnderWay(t, a, "[n0]")
@@ -373,6 +364,42 @@ func TestAFormulaTravelsInWaves(t *testing.T) {
 	if got := revisions(a); len(got) != 1 {
 		t.Errorf("pods are of revisions %v", got)
 	}
+}
+
+// A container that restarted often before its pod was resized hides nothing of what another does since: that is a failure
+// after as many restarts as ever.
+func TestRestartsFromBeforeAResize(t *testing.T) {
+	a, want := resizable(t, 1, nil)
+	a.manualResize = true
+	stop := startWithVariants(t, a)
+	defer stop()
+	wantDaemons(t, a.fakeAPI, want)
+	settled(t, a.fakeAPI, "logs", 1)
+	restarted := func(c, proxy int32) {
+		p := list[*corev1.Pod](a.fakeAPI, kindPod)[0]
+		running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+		edit(t, a.fakeAPI, "default", p.Name, func(p *corev1.Pod) {
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: running, RestartCount: c},
+				{Name: "proxy", State: running, RestartCount: proxy}}
+		})
+	}
+	restarted(0, 6)
+	none := intstr.FromInt32(0)
+	a.add(&v1alpha1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "careful", Generation: 1},
+		Spec: v1alpha1.RolloutPolicySpec{
+			Waves: []v1alpha1.Wave{{Name: "canary", Soak: "1h",
+				Nodes: &metav1.LabelSelector{MatchLabels: map[string]string{"name": "n0"}}}},
+			Failure: v1alpha1.Failure{Max: &none, Then: v1alpha1.FailureHalt}}})
+	wantPhase(t, a, v1alpha1.PhaseComplete, "")
+	formula(t, a, "node.allocatable.memory * 0.02")
+	wantUnderWay(t, a, "[n0]")
+	p := list[*corev1.Pod](a.fakeAPI, kindPod)[0]
+	if r := resizing.RecordOf(p); r == nil || !maps.Equal(r.RestartsBy, map[string]int32{"proxy": 6}) || r.Restarts != 6 {
+		t.Errorf("it remembers %+v", r)
+	}
+	answer(t, a, "n0", "")
+	restarted(3, 6)
+	wantPhase(t, a, v1alpha1.PhaseHalted, "3 restarts")
 }
 
 // revisions are those that pods say.

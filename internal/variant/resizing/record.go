@@ -25,11 +25,13 @@ type Record struct {
 	// Asked names the cpu and memory of all its containers then, by AskedOf. While these are what the pod asks for, a
 	// later generation changes something else. A version that did not write it went by the generation alone.
 	Asked string `json:"asked,omitempty"`
-	// At is when they were asked for, Restarts how often containers had restarted by then, with those restarts that are a
-	// part of it, and Was what the daemon was like before.
-	At       time.Time `json:"at"`
-	Restarts int32     `json:"restarts,omitempty"`
-	Was      string    `json:"was,omitempty"`
+	// At is when they were asked for. RestartsBy is how often each container had restarted by then, with those restarts
+	// that are a part of it, and Restarts the most of them; a version that did not write the former went by the latter
+	// alone. Was is what the daemon was like before.
+	At         time.Time        `json:"at"`
+	Restarts   int32            `json:"restarts,omitempty"`
+	RestartsBy map[string]int32 `json:"restartsBy,omitempty"`
+	Was        string           `json:"was,omitempty"`
 }
 
 // Text is the annotation's value.

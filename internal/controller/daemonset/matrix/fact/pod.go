@@ -117,7 +117,8 @@ func (i *Pod) Point(p *corev1.Pod) {
 		return
 	}
 	i.Pointed, i.Settle = to.At.UTC(), to.Settle.Duration
-	i.Restarts, i.Before = max(0, i.Restarts-to.Restarts), standing.Before(to.Was)
+	i.Before = standing.Before(to.Was)
+	i.since(p, to.Restarts, to.RestartsBy)
 	c := pod.Condition(p, content.MountedCondition)
 	switch {
 	case c == nil || !strings.HasPrefix(c.Message, to.Key()):
@@ -126,6 +127,18 @@ func (i *Pod) Point(p *corev1.Pod) {
 	default:
 		i.Mounted = deadline.Later(utc(c.LastTransitionTime), i.Pointed)
 	}
+}
+
+// since has only what happens to containers after they had restarted so often count: how they ended before is no
+// trouble of what the pod was given then. A version that did not write it for each container knew only the most.
+func (i *Pod) since(p *corev1.Pod, most int32, by map[string]int32) {
+	if len(by) == 0 && most > 0 {
+		i.Restarts = max(0, pod.Restarts(p)-most)
+		return
+	}
+	i.Restarts = pod.RestartsSince(p, by)
+	i.Trouble, i.Cause = pod.TroubleSince(p, by)
+	i.Certain = i.Cause != ""
 }
 
 // graceOf is how long the end of a pod was to take.

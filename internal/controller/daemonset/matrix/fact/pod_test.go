@@ -4,8 +4,13 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/pod"
+	"github.com/everynode/everynode/internal/variant/resizing"
 )
 
 // A pod on its way out tells that it was ready when that was asked for, if it surely was.
@@ -53,6 +58,56 @@ func TestPlacementReason(t *testing.T) {
 		p.Spec.NodeName = "n1"
 		if got := OfPod(p, "logs").Unplaceable; got != "" {
 			t.Errorf("a pod that is bound cannot be placed: %q", got)
+		}
+	}
+}
+
+// What a container did before the running pod was given other content or amounts is no evidence about these, and hides none.
+func TestWhatCountsSinceAChangeOfARunningPod(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	state := func(s string) (out corev1.ContainerState) {
+		if s == "running" {
+			out.Running = &corev1.ContainerStateRunning{}
+		} else {
+			out.Terminated = &corev1.ContainerStateTerminated{ExitCode: 137, Reason: s}
+		}
+		return out
+	}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{}, Labels: map[string]string{}}}
+	was := []corev1.ContainerStatus{{Name: "a", State: state("running"), LastTerminationState: state("OOMKilled"), RestartCount: 6},
+		{Name: "b", State: state("running")}}
+	p.Status.ContainerStatuses = was
+	const id = "abcdefghijklmnopqrstuvwx"
+	by := pod.RestartsBy(p)
+	pointed := content.Pointing{Content: id, At: at, Restarts: 6, RestartsBy: by}
+	resized := resizing.Record{Pod: "p", At: at, Restarts: 6, RestartsBy: by}
+	old := resizing.Record{Pod: "p", At: at, Restarts: 6}
+	text := func(value string, err error) string {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+	for name, c := range map[string]struct {
+		label, annotation, value string
+		restarts                 int32
+		cause                    pod.Cause
+	}{
+		"pointed":                 {"t." + id, content.LiveName, text(pointed.Text()), 3, ""},
+		"resized":                 {"t", resizing.Annotation, text(resized.Text()), 3, ""},
+		"by a version before":     {"t", resizing.Annotation, text(old.Text()), 0, pod.OutOfMemory},
+		"as it was made":          {"t", "other", "", 6, pod.OutOfMemory},
+		"resized, and never died": {"t", resizing.Annotation, text((&resizing.Record{Pod: "p", At: at}).Text()), 6, pod.OutOfMemory},
+	} {
+		p.Annotations = map[string]string{c.annotation: c.value}
+		p.Labels = map[string]string{appsv1.ControllerRevisionHashLabelKey: "t", content.RevisionLabel: c.label}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{was[0], was[1]}
+		p.Status.ContainerStatuses[1].RestartCount = 3
+		i := OfPod(p, "logs")
+		i.Point(p)
+		i.Resize(p)
+		if i.Restarts != c.restarts || i.Cause != c.cause || i.Certain != (c.cause != "") || (c.cause == "") != (i.Trouble == "") {
+			t.Errorf("%s: %d restarts, %q by %q, want %d by %q", name, i.Restarts, i.Trouble, i.Cause, c.restarts, c.cause)
 		}
 	}
 }

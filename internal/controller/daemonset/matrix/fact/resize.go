@@ -8,7 +8,6 @@ import (
 
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/deadline"
-	"github.com/everynode/everynode/internal/pod"
 	"github.com/everynode/everynode/internal/variant/resizing"
 )
 
@@ -22,7 +21,7 @@ func (i *Pod) Resize(p *corev1.Pod) {
 	at, shows := r.At.UTC(), i.Pointed.IsZero() || !i.Mounted.IsZero()
 	if !at.Before(i.Pointed) {
 		i.Resized, i.Pointed, i.Before = true, at, standing.Before(r.Was)
-		i.Restarts = max(0, pod.Restarts(p)-r.Restarts)
+		i.since(p, r.Restarts, r.RestartsBy)
 	}
 	state, message := r.StateOf(p)
 	switch state {

@@ -132,9 +132,13 @@ func amountsPatch(p *corev1.Pod, way *resizing.Way) ([]byte, error) {
 // signature is the strategic merge patch; the UID in it is a precondition.
 func signature(p *corev1.Pod, a *action.ResizePod, way *resizing.Way, now time.Time) ([]byte, error) {
 	record := resizing.Record{Pod: p.Name, Generation: p.Generation, Asked: resizing.AskedOf(p), At: now.UTC(),
-		Restarts: pod.Restarts(p), Was: string(a.Before)}
-	if len(way.Restarts) > 0 {
-		record.Restarts++
+		Restarts: pod.Restarts(p), RestartsBy: pod.RestartsBy(p), Was: string(a.Before)}
+	for _, container := range way.Restarts {
+		if record.RestartsBy == nil {
+			record.RestartsBy = map[string]int32{}
+		}
+		record.RestartsBy[container]++
+		record.Restarts = max(record.Restarts, record.RestartsBy[container])
 	}
 	text, err := record.Text()
 	if err != nil {
