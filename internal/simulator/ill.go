@@ -113,10 +113,12 @@ func (n *nodes) survives(of *node, podUID string) {
 	of.patient.Survives(podUID, n.config.Clock.Now())
 }
 
-// ails is what ails a container of the pod, or that its work comes to an end.
-func (p *pod) ails(object *corev1.Pod, container string) illness.Container {
+// ails is what ails a container of the pod, or that its work comes to an end; attempt is how often it was started
+// before.
+func (p *pod) ails(object *corev1.Pod, container string, attempt uint32) illness.Container {
 	spec := podfacts.Container(object, container)
 	ill := p.ward.Container(object, spec)
+	ill.Ends = ill.EndsAt(attempt)
 	if !ill.Ends && task(object, spec) {
 		ill.Ends, ill.After, ill.ExitCode, ill.Reason = true, max(ill.TaskTakes, taskTakes), 0, "Completed"
 	}
@@ -146,7 +148,7 @@ func (p *pod) end(object *corev1.Pod, now time.Time) (next time.Time) {
 		if c.State != podworker.Running {
 			continue
 		}
-		ill := p.ails(object, c.Name)
+		ill := p.ails(object, c.Name, c.Attempt)
 		if !ill.Ends {
 			continue
 		}
@@ -167,7 +169,7 @@ func (p *pod) deadly(object *corev1.Pod) (illness.Container, bool) {
 	}
 	for i := range p.runtime.Containers {
 		c := &p.runtime.Containers[i]
-		if ill := p.ails(object, c.Name); c.State == podworker.Running && ill.Kills() {
+		if ill := p.ails(object, c.Name, c.Attempt); c.State == podworker.Running && ill.Kills() {
 			ill.Started = c.CreatedAt
 			return ill, true
 		}

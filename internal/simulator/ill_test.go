@@ -170,6 +170,57 @@ func TestContainersThatDoNotBecomeReady(t *testing.T) {
 	})
 }
 
+// A container that starts slowly is ready so long after its start, or starts so much later where it has no probe; one
+// that crashes once runs on then.
+func TestSlowAndFailingStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, Config{Nodes: 1}, nil)
+		probed := func(p *corev1.Pod) { p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{InitialDelaySeconds: 2} }
+		c.bind(newPod("probed", "demo", probed, bad("{slowStart: {takes: 10s}}")), "sim-0001")
+		c.bind(newPod("plain", "demo", bad("{slowStart: {takes: 10s}}")), "sim-0001")
+		c.bind(newPod("once", "demo", bad("{crash: {after: 2s, times: 1}}")), "sim-0001")
+		c.pass(9 * time.Second)
+		for _, name := range []string{"probed", "plain"} {
+			if p := c.pod(name); ready(p) {
+				t.Errorf("%s is ready after 9 s: %+v", name, p.Status)
+			}
+		}
+		if running := c.pod("probed").Status.ContainerStatuses[0].State.Running; running == nil {
+			t.Error("a container with a probe does not run while it starts slowly")
+		}
+		c.pass(3 * time.Second)
+		for _, name := range []string{"probed", "plain", "once"} {
+			if p := c.pod(name); !ready(p) {
+				t.Errorf("%s is not ready after 12 s: %+v", name, p.Status)
+			}
+		}
+		c.pass(10 * time.Minute)
+		if s := c.pod("once").Status.ContainerStatuses[0]; s.RestartCount != 1 || s.State.Running == nil {
+			t.Errorf("what crashes once is %+v", s)
+		}
+	})
+}
+
+// Nodes have the sizes of the file in turn, and a label that names them.
+func TestSizesOfNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sizes := plan(t, "sizes: [{name: small, cpu: 2, memory: 4Gi, pods: 20}, {storage: 1Ti}]")
+		c := start(t, Config{Nodes: 3, Faults: sizes}, nil)
+		for name, want := range map[string]string{
+			"sim-0001": "small 2 4Gi 100Gi 20", "sim-0002": " 8 32Gi 1Ti 110", "sim-0003": "small 2 4Gi 100Gi 20",
+		} {
+			n := c.node(name)
+			for _, has := range []corev1.ResourceList{n.Status.Capacity, n.Status.Allocatable} {
+				got := fmt.Sprintf("%s %s %s %s %s", n.Labels[corev1.LabelInstanceTypeStable], has.Cpu(), has.Memory(),
+					has.StorageEphemeral(), has.Pods())
+				if got != want {
+					t.Errorf("%s has %q, want %q", name, got, want)
+				}
+			}
+		}
+	})
+}
+
 func TestSlowPullEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, Config{Nodes: 1}, nil)

@@ -35,12 +35,19 @@ func nodeLabels(config *Config, name string, number int) map[string]string {
 		for _, l := range config.Faults.Labels {
 			labels[l.Key] = l.Values[(number-1)%len(l.Values)]
 		}
+		if size := config.Faults.SizeOf(number); size != nil && size.Name != "" {
+			labels[corev1.LabelInstanceTypeStable] = size.Name
+		}
 	}
 	return labels
 }
 
 // nodeObject is the node as it registers.
 func nodeObject(config *Config, name string, number int, state illness.State, now time.Time) *corev1.Node {
+	capacity := maps.Clone(config.Capacity)
+	if size := config.Faults.SizeOf(number); size != nil {
+		maps.Copy(capacity, size.Amounts())
+	}
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: nodeLabels(config, name, number)},
 		Spec:       corev1.NodeSpec{Taints: slices.Clone(config.Taints)},
@@ -49,8 +56,8 @@ func nodeObject(config *Config, name string, number int, state illness.State, no
 				{Type: corev1.NodeInternalIP, Address: nodeIP(number)},
 				{Type: corev1.NodeHostName, Address: name},
 			},
-			Capacity:    maps.Clone(config.Capacity),
-			Allocatable: maps.Clone(config.Capacity),
+			Capacity:    capacity,
+			Allocatable: maps.Clone(capacity),
 			NodeInfo: corev1.NodeSystemInfo{
 				MachineID: name, SystemUUID: name, BootID: name,
 				KubeletVersion: config.Version, ContainerRuntimeVersion: "simulated://" + config.Version,

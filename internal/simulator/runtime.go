@@ -186,14 +186,17 @@ func (p *pod) startPull(object *corev1.Pod, action podworker.Action, now time.Ti
 // behaviour is how the image of a container behaves, with what ails the container.
 func (p *pod) behaviour(object *corev1.Pod, container string) Image {
 	image := p.imageOf(object, container)
-	behaviour, ill := p.image(image), p.ails(object, container)
+	behaviour, ill := p.image(image), p.ails(object, container, 0)
 	behaviour.PullError = cmp.Or(behaviour.PullError, ill.PullError)
 	behaviour.StartDelay = max(behaviour.StartDelay, ill.PullTakes)
 	if p.present != "" && p.present == image || p.hasImage(image) {
 		behaviour.StartDelay = 0
 	}
-	if ill.Unready != "" && unprobed(podfacts.Container(object, container)) {
-		behaviour.StartDelay = forever
+	if unprobed(podfacts.Container(object, container)) {
+		behaviour.StartDelay += ill.ReadyAfter
+		if ill.Unready != "" {
+			behaviour.StartDelay = forever
+		}
 	}
 	return behaviour
 }
@@ -213,7 +216,7 @@ func (p *pod) endPull(object *corev1.Pod, now time.Time) {
 // startContainer makes a running container; an init container that is no sidecar has done its work at once.
 func (p *pod) startContainer(object *corev1.Pod, action podworker.Action, now time.Time) podworker.Outcome {
 	spec := podfacts.Container(object, action.Container)
-	ill := p.ails(object, action.Container)
+	ill := p.ails(object, action.Container, action.Attempt)
 	if ill.StartError != "" {
 		p.note(spec.Name, corev1.EventTypeNormal, "Created", "Created container: "+spec.Name)
 		p.note(spec.Name, corev1.EventTypeWarning, "Failed", "Error: "+ill.StartError)
@@ -257,17 +260,18 @@ func (p *pod) probes(object *corev1.Pod, now time.Time) (probes []podworker.Prob
 			continue
 		}
 		probe := podworker.Probe{Container: c.Name, ContainerID: c.ID, Known: true, Started: true, Ready: true}
+		ill := p.ails(object, c.Name, c.Attempt)
 		if spec.StartupProbe != nil {
-			at := c.CreatedAt.Add(seconds(spec.StartupProbe.InitialDelaySeconds))
+			at := c.CreatedAt.Add(max(seconds(spec.StartupProbe.InitialDelaySeconds), ill.ReadyAfter))
 			probe.Started = !now.Before(at)
 			next = later(next, at, now)
 		}
 		if spec.ReadinessProbe != nil {
-			at := c.CreatedAt.Add(seconds(spec.ReadinessProbe.InitialDelaySeconds))
+			at := c.CreatedAt.Add(max(seconds(spec.ReadinessProbe.InitialDelaySeconds), ill.ReadyAfter))
 			probe.Ready = probe.Started && !now.Before(at)
 			next = later(next, at, now)
 		}
-		if ill := p.ails(object, c.Name); ill.Unready != "" && !unprobed(spec) {
+		if ill.Unready != "" && !unprobed(spec) {
 			p.failProbes(&probe, spec, ill)
 		}
 		probes = append(probes, probe)

@@ -76,6 +76,10 @@ func TestTutorial(t *testing.T) {
 		`(?m)^PROBLEM +daemonset/kube-system/agent: its change has failed \(RolledBack\)`,
 		`kube-system/agent on sim-0050: Waiting`,
 		`(?m)^Looked at the cluster at https://127.0.0.1:\d+ \(60 nodes\): nothing is wrong\.$`,
+		`(?m)^60 nodes: 60 would follow it when they join`,
+		`Node sim-0061 starts group 1 of 1 of NodeStartup default; it waits for`,
+		`"key":"everynode.io/starting"`,
+		`(?m)^nodestartup.everynode.io/default condition met$`,
 		`(?m)^everynode_rollout_phase\{daemonset="agent",namespace="kube-system",phase="Complete"\} 1$`,
 	} {
 		if !regexp.MustCompile(want).Match(out) {

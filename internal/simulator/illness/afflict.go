@@ -16,7 +16,7 @@ func errOfNode(f *Fault) error {
 
 func (f *Crash) afflict(c *Container) {
 	c.Ends, c.After, c.ExitCode = true, given(f.After, time.Second), cmp.Or(f.ExitCode, 1)
-	c.Reason, c.Message = "Error", f.Message
+	c.Reason, c.Message, c.times = "Error", f.Message, f.Times
 }
 
 // in reports whether one of the ConfigMaps has the value.

@@ -222,6 +222,10 @@ func TestFaultsOfOneContainer(t *testing.T) {
 		"{slowTask: {takes: 30s}}":                     {TaskTakes: 30 * time.Second},
 		"slowTask":                                     {TaskTakes: time.Minute},
 		"{pullError: {message: m}}":                    {PullError: "m"},
+		"slowStart":                                    {ReadyAfter: time.Minute},
+		"{slowStart: {takes: 10s}}":                    {ReadyAfter: 10 * time.Second},
+		"{slowStart: {takes: 10s, upTo: 10s}}":         {ReadyAfter: 10 * time.Second},
+		"{crash: {times: 2}}":                          {Ends: true, After: time.Second, ExitCode: 1, Reason: "Error", times: 2},
 		"{startError: {message: m}}":                   {StartError: "m"},
 		"{crash: {}, share: 0%}":                       {},
 		"{crash: {}, nodes: {matchLabels: {zone: b}}}": {},
@@ -240,6 +244,40 @@ func TestFaultsOfOneContainer(t *testing.T) {
 	}
 	if ward, err := patient(t, nil, "n", nil, "").Ward(newPod(nil)); ward != nil || err != nil {
 		t.Errorf("where nobody is ill a pod has the ward %v, %v", ward, err)
+	}
+}
+
+// Each node has a time of its own for a slow start, the same each time; a crash that is counted comes in the first
+// starts only.
+func TestStartsOfEachNode(t *testing.T) {
+	plan := mustParse(t, "{seed: 3, faults: [{slowStart: {takes: 10s, upTo: 70s}}]}")
+	pod, seen := newPod(nil), map[time.Duration]bool{}
+	var first, last time.Duration = time.Hour, 0
+	for i := range 200 {
+		takes := func() time.Duration {
+			ward, err := patient(t, plan, fmt.Sprint("n", i), nil, "").Ward(pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := ward.Container(pod, &pod.Spec.Containers[0])
+			return c.ReadyAfter
+		}
+		d := takes()
+		if d != takes() || d < 10*time.Second || d > 70*time.Second {
+			t.Fatalf("node %d takes %v, then %v; want from 10 s to 70 s", i, d, takes())
+		}
+		seen[d], first, last = true, min(first, d), max(last, d)
+	}
+	if len(seen) < 190 || first > 15*time.Second || last < 65*time.Second {
+		t.Errorf("200 nodes take %d times from %v to %v", len(seen), first, last)
+	}
+	ends := Container{Ends: true, times: 2}
+	if !ends.EndsAt(0) || !ends.EndsAt(1) || ends.EndsAt(2) || (&Container{}).EndsAt(0) {
+		t.Error("a container that crashes twice does not end after its first two starts alone")
+	}
+	always := Container{Ends: true}
+	if !always.EndsAt(1000) {
+		t.Error("a container that always crashes stops doing so")
 	}
 }
 
@@ -286,6 +324,12 @@ func TestBadInputIsRefused(t *testing.T) {
 		"faults: [{crash: {after: soon}}]":                     `invalid duration "soon"`,
 		"faults: [{crash: {after: -5s}}]":                      "-5s is less than no time",
 		"faults: [{crash: {exitCode: 256}}]":                   "exitCode 256 is not from 1 to 255",
+		"faults: [{crash: {times: -1}}]":                       "times -1 is less than never",
+		"faults: [{slowStart: {takes: -1s}}]":                  "-1s is less than no time",
+		"faults: [{slowStart: {takes: 2m, upTo: 1m}}]":         "upTo 1m0s is less than takes 2m0s",
+		"sizes: [{cpu: 1}, {memory: 0}]":                       "size 2: memory of 0 is not more than nothing",
+		"sizes: [{name: 'a b'}]":                               `size 1: name "a b": `,
+		"sizes: [{disk: 1}]":                                   `unknown field "disk"`,
 		"faults: [{share: 5, crash: {}}]":                      `share "5" is not a percentage`,
 		"faults: [{share: '5', crash: {}}]":                    `share "5" is not a percentage from 0% to 100%`,
 		"faults: [{share: 101%, crash: {}}]":                   `share "101%" is not a percentage`,

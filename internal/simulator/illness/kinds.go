@@ -13,6 +13,7 @@ import (
 var kindNames = []string{
 	"notReady", "pressure", "flaps", "powerLoss", "room",
 	"crash", "outOfMemory", "neverReady", "slowPull", "slowTask", "pullError", "startError", "killsNode", "badContent",
+	"slowStart",
 }
 
 // nodeKinds is how many of kindNames are faults of nodes.
@@ -23,7 +24,7 @@ func (f *Fault) kinds() (names []string) {
 	for i, there := range []bool{
 		f.NotReady != nil, f.Pressure != nil, f.Flaps != nil, f.PowerLoss != nil, f.Room != nil,
 		f.Crash != nil, f.Memory != nil, f.Unready != nil, f.SlowPull != nil, f.SlowTask != nil, f.PullError != nil, f.Unstarted != nil, f.KillsNode != nil,
-		f.BadContent != nil,
+		f.BadContent != nil, f.SlowStart != nil,
 	} {
 		if there {
 			names = append(names, kindNames[i])
@@ -52,6 +53,12 @@ func (f *Fault) checkKind() error {
 		return f.PowerLoss.check()
 	case f.Room != nil:
 		return f.Room.check()
+	}
+	return f.checkPodKind()
+}
+
+func (f *Fault) checkPodKind() error {
+	switch {
 	case f.Crash != nil:
 		return f.Crash.check()
 	case f.BadContent != nil:
@@ -62,6 +69,8 @@ func (f *Fault) checkKind() error {
 		return checkTakes(&f.SlowPull.Takes)
 	case f.SlowTask != nil:
 		return checkTakes(&f.SlowTask.Takes)
+	case f.SlowStart != nil:
+		return f.SlowStart.check()
 	case f.KillsNode != nil:
 		return notNegative(given(f.KillsNode.After, 0), f.KillsNode.For.Duration)
 	case f.Unready != nil:
@@ -79,6 +88,25 @@ func checkTakes(takes *metav1.Duration) error {
 		takes.Duration = time.Minute
 	}
 	return notNegative(takes.Duration)
+}
+
+func (s *SlowStart) check() error {
+	err := checkTakes(&s.Takes)
+	if err != nil || s.UpTo == nil {
+		return err
+	}
+	if s.UpTo.Duration < s.Takes.Duration {
+		return fmt.Errorf("upTo %s is less than takes %s", s.UpTo.Duration, s.Takes.Duration)
+	}
+	return nil
+}
+
+// on is how long a start takes on a node that has this chance.
+func (s *SlowStart) on(chance float64) time.Duration {
+	if s.UpTo == nil {
+		return s.Takes.Duration
+	}
+	return s.Takes.Duration + time.Duration(chance*float64(s.UpTo.Duration-s.Takes.Duration))
 }
 
 func (f *Flaps) check() error {
@@ -108,6 +136,9 @@ func (b *BadContent) check() error {
 func (c *Crash) check() error {
 	if c.ExitCode < 0 || c.ExitCode > 255 {
 		return fmt.Errorf("exitCode %d is not from 1 to 255", c.ExitCode)
+	}
+	if c.Times < 0 {
+		return fmt.Errorf("times %d is less than never", c.Times)
 	}
 	return notNegative(given(c.After, 0))
 }

@@ -240,6 +240,9 @@ type Container struct {
 	After           time.Duration
 	ExitCode        int32
 	Reason, Message string
+	times           int
+	// ReadyAfter is how long after its start it is ready.
+	ReadyAfter time.Duration
 	// Unready is why its probes fail; empty if they do not.
 	Unready string
 	// TaskTakes is how long its work takes, if it has an end.
@@ -252,12 +255,18 @@ type Container struct {
 	kills   *KillsNode
 }
 
+// EndsAt reports whether it ends by itself after it was started for the time of that number, from 0.
+func (c *Container) EndsAt(attempt uint32) bool {
+	return c.Ends && (c.times == 0 || attempt < uint32(c.times)) //nolint:gosec // It is not negative.
+}
+
 // Kills reports whether the node dies of the container.
 func (c *Container) Kills() bool { return c.kills != nil }
 
 // Ward is what ails the pods of one node.
 type Ward struct {
 	faults []*Fault
+	chance func(*Fault) float64
 	// Content is what the pod reads from ConfigMaps, for the caller to fill in where Reads says so.
 	Content []map[string]string
 }
@@ -273,7 +282,7 @@ func (p *Patient) Ward(pod *corev1.Pod) (*Ward, error) {
 	if text == "" && !p.Ails() || p.spared {
 		return nil, nil
 	}
-	w := &Ward{}
+	w := &Ward{chance: p.chance}
 	p.each(func(f *Fault) {
 		if _, concerned := p.since[f]; concerned && !f.ofNode() {
 			w.faults = append(w.faults, f)
@@ -305,6 +314,9 @@ func (w *Ward) Container(pod *corev1.Pod, spec *corev1.Container) Container {
 		named := f.Pods != nil && f.Pods.Container != ""
 		if f.Pods.matches(pod, spec) && (named || !init) {
 			f.afflict(&c, w.Content)
+			if f.SlowStart != nil && c.ReadyAfter == 0 {
+				c.ReadyAfter = f.SlowStart.on(w.chance(f))
+			}
 		}
 	}
 	return c

@@ -27,6 +27,8 @@ type Plan struct {
 	Seed uint64 `json:"seed,omitempty"`
 	// Labels are dealt out to the nodes: the first node gets the first value, the next one the second, and so on.
 	Labels []Label `json:"labels,omitempty"`
+	// Sizes are dealt out to the nodes in the same way.
+	Sizes []Size `json:"sizes,omitempty"`
 	// Faults of nodes and pods. If two of the same kind meet, the first one counts.
 	Faults []Fault `json:"faults,omitempty"`
 }
@@ -35,6 +37,16 @@ type Plan struct {
 type Label struct {
 	Key    string   `json:"key"`
 	Values []string `json:"values"`
+}
+
+// Size is what a node has. What it does not say is as for all nodes.
+type Size struct {
+	// Name is the value of the label node.kubernetes.io/instance-type, unless it is empty.
+	Name    string             `json:"name,omitempty"`
+	CPU     *resource.Quantity `json:"cpu,omitempty"`
+	Memory  *resource.Quantity `json:"memory,omitempty"`
+	Storage *resource.Quantity `json:"storage,omitempty"`
+	Pods    *resource.Quantity `json:"pods,omitempty"`
 }
 
 // Fault is one fault: where, and exactly one kind.
@@ -58,6 +70,7 @@ type Fault struct {
 	Unready   *Unready   `json:"neverReady,omitempty"`
 	SlowPull  *SlowPull  `json:"slowPull,omitempty"`
 	SlowTask  *SlowTask  `json:"slowTask,omitempty"`
+	SlowStart *SlowStart `json:"slowStart,omitempty"`
 	PullError *Refusal   `json:"pullError,omitempty"`
 	Unstarted *Refusal   `json:"startError,omitempty"`
 	KillsNode *KillsNode `json:"killsNode,omitempty"`
@@ -109,11 +122,13 @@ type Room struct {
 	Pods   *resource.Quantity `json:"pods,omitempty"`
 }
 
-// Crash makes a container end some time after each start, 1 s by default, with an exit code, 1 by default, and last words.
+// Crash makes a container end some time after each start, 1 s by default, with an exit code, 1 by default, and last
+// words; with Times, after so many starts of it in each pod only.
 type Crash struct {
 	After    *metav1.Duration `json:"after,omitempty"`
 	ExitCode int32            `json:"exitCode,omitempty"`
 	Message  string           `json:"message,omitempty"`
+	Times    int              `json:"times,omitempty"`
 }
 
 // BadContent makes a container crash if its pod reads, from any ConfigMap, this value of the key.
@@ -143,6 +158,13 @@ type SlowTask struct {
 	Takes metav1.Duration `json:"takes"`
 }
 
+// SlowStart makes a container be ready so long after its start, 1 min by default; with UpTo each node has a time of its
+// own from Takes to that. One without a readiness or startup probe starts so much later.
+type SlowStart struct {
+	Takes metav1.Duration  `json:"takes,omitempty"`
+	UpTo  *metav1.Duration `json:"upTo,omitempty"`
+}
+
 // Refusal makes a pull, or the start of a container, fail.
 type Refusal struct {
 	Message string `json:"message,omitempty"`
@@ -164,6 +186,11 @@ func Parse(data []byte) (*Plan, error) {
 	for _, l := range plan.Labels {
 		if err := l.check(); err != nil {
 			return nil, err
+		}
+	}
+	for i := range plan.Sizes {
+		if err := plan.Sizes[i].check(); err != nil {
+			return nil, fmt.Errorf("size %d: %w", i+1, err)
 		}
 	}
 	names := map[string]bool{}
@@ -207,6 +234,40 @@ func (l *Label) check() error {
 		}
 	}
 	return nil
+}
+
+func (s *Size) check() error {
+	if problems := validation.IsValidLabelValue(s.Name); len(problems) > 0 {
+		return fmt.Errorf("name %q: %s", s.Name, problems[0])
+	}
+	for what, q := range s.Amounts() {
+		if q.Sign() <= 0 {
+			return fmt.Errorf("%s of %s is not more than nothing", what, q.String())
+		}
+	}
+	return nil
+}
+
+// Amounts are those that it says something about.
+func (s *Size) Amounts() corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for what, q := range map[corev1.ResourceName]*resource.Quantity{
+		corev1.ResourceCPU: s.CPU, corev1.ResourceMemory: s.Memory, corev1.ResourceEphemeralStorage: s.Storage,
+		corev1.ResourcePods: s.Pods,
+	} {
+		if q != nil {
+			out[what] = *q
+		}
+	}
+	return out
+}
+
+// SizeOf is the size of the node of that number, from 1; nil for that of all nodes.
+func (p *Plan) SizeOf(number int) *Size {
+	if p == nil || len(p.Sizes) == 0 {
+		return nil
+	}
+	return &p.Sizes[(number-1)%len(p.Sizes)]
 }
 
 // parseAnnotation reads the value of Annotation: the name of a kind alone, or a fault.
