@@ -49,6 +49,7 @@ const (
 	gracePeriod  = 4 * time.Second
 	goneForGood  = 300 * time.Millisecond
 	longestRetry = time.Second
+	lingering    = 3 * time.Second
 )
 
 // fittings are what a loop is put together from.
@@ -79,6 +80,7 @@ var loopsByName = map[string]func(fittings) error{
 			Recorder: &record.FakeRecorder{},
 			Rollouts: daemonset.NewRolloutWriter(f.ours), Watches: f.watches,
 			NormalizeTemplate: defaults.SetTemplate, Content: copies.Access{Client: f.client},
+			CopiesLinger: lingering, LiveContent: true,
 		})
 		if err != nil {
 			return err

@@ -110,6 +110,9 @@ func (u *user) setPolicy(spec *v1alpha1.RolloutPolicySpec, pick, other int) {
 	case 2:
 		zones.Soak, zones.MaxUnavailable = "1s", nil
 		spec.Waves = []v1alpha1.Wave{canary, zones}
+		if u.author != nil && other%2 > 0 {
+			spec.Waves[1] = v1alpha1.Wave{Name: "more", Nodes: &metav1.LabelSelector{}, Ramp: &v1alpha1.Ramp{}}
+		}
 	case 3:
 		zones.Approval = v1alpha1.ApprovalManual
 		spec.Waves = []v1alpha1.Wave{zones}

@@ -126,7 +126,7 @@ func play(ctx context.Context, seed uint64, o options) (out outcome) {
 	}
 	if r.judged {
 		out.violations = slices.Concat(history.Check(r.journal.record), copies.Check(r.journal.record))
-		for _, text := range unsettled(r.journal.record.Last(), r.settledAt) {
+		for _, text := range unsettled(r.journal.record.Last(), r.settledAt, r.plan.Kind) {
 			out.violations = append(out.violations, history.Violation{Rule: "settled", Message: text, Objects: r.journal.named(text)})
 		}
 	}
@@ -168,7 +168,7 @@ func (r *round) run(ctx context.Context) (err error) {
 			r.cluster.abandon()
 		}
 	}()
-	r.user = newUser(r.cluster, r.journal, r.plan.Trouble)
+	r.user = newUser(r.cluster, r.journal, r.plan)
 	for range r.plan.Nodes {
 		r.cluster.addNode("")
 	}
@@ -194,7 +194,7 @@ func (r *round) run(ctx context.Context) (err error) {
 	}
 	r.judged = true
 	// What is not settled shows in the last state, which is judged anyway.
-	if settled != nil && len(unsettled(r.journal.record.Last(), r.settledAt)) == 0 {
+	if settled != nil && len(unsettled(r.journal.record.Last(), r.settledAt, r.plan.Kind)) == 0 {
 		return fmt.Errorf("settled only after %v: %w", r.settling, settled)
 	}
 	return nil
@@ -257,9 +257,9 @@ func (r *round) act(ctx context.Context) {
 	faults.Wait()
 }
 
-// unsettled says what is not yet as it should be.
-func unsettled(s history.State, now time.Time) []string {
-	return append(history.Unsettled(s, now), copies.Unsettled(s)...)
+// unsettled says what is not yet as it should be. On the real process copies linger for longer than a round.
+func unsettled(s history.State, now time.Time, k plan.Kind) []string {
+	return slices.Concat(history.Unsettled(s, now), copies.Unsettled(s, k == plan.Parts))
 }
 
 // report tells what happened in a bad round.

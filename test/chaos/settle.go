@@ -61,7 +61,7 @@ func (u *user) settle(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if open := unsettled(state, time.Now()); len(open) > 0 {
+		if open := unsettled(state, time.Now(), u.kind); len(open) > 0 {
 			if text := strings.Join(open, "; "); text != last {
 				last = text
 				u.journal.note("not settled: %s", text)

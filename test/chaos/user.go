@@ -48,11 +48,12 @@ type user struct {
 	left      []string // nodes that left
 	made      int
 	author    *author.Author // nil where there is no content
+	kind      plan.Kind
 }
 
-func newUser(c cluster, j *journal, t plan.Trouble) *user {
-	u := &user{cluster: c, journal: j}
-	if t == plan.Content {
+func newUser(c cluster, j *journal, p plan.Plan) *user {
+	u := &user{cluster: c, journal: j, kind: p.Kind}
+	if p.Trouble == plan.Content {
 		u.author = &author.Author{API: c.api, Namespace: namespace, Wrote: u.wrote}
 	}
 	return u

@@ -86,6 +86,8 @@ type Config struct {
 	Rollouts RolloutWriter
 	// Content reads and writes what is content. With nil no policy with content can be followed.
 	Content ContentAccess
+	// CopiesLinger is how long a copy of content stays that nobody needs. Default 2 minutes.
+	CopiesLinger time.Duration
 	// LiveContent tells that the API server lets this controller alone say what the volumes of running pods show, and
 	// what their nodes fetch.
 	LiveContent bool

@@ -1,6 +1,7 @@
 package daemonset
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -74,7 +75,7 @@ func newOwner(c *Controller, pods, rows, claims *lane.Lane) *owner {
 	o.variants = variants.New(o.startups)
 	o.pins = pins.New(o.variants)
 	o.contents, o.following = contents.New(o.pins), map[followed]context.CancelFunc{}
-	o.contents.Live = c.cfg.LiveContent
+	o.contents.Live, o.contents.Linger = c.cfg.LiveContent, cmp.Or(c.cfg.CopiesLinger, o.contents.Linger)
 	o.book = belongings.New(o.contents, c.cfg.NormalizeTemplate)
 	o.pins.Objects, o.pins.Guest, o.variants.Objects = o.book, c.cfg.Guest, mold.Templates{Book: o.book}
 	o.rollouts = rollouts.New(rolloutRows{o.contents, o.matrix}, time.LoadLocation)

@@ -65,20 +65,29 @@ func (a *Author) Prepare(ctx context.Context) error {
 	return err
 }
 
-// Mount has a template mount the ConfigMap.
+// Mount has a template refer to the ConfigMap in each way that there is.
 func (a *Author) Mount(t *corev1.PodTemplateSpec) {
 	if a == nil {
 		return
 	}
 	of := &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: revision.Object}}
 	t.Spec.Volumes = []corev1.Volume{{Name: "conf", VolumeSource: corev1.VolumeSource{ConfigMap: of}}}
+	main := &t.Spec.Containers[0]
+	main.VolumeMounts = []corev1.VolumeMount{{Name: "conf", MountPath: "/conf/value", SubPath: key}}
+	main.EnvFrom = []corev1.EnvFromSource{{
+		ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: of.LocalObjectReference},
+	}}
+	main.Env = []corev1.EnvVar{{Name: "VALUE", ValueFrom: &corev1.EnvVarSource{
+		ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: of.LocalObjectReference, Key: key},
+	}}}
 }
 
 // Follow has most policies make the ConfigMap a part of revisions.
 func (a *Author) Follow(spec *v1alpha1.RolloutPolicySpec, pick int) {
 	if a != nil && pick%8 > 0 {
 		settle := []v1alpha1.Duration{"100ms", "1s"}[pick/8%2]
-		spec.Content = &v1alpha1.Content{Apply: v1alpha1.ContentRestart, Settle: settle}
+		apply := []v1alpha1.ContentApply{v1alpha1.ContentRestart, v1alpha1.ContentLive}[pick%2]
+		spec.Content = &v1alpha1.Content{Apply: apply, Settle: settle}
 	}
 }
 

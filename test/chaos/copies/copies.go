@@ -3,7 +3,8 @@
 //   - A pod of a revision with content refers to copies of that content only, each of which is there from before the
 //     pod until the pod is gone, or is no longer its DaemonSet's.
 //   - A copy holds what the author's object held at some time before.
-//   - In the end each pod has what the object holds now, and there are the copies that somebody may yet need.
+//   - In the end each pod has what the object holds now, and there are the copies that somebody may yet need, and
+//     where these are swept soon no others (left.go).
 package copies
 
 import (
@@ -138,14 +139,27 @@ func (j *judge) pod(l *life, p *corev1.Pod) {
 	}
 }
 
-// named are the ConfigMaps of a pod's volumes.
+// named are the ConfigMaps that a pod refers to, each once.
 func named(p *corev1.Pod) (names []string) {
 	for i := range p.Spec.Volumes {
 		if v := p.Spec.Volumes[i].ConfigMap; v != nil {
 			names = append(names, v.Name)
 		}
 	}
-	return names
+	for i := range p.Spec.Containers {
+		for _, from := range p.Spec.Containers[i].EnvFrom {
+			if from.ConfigMapRef != nil {
+				names = append(names, from.ConfigMapRef.Name)
+			}
+		}
+		for _, v := range p.Spec.Containers[i].Env {
+			if v.ValueFrom != nil && v.ValueFrom.ConfigMapKeyRef != nil {
+				names = append(names, v.ValueFrom.ConfigMapKeyRef.Name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // listedAt is the list of a name as it was at a revision; an empty one if there was none.
@@ -183,8 +197,8 @@ func (j *judge) gap(name string, from, until int64) (at int64, ok bool) {
 // place is a DaemonSet on a node.
 type place struct{ set, node string }
 
-// Unsettled says what is not as it should be in the end.
-func Unsettled(s history.State) (out []string) {
+// Unsettled says what is not as it should be in the end; swept: nor is a copy that nobody needs.
+func Unsettled(s history.State, swept bool) (out []string) {
 	values, sets := revision.Values(s.ConfigMaps), map[types.UID]*appsv1.DaemonSet{}
 	for _, d := range s.Sets {
 		sets[d.UID] = d
@@ -213,6 +227,9 @@ func Unsettled(s history.State) (out []string) {
 		}
 	}
 	revisions(s, need)
+	if swept {
+		out = append(out, left(s)...)
+	}
 	return out
 }
 

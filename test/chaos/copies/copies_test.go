@@ -69,6 +69,13 @@ func pod(id, refers string) *corev1.Pod {
 	}}
 }
 
+// variables has a pod take environment variables from another ConfigMap than it mounts.
+func variables(p *corev1.Pod, from string) *corev1.Pod {
+	of := &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: from}}
+	p.Spec.Containers = []corev1.Container{{EnvFrom: []corev1.EnvFromSource{{ConfigMapRef: of}}}}
+	return p
+}
+
 // began has a content, and no pod of it.
 func began() *story {
 	return (&story{}).put(conf("v0")).put(set()).put(replica("conf-a", "v0")).put(list("id1", "conf-a"))
@@ -101,6 +108,8 @@ func TestHistories(t *testing.T) {
 			began().put(conf("v1")).put(replica("conf-b", "v1")).put(pod("id1", "conf-b"))},
 		{"nobody has listed the content", Refers, began().put(pod("id2", "conf-a"))},
 		{"the pod has no content, and the author's object", "", began().put(pod("", "conf"))},
+		{"environment variables are of another content's copy", Refers,
+			began().put(conf("v1")).put(replica("conf-b", "v1")).put(variables(pod("id1", "conf-a"), "conf-b"))},
 		{"the pod has no content, and a copy", Refers, began().put(pod("", "conf-a"))},
 		{"a copy of what nobody has written", Made, began().put(replica("conf-b", "v1")).put(conf("v1"))},
 		{"a copy of what was written before", "", began().put(conf("v1")).put(replica("conf-c", "v0"))},
@@ -160,11 +169,21 @@ func TestUnsettled(t *testing.T) {
 			m.OwnerReferences[0].UID = "another"
 			s.ConfigMaps = append(s.ConfigMaps, m)
 		}},
+		{"a copy that nobody needs", "conf-x is content that nobody needs", func(s *history.State) {
+			s.ConfigMaps = append(s.ConfigMaps, replica("conf-x", "v0"))
+		}},
+		{"a list that nobody needs", "agent-id2 is content that nobody needs", func(s *history.State) {
+			s.ConfigMaps = append(s.ConfigMaps, list("id2", "conf-a"))
+		}},
+		{"the rollout speaks of another content, whose copies are there", "", func(s *history.State) {
+			s.Rollouts[0].Status.TargetRevision = "hash.id2"
+			s.ConfigMaps = append(s.ConfigMaps, replica("conf-b", "v1"), list("id2", "conf-b"))
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := ends()
 			c.change(&s)
-			found := strings.Join(Unsettled(s), "\n")
+			found := strings.Join(Unsettled(s, true), "\n")
 			if c.want == "" && found != "" || !strings.Contains(found, c.want) {
 				t.Errorf("found %q, want %q", found, c.want)
 			}

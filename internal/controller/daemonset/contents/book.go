@@ -31,7 +31,10 @@ type Rows interface {
 type Book struct {
 	// Live tells that the API server lets nobody but the controller say what a running pod's volumes show, and
 	// that agents can read it then.
-	Live   bool
+	Live bool
+	// Linger is how long a copy stays that nobody needs: a pod that refers to it may still be on its way.
+	Linger time.Duration
+
 	rows   Rows
 	now    time.Time
 	sets   map[types.UID]*set
@@ -143,7 +146,7 @@ type sight struct {
 // New returns an empty book.
 func New(rows Rows) *Book {
 	return &Book{
-		rows: rows, sets: map[types.UID]*set{}, spaces: map[string]*space{}, marked: map[types.UID]mark{},
+		Linger: linger, rows: rows, sets: map[types.UID]*set{}, spaces: map[string]*space{}, marked: map[types.UID]mark{},
 		counts: map[types.UID]map[string]int{},
 		dirty:  map[types.UID]bool{}, planned: map[types.UID]bool{}, due: map[types.UID]time.Time{},
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 )
 
-// linger is how long a copy stays that nobody needs: a pod that refers to it may still be on its way.
+// linger is Book.Linger as it is unless something else is said.
 const linger = 2 * time.Minute
 
 // settles is how many times as long as to settle an object can keep others waiting that is written again and again.
@@ -282,14 +282,14 @@ func (b *Book) leftovers(s *set, sp *space, wanted map[string]bool) (out []metav
 			at = b.now
 		}
 		since[ref] = at
-		if gone := at.Add(linger); gone.After(b.now) {
+		if gone := at.Add(b.Linger); gone.After(b.now) {
 			b.lookAgain(s, gone)
 		} else {
 			out = append(out, o.meta)
 		}
 	}
 	if len(s.known) > len(wanted) || len(wanted) > 1 {
-		b.lookAgain(s, b.now.Add(linger)) // What is stable may be another by then.
+		b.lookAgain(s, b.now.Add(b.Linger)) // What is stable may be another by then.
 	}
 	s.unwanted = since
 	maps.DeleteFunc(sp.lost, func(ref content.Ref, o *object) bool { return s.owns(o.meta) && !needed[ref] })
