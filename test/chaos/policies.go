@@ -59,7 +59,7 @@ const policies = 2
 func policed(op plan.Op) bool {
 	switch op {
 	case plan.MakePolicy, plan.EditPolicy, plan.SpoilPolicy, plan.DeletePolicy, plan.Pause, plan.Resume, plan.Approve, plan.Retry, plan.Abort, plan.DeleteRollout,
-		plan.DeleteRevision, plan.PoorNodes, plan.EditContent, plan.BadContent:
+		plan.DeleteRevision, plan.PoorNodes, plan.EditContent, plan.BadContent, plan.DeleteContent:
 		return true
 	}
 	return false
@@ -76,6 +76,8 @@ func (u *user) policed(ctx context.Context, s plan.Step) (string, error) {
 		return u.deleteRevision(ctx, s)
 	case plan.PoorNodes:
 		return u.poorNodes(ctx, s)
+	case plan.DeleteContent:
+		return "", u.author.Delete(ctx)
 	case plan.EditContent, plan.BadContent:
 		value := author.Good(s.Pick)
 		if s.Op == plan.BadContent {

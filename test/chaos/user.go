@@ -54,7 +54,7 @@ type user struct {
 func newUser(c cluster, j *journal, p plan.Plan) *user {
 	u := &user{cluster: c, journal: j, kind: p.Kind}
 	if p.Trouble == plan.Content {
-		u.author = &author.Author{API: c.api, Namespace: namespace, Wrote: u.wrote}
+		u.author = &author.Author{API: c.api, Namespace: namespace, Wrote: u.wrote, Deleted: u.deleted}
 	}
 	return u
 }

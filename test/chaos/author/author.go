@@ -36,6 +36,8 @@ type Author struct {
 	Namespace string
 	// Wrote is told of each write, with its answer.
 	Wrote func(kind string, sent, got metav1.Object, err error)
+	// Deleted is told of each deletion.
+	Deleted func(kind string, gone metav1.Object, err error)
 }
 
 // Prepare makes the ConfigMap, and gives the DaemonSet controller the right to read it.
@@ -54,8 +56,12 @@ func (a *Author) Prepare(ctx context.Context) error {
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("give the right on ConfigMaps: %w", err)
 	}
+	return a.create(ctx, first)
+}
+
+func (a *Author) create(ctx context.Context, value string) error {
 	m := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: revision.Object, Namespace: a.Namespace}, Data: map[string]string{key: first},
+		ObjectMeta: metav1.ObjectMeta{Name: revision.Object, Namespace: a.Namespace}, Data: map[string]string{key: value},
 	}
 	created, err := a.API().CoreV1().ConfigMaps(a.Namespace).Create(ctx, m, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
@@ -70,15 +76,19 @@ func (a *Author) Mount(t *corev1.PodTemplateSpec) {
 	if a == nil {
 		return
 	}
-	of := &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: revision.Object}}
+	of := &corev1.ConfigMapVolumeSource{
+		LocalObjectReference: corev1.LocalObjectReference{Name: revision.Object}, Optional: new(true),
+	}
 	t.Spec.Volumes = []corev1.Volume{{Name: "conf", VolumeSource: corev1.VolumeSource{ConfigMap: of}}}
 	main := &t.Spec.Containers[0]
 	main.VolumeMounts = []corev1.VolumeMount{{Name: "conf", MountPath: "/conf/value", SubPath: key}}
 	main.EnvFrom = []corev1.EnvFromSource{{
-		ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: of.LocalObjectReference},
+		ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: of.LocalObjectReference, Optional: of.Optional},
 	}}
 	main.Env = []corev1.EnvVar{{Name: "VALUE", ValueFrom: &corev1.EnvVarSource{
-		ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: of.LocalObjectReference, Key: key},
+		ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+			LocalObjectReference: of.LocalObjectReference, Key: key, Optional: of.Optional,
+		},
 	}}}
 }
 
@@ -99,13 +109,27 @@ func (a *Author) Write(ctx context.Context, value string) error {
 	return a.write(ctx, func(string) string { return value })
 }
 
-// Mend writes a value that works in place of one that does not.
+// Delete deletes the ConfigMap. The next value that is written makes it again.
+func (a *Author) Delete(ctx context.Context) error {
+	api := a.API().CoreV1().ConfigMaps(a.Namespace)
+	m, err := api.Get(ctx, revision.Object, metav1.GetOptions{})
+	if err == nil {
+		err = api.Delete(ctx, m.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(m.UID))})
+		a.Deleted("ConfigMap", m, err)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// Mend writes a value that works in place of one that does not, or of none.
 func (a *Author) Mend(ctx context.Context) error {
 	if a == nil {
 		return nil
 	}
 	return a.write(ctx, func(was string) string {
-		if was == Bad {
+		if was == Bad || was == "" {
 			return first
 		}
 		return was
@@ -115,6 +139,9 @@ func (a *Author) Mend(ctx context.Context) error {
 // write writes what follows from what is there.
 func (a *Author) write(ctx context.Context, next func(string) string) error {
 	m, err := a.API().CoreV1().ConfigMaps(a.Namespace).Get(ctx, revision.Object, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return a.create(ctx, next(""))
+	}
 	if err != nil {
 		return err
 	}

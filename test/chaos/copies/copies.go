@@ -126,10 +126,14 @@ func (j *judge) pod(l *life, p *corev1.Pod) {
 			continue
 		}
 		list := set.object.GetName() + "-" + id
-		if j.listedAt(list, l.from).CopyOf(revision.Object) != name {
+		as, absent := j.listedAt(list, l.from).CopyOf(revision.Object)
+		if as != name {
 			j.report(Refers, l.from, append(j.all(list, name), p.UID),
 				"pod %s of content %s refers to ConfigMap %s, which list %s does not name", p.Name, id, name, list)
 			continue
+		}
+		if absent {
+			continue // nothing of that name is there
 		}
 		if gap, ok := j.gap(name, l.from, until); ok {
 			j.report(Early, gap, append(j.all(list, name), p.UID),
@@ -213,7 +217,7 @@ func Unsettled(s history.State, swept bool) (out []string) {
 			out = append(out, fmt.Sprintf("%s has content %s of %s, and its copies are gone", who, id, d.Name))
 		}
 	}
-	now, toRun := written(s.ConfigMaps), wanted(s)
+	now, toRun := revision.Written(s.ConfigMaps), wanted(s)
 	for _, p := range s.Pods {
 		d, id := sets[owner(p)], revision.ContentOf(p)
 		if d == nil {
@@ -231,16 +235,6 @@ func Unsettled(s history.State, swept bool) (out []string) {
 		out = append(out, left(s)...)
 	}
 	return out
-}
-
-// written is what the author's object holds.
-func written(all []*corev1.ConfigMap) (value string) {
-	for _, m := range all {
-		if revision.ByAuthor(m) {
-			value = revision.Value(m)
-		}
-	}
-	return value
 }
 
 // wanted are the places that are to have a pod.

@@ -58,6 +58,13 @@ func list(id, replica string) *corev1.ConfigMap {
 	}
 }
 
+// absent lists a content without the object.
+func absent(id, as string) *corev1.ConfigMap {
+	m := list(id, as)
+	m.Data["content.json"] = strings.Replace(m.Data["content.json"], `"}]`, `","absent":true}]`, 1)
+	return m
+}
+
 func pod(id, refers string) *corev1.Pod {
 	labels := map[string]string{appsv1.ControllerRevisionHashLabelKey: "hash"}
 	if id != "" {
@@ -110,6 +117,10 @@ func TestHistories(t *testing.T) {
 		{"the pod has no content, and the author's object", "", began().put(pod("", "conf"))},
 		{"environment variables are of another content's copy", Refers,
 			began().put(conf("v1")).put(replica("conf-b", "v1")).put(variables(pod("id1", "conf-a"), "conf-b"))},
+		{"the object was gone, and the pod refers to what is not there", "",
+			began().put(absent("id3", "conf-none")).put(pod("id3", "conf-none"))},
+		{"the object was gone, and the pod has a copy", Refers,
+			began().put(absent("id3", "conf-none")).put(pod("id3", "conf-a"))},
 		{"the pod has no content, and a copy", Refers, began().put(pod("", "conf-a"))},
 		{"a copy of what nobody has written", Made, began().put(replica("conf-b", "v1")).put(conf("v1"))},
 		{"a copy of what was written before", "", began().put(conf("v1")).put(replica("conf-c", "v0"))},
@@ -171,6 +182,13 @@ func TestUnsettled(t *testing.T) {
 		}},
 		{"a copy that nobody needs", "conf-x is content that nobody needs", func(s *history.State) {
 			s.ConfigMaps = append(s.ConfigMaps, replica("conf-x", "v0"))
+		}},
+		{"the object is gone, and the pod has its copy", "which is", func(s *history.State) {
+			s.ConfigMaps = s.ConfigMaps[1:]
+		}},
+		{"the object is gone, and so it is for the pod", "", func(s *history.State) {
+			s.ConfigMaps = []*corev1.ConfigMap{absent("id1", "conf-none")}
+			s.Pods[0] = pod("id1", "conf-none")
 		}},
 		{"a list that nobody needs", "agent-id2 is content that nobody needs", func(s *history.State) {
 			s.ConfigMaps = append(s.ConfigMaps, list("id2", "conf-a"))

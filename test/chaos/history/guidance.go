@@ -312,6 +312,9 @@ func (j *judge) recent(g *guidance) (values []string) {
 		targets = append(targets, j.values[id])
 	}
 	for _, t := range j.authors {
+		if t.gone != 0 && t.gone <= g.high {
+			values = append(values, revision.Gone)
+		}
 		for _, v := range slices.Backward(t.versions) {
 			if v.from > g.high {
 				continue

@@ -2,10 +2,8 @@ package history
 
 import (
 	"fmt"
-	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -121,7 +119,5 @@ func (s State) newest(d *appsv1.DaemonSet, template, of string) bool {
 	if hash != template || !WithContent(s.PolicyOf(d)) {
 		return of == template
 	}
-	return slices.ContainsFunc(s.ConfigMaps, func(m *corev1.ConfigMap) bool {
-		return revision.ByAuthor(m) && revision.Values(s.ConfigMaps)[id] == revision.Value(m)
-	})
+	return revision.Values(s.ConfigMaps)[id] == revision.Written(s.ConfigMaps)
 }

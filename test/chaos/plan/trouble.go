@@ -83,6 +83,8 @@ func (p *Plan) editContent(quiet time.Duration) {
 			continue
 		case edit && s.Other%8 > 5:
 			s.Op = BadContent
+		case edit && s.Other%8 == 2:
+			s.Op = DeleteContent
 		case edit && s.Other%8 > 1:
 			s.Op = EditContent
 		}

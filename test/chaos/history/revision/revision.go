@@ -65,15 +65,19 @@ func Read(m *corev1.ConfigMap) (l List, ok bool) {
 	return l, err == nil && l.ID != ""
 }
 
-// CopyOf is the name of the copy of an object; "" if the content has none.
-func (l *List) CopyOf(name string) string {
+// CopyOf is the name by which pods of the content refer to an object; "" if it is no part of it. There is a copy of
+// that name, unless the object was absent.
+func (l *List) CopyOf(name string) (as string, absent bool) {
 	for _, m := range l.Members {
-		if m.Name == name && !m.Absent {
-			return m.Copy
+		if m.Name == name {
+			return m.Copy, m.Absent
 		}
 	}
-	return ""
+	return "", false
 }
+
+// Gone is what stands for the value of an object that is not there.
+const Gone = "gone"
 
 // Value is what an object holds, as a text to compare.
 func Value(m *corev1.ConfigMap) string {
@@ -94,7 +98,12 @@ func Values(all []*corev1.ConfigMap) map[string]string {
 	}
 	for _, m := range all {
 		l, ok := Read(m)
-		if value, known := held[l.CopyOf(Object)]; ok && known {
+		as, absent := l.CopyOf(Object)
+		value, known := held[as]
+		if absent {
+			value, known = Gone, true
+		}
+		if ok && known {
 			out[l.ID] = value
 		}
 	}
@@ -103,3 +112,13 @@ func Values(all []*corev1.ConfigMap) map[string]string {
 
 // ByAuthor reports whether it is Object itself, which people write.
 func ByAuthor(m *corev1.ConfigMap) bool { return m.Name == Object && m.Labels[ContentLabel] == "" }
+
+// Written is what Object holds, of all ConfigMaps.
+func Written(all []*corev1.ConfigMap) (value string) {
+	for _, m := range all {
+		if ByAuthor(m) {
+			return Value(m)
+		}
+	}
+	return Gone
+}
