@@ -29,7 +29,8 @@ type Size struct{ Allocatable, Capacity Amounts }
 // Amounts are cores, bytes and numbers; absent ones are negative.
 type Amounts struct{ CPU, Memory, Storage, Pods float64 }
 
-// SizeOf reads how large a node is.
+// SizeOf reads how large a node is. A node without any cpu or memory has not found out how much it has: a kubelet that
+// cannot ask its machine says zero.
 func SizeOf(n *corev1.Node) Size {
 	return Size{amountsOf(n.Status.Allocatable), amountsOf(n.Status.Capacity)}
 }
@@ -40,7 +41,7 @@ func OfNode(n *corev1.Node) Node { return Node{Name: n.Name, Labels: n.Labels, S
 func amountsOf(list corev1.ResourceList) Amounts {
 	of := func(name corev1.ResourceName) float64 {
 		q, is := list[name]
-		if !is {
+		if !is || q.IsZero() && (name == corev1.ResourceCPU || name == corev1.ResourceMemory) {
 			return -1
 		}
 		return q.AsApproximateFloat64()

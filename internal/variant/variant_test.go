@@ -271,6 +271,27 @@ func TestAtTheEdgeOfAGrain(t *testing.T) {
 	}
 }
 
+// A node that says of itself that it has no cpu and memory has not found out: its pod stays as it is.
+func TestNodesThatDoNotKnowTheirSize(t *testing.T) {
+	of := template()
+	s := must(t, Variant{Name: "a", Resources: requests("memory", "max(quantity('32Mi'), node.allocatable.memory * 0.1)")})
+	m := s.On(of)
+	n := &corev1.Node{Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{"cpu": resource.MustParse("4"),
+		"memory": resource.MustParse("64Gi"), "ephemeral-storage": resource.MustParse("0")}}}
+	known := OfNode(n)
+	if got := known.Size.Allocatable; got.Storage != 0 {
+		t.Errorf("it has no disk, and %+v is known", got)
+	}
+	was := m.Of(&known)
+	for _, name := range []corev1.ResourceName{"cpu", "memory"} {
+		n.Status.Allocatable[name] = resource.MustParse("0")
+	}
+	lost := OfNode(n)
+	if now := m.Of(&lost); now.Err == nil || !now.Fits(&was.Mark) {
+		t.Errorf("it is to have %s, had %s (%v)", now.Words(), was.Words(), now.Err)
+	}
+}
+
 // The ID is that of what the variants say, not of how it was written; every change of it is another.
 func TestIDs(t *testing.T) {
 	a := Variant{Name: "a", Priority: 1, Nodes: choosing(map[string]string{"x": "y"}), Patch: json.RawMessage(threads),
