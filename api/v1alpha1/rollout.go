@@ -448,4 +448,24 @@ type Failures struct {
 	// what an object says of a time after this one happened later all the same.
 	// +optional
 	After *metav1.Time `json:"after,omitempty"`
+	// Deleted are up to 200 nodes that had the revision, fell out of order soon after they were given it, and were deleted.
+	// They count for ten minutes after they fell, and after a start of the controller.
+	// +optional
+	// +listType=atomic
+	Deleted []DeletedNode `json:"deleted,omitempty"`
+	// OthersDeleted is how many nodes without the revision fell out of order and were deleted meanwhile.
+	// +optional
+	OthersDeleted int32 `json:"othersDeleted,omitempty"`
+}
+
+// DeletedNode is a node that is evidence though it was deleted.
+type DeletedNode struct {
+	// Name is the node's name.
+	Name string `json:"name"`
+	// Fault is what was wrong with it.
+	// +optional
+	Fault string `json:"fault,omitempty"`
+	// Silent tells that it did not answer.
+	// +optional
+	Silent bool `json:"silent,omitempty"`
 }

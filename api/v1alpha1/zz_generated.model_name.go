@@ -66,6 +66,11 @@ func (in DaemonSetVariantStatus) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in DeletedNode) OpenAPIModelName() string {
+	return "io.everynode.v1alpha1.DeletedNode"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Domain) OpenAPIModelName() string {
 	return "io.everynode.v1alpha1.Domain"
 }

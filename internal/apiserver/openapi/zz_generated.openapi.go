@@ -51,6 +51,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.DaemonSetVariantList{}.OpenAPIModelName():                           schema_everynode_everynode_api_v1alpha1_DaemonSetVariantList(ref),
 		v1alpha1.DaemonSetVariantSpec{}.OpenAPIModelName():                           schema_everynode_everynode_api_v1alpha1_DaemonSetVariantSpec(ref),
 		v1alpha1.DaemonSetVariantStatus{}.OpenAPIModelName():                         schema_everynode_everynode_api_v1alpha1_DaemonSetVariantStatus(ref),
+		v1alpha1.DeletedNode{}.OpenAPIModelName():                                    schema_everynode_everynode_api_v1alpha1_DeletedNode(ref),
 		v1alpha1.Domain{}.OpenAPIModelName():                                         schema_everynode_everynode_api_v1alpha1_Domain(ref),
 		v1alpha1.FailedRevision{}.OpenAPIModelName():                                 schema_everynode_everynode_api_v1alpha1_FailedRevision(ref),
 		v1alpha1.Failure{}.OpenAPIModelName():                                        schema_everynode_everynode_api_v1alpha1_Failure(ref),
@@ -1550,6 +1551,42 @@ func schema_everynode_everynode_api_v1alpha1_DaemonSetVariantStatus(ref common.R
 	}
 }
 
+func schema_everynode_everynode_api_v1alpha1_DeletedNode(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "DeletedNode is a node that is evidence though it was deleted.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"name": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Name is the node's name.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"fault": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Fault is what was wrong with it.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"silent": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Silent tells that it did not answer.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"name"},
+			},
+		},
+	}
+}
+
 func schema_everynode_everynode_api_v1alpha1_Domain(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -1761,12 +1798,37 @@ func schema_everynode_everynode_api_v1alpha1_Failures(ref common.ReferenceCallba
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
+					"deleted": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Deleted are up to 200 nodes that had the revision, fell out of order soon after they were given it, and were deleted. They count for ten minutes after they fell, and after a start of the controller.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.DeletedNode{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"othersDeleted": {
+						SchemaProps: spec.SchemaProps{
+							Description: "OthersDeleted is how many nodes without the revision fell out of order and were deleted meanwhile.",
+							Type:        []string{"integer"},
+							Format:      "int32",
+						},
+					},
 				},
 				Required: []string{"revision"},
 			},
 		},
 		Dependencies: []string{
-			metav1.Time{}.OpenAPIModelName()},
+			v1alpha1.DeletedNode{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
 	}
 }
 

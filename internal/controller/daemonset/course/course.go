@@ -14,7 +14,6 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/course/failedrevision"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/failures"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/fetching"
-	"github.com/everynode/everynode/internal/controller/daemonset/course/outage"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/queue"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/soaking"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
@@ -116,7 +115,7 @@ func New() *Course {
 		nodes: map[string]*node{}, replacing: map[*node]bool{}, queue: queue.New(), counts: map[standing.Verdict]int32{},
 	}
 	c.takeAim()
-	c.recent.changed, c.recent.unblamed, c.recent.graves = map[*node]bool{}, map[*node]bool{}, outage.Graves{}
+	c.recent.changed, c.recent.unblamed = map[*node]bool{}, map[*node]bool{}
 	return c
 }
 
@@ -234,6 +233,7 @@ func (c *Course) restore(status *v1alpha1.DaemonSetRolloutStatus) {
 	c.state.Memory = failedrevision.Recall(status)
 	if f := status.Failures; f != nil && f.Revision == status.TargetRevision {
 		c.state.failures.Recall(f)
+		c.recent.graves.Recall(f, c.now, c.now.Add(suspicion), c.state.failures.Has)
 		if f.Since != nil {
 			c.state.since = c.past(f.Since.Time)
 			c.state.after = ptr.Deref(f.After, metav1.NewTime(c.state.since)).Time
@@ -393,5 +393,6 @@ func (c *Course) NextTick() (time.Time, bool) {
 	at, _ := c.timers.Next()
 	quiet, _ := c.recent.ends.Next()
 	at = deadline.Sooner(deadline.Sooner(at, quiet), deadline.Sooner(c.wake, c.recent.lost.Again))
+	at = deadline.Sooner(at, c.recent.graves.Next())
 	return at, !at.IsZero()
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/course/failures"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/outage"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
 )
@@ -110,6 +111,6 @@ func (c *Course) failing(n *node, in *standing.Input, available bool) failures.F
 
 // forgetFailures begins without evidence: the target is another one, or is tried again.
 func (c *Course) forgetFailures() {
-	clear(c.recent.graves)
+	c.recent.graves = outage.Graves{}
 	c.state.failures, c.state.since, c.state.after = failures.Failures{}, time.Time{}, time.Time{}
 }

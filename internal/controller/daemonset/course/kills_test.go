@@ -60,3 +60,50 @@ func TestNodesThatRestartByTheRevisionAreFound(t *testing.T) {
 		}
 	}
 }
+
+// The same where another controller goes on after each deletion: the dead that nobody finds any more are in the status.
+func TestKillsAreFoundThoughControllersFollowEachOther(t *testing.T) {
+	for _, waves := range killPolicies {
+		w, killed := killing(t, waves, 5*time.Second, func(w *world, name string) {
+			w.removeNode(name)
+			w.again()
+		})
+		if phase, message := w.course.Phase(); phase != v1alpha1.PhaseRolledBack {
+			t.Errorf("%q: %d of 60 are killed; %s: %s", waves, killed, phase, message)
+		}
+	}
+}
+
+// Nodes that died without the target are remembered too: what happens everywhere is not the target's doing, for the
+// next controller either.
+func TestDeathsOfOthersAreStored(t *testing.T) {
+	w := newWorld()
+	w.addFleet(3, 1, 20, "v1")
+	w.start(policy(t, "waves: [{name: canary, count: 3, soak: 20m}]\nfailure: {max: 5%, min: 2, then: Rollback}"),
+		dsWith("v1", 3))
+	w.update("v2")
+	w.pass(5 * time.Minute)
+	for _, of := range []struct {
+		revision string
+		some     int
+	}{{"v1", 40}, {"v2", 2}} {
+		for _, name := range w.names() {
+			if of.some > 0 && w.nodes[name].daemon.Revision == of.revision {
+				of.some--
+				w.fault(name, "the node does not answer", true)
+				w.removeNode(name)
+				w.again()
+			}
+		}
+	}
+	f := w.course.Status().Failures
+	if f == nil || len(f.Deleted) != 2 || f.OthersDeleted != 40 || !f.Deleted[0].Silent ||
+		f.Deleted[0].Fault != "the node does not answer" {
+		t.Errorf("stored: %+v, want two that had the target, and 40 others", f)
+	}
+	w.pass(11 * time.Minute)
+	w.expect(t, v1alpha1.PhaseSoaking, "")
+	if f := w.course.Status().Failures; f != nil {
+		t.Errorf("stored when it counts no longer: %+v", f)
+	}
+}

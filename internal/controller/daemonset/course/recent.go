@@ -42,9 +42,8 @@ type recent struct {
 // bury remembers a node that is deleted for as long as it would count.
 func (r *recent) bury(c *Course, n *node) {
 	if n.lately != notLately {
-		r.graves[n.Name] = &outage.Dead{
-			Node: c.fallen(n), Fall: n.marked, Until: n.quiet.At(), Blamed: n.lately == withoutCause || !r.unblamed[n],
-		}
+		dead := &outage.Dead{Name: n.Name, Node: c.fallen(n), Fall: n.marked, Blamed: !r.unblamed[n]}
+		r.graves.Bury(dead, n.quiet.At())
 	}
 }
 
@@ -154,13 +153,10 @@ func (r *recent) baseline(c *Course, fell int) {
 // reports whether it did.
 func (c *Course) suspect() bool {
 	r := &c.recent
-	if !c.changing || c.policy == nil || len(r.unblamed)+len(r.graves) == 0 {
-		return false // asked with each event
-	}
 	goneChanged, goneUnblamed, goneOthers := r.graves.Count()
 	down, given := len(r.changed)+goneChanged, c.queue.Totals[standing.Given]
-	if len(r.unblamed)+goneUnblamed == 0 || down < c.policy.Failure.Min {
-		return false
+	if !c.changing || c.policy == nil || len(r.unblamed)+goneUnblamed == 0 || down < c.policy.Failure.Min {
+		return false // asked with each event
 	}
 	others, of := r.others+goneOthers, c.queue.Totals[standing.Selected]-given+goneOthers
 	given += goneChanged
@@ -190,10 +186,10 @@ func (c *Course) accuseAll(compared string) (found bool) {
 			c.queue.Doubt(&n.Member)
 		}
 	}
-	for name, d := range r.graves {
+	for d := range r.graves.Fallen() {
 		if !d.Blamed && !r.lost.Has(d.Group) {
-			d.Blamed = true
-			found = c.accuse(name, d.Fall, compared) || found
+			r.graves.Blame(d)
+			found = c.accuse(d.Name, d.Fall, compared) || found
 		}
 	}
 	return found

@@ -51,8 +51,10 @@ func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
 			out.Counts[string(verdict)] = n
 		}
 	}
-	if c.failures() > 0 || !c.state.since.IsZero() {
+	dead := c.changing && c.recent.graves.Any()
+	if c.failures() > 0 || !c.state.since.IsZero() || dead {
 		out.Failures = c.state.failures.Status(c.state.target)
+		c.recent.graves.Tell(out.Failures)
 		if since := metav1.NewTime(c.state.since); !since.IsZero() {
 			after := metav1.NewTime(c.state.after)
 			out.Failures.Since, out.Failures.After = &since, &after
