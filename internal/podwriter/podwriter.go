@@ -19,6 +19,12 @@ func (w Writer) CreatePod(ctx context.Context, p *corev1.Pod) (*corev1.Pod, erro
 	return w.Client.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{})
 }
 
+// TryPod has the API say whether it would make a pod, without making it.
+func (w Writer) TryPod(ctx context.Context, p *corev1.Pod) error {
+	_, err := w.Client.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return err
+}
+
 // DeletePod deletes the pod of that UID, and no later one of the same name.
 func (w Writer) DeletePod(ctx context.Context, namespace, name string, uid types.UID) error {
 	return w.Client.CoreV1().Pods(namespace).Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(uid))})

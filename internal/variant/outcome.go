@@ -178,6 +178,15 @@ func (m *Molds) Of(n *Node) (o Outcome) {
 	return o
 }
 
+// Chosen names the variant that a node has; "" for none, or where some are in conflict.
+func (m *Molds) Chosen(n *Node) string {
+	at := m.set.choose(n.Labels)
+	if len(at) != 1 {
+		return ""
+	}
+	return m.set.Variants[at[0]].Name
+}
+
 func (m *Molds) merge(i int) merged {
 	is, known := m.merged[i]
 	if known {

@@ -96,6 +96,8 @@ type Config struct {
 	// Variants writes DaemonSetVariants. With nil none is read. Where the API does not serve them, or they cannot be
 	// read, a DaemonSet that has variants keeps those. A guest uses none, and says so in their conditions.
 	Variants storing.StatusWriter
+	// Trials tries pods by variants before nodes are changed to them. With nil none is tried.
+	Trials storing.Trier
 	// Watches tells when Everynode's own kinds cannot be followed; NewWatches makes one.
 	// Without it they are taken to be, and the controller waits for them at its start.
 	Watches *Watches

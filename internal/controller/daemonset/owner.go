@@ -78,6 +78,7 @@ func newOwner(c *Controller, pods, rows, claims *lane.Lane) *owner {
 	o.contents.Live, o.contents.Linger = c.cfg.LiveContent, cmp.Or(c.cfg.CopiesLinger, o.contents.Linger)
 	o.book = belongings.New(o.contents, c.cfg.NormalizeTemplate)
 	o.pins.Objects, o.pins.Guest, o.variants.Objects = o.book, c.cfg.Guest, mold.Templates{Book: o.book}
+	o.variants.Tries = c.cfg.Trials != nil
 	o.rollouts = rollouts.New(rolloutRows{o.contents, o.matrix}, time.LoadLocation)
 	o.molds = mold.NewMaker(mold.Maker{Revisions: o.book, Contents: o.contents, Pins: o.pins, Startups: o.startups,
 		Variants: o.variants, Follows: func(uid types.UID) bool { _, is := o.matrix.Rollout(uid); return is }})
@@ -472,6 +473,9 @@ func (o *owner) keepVariants() {
 			}
 			o.buffer.result(func(o *owner) { o.variants.TellResult(r) })
 		})
+	}
+	for _, t := range o.variants.Trials() {
+		o.tryPod(t)
 	}
 	if o.cfg.Variants == nil {
 		return

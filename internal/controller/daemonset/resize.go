@@ -9,7 +9,9 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/variants"
 	"github.com/everynode/everynode/internal/controller/daemonset/variants/storing"
+	"github.com/everynode/everynode/internal/podtemplate"
 	"github.com/everynode/everynode/internal/variant/resizing"
 )
 
@@ -29,6 +31,22 @@ func (o *owner) resize(ds *appsv1.DaemonSet, a *action.ResizePod, done func(acti
 	default:
 		o.podLane.Submit(func(ctx context.Context) { done(o.exec.resizePod(ctx, ds, a, way)) })
 	}
+}
+
+// tryPod has a worker try the pod of a variant. What cannot be put together is said when one is made.
+func (o *owner) tryPod(t *variants.Trial) {
+	ds := t.DaemonSet
+	a := &action.CreatePod{Target: action.Target{UID: ds.UID, Namespace: ds.Namespace, Name: ds.Name},
+		Node: t.Node, Revision: t.Revision, PodName: podtemplate.NamePrefix(ds.Name) + "trial"}
+	of, err := o.molds.For(ds, a)
+	if err != nil {
+		o.variants.TellVerdict(variants.Verdict{Trial: t})
+		return
+	}
+	o.rowLane.Submit(func(ctx context.Context) {
+		v := storing.Try(ctx, o.cfg.Trials, t, of.Pod(a), blamesTemplate)
+		o.buffer.result(func(o *owner) { o.variants.TellVerdict(v) })
+	})
 }
 
 // resizePod gives a running pod other amounts, and then has it be one of the revision. What was done before a crash is

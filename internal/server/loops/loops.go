@@ -45,6 +45,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/tainteviction"
 	"github.com/everynode/everynode/internal/controller/tokencleaner"
 	"github.com/everynode/everynode/internal/controller/ttlafterfinished"
+	"github.com/everynode/everynode/internal/podwriter"
 	"github.com/everynode/everynode/internal/scheduler"
 	"github.com/everynode/everynode/internal/server/actors"
 	"github.com/everynode/everynode/internal/server/placing"
@@ -247,7 +248,7 @@ func (c *control) addDaemonSets(a *actors.Actor) error {
 	run, err := DaemonSets(daemonset.Config{
 		Rollouts: daemonset.NewRolloutWriter(own), Watches: c.watches,
 		Content: copies.Access{Client: a.Client}, LiveContent: true, Startups: true,
-		Variants:  daemonset.NewVariantWriter(own),
+		Variants: daemonset.NewVariantWriter(own), Trials: podwriter.Writer{Client: a.Client},
 		Informers: c.manager.GetCache(), Writer: writer,
 		Recorder:          a.Recorder(daemonset.EventSource),
 		NormalizeTemplate: defaults.SetTemplate, Registerer: c.Metrics,

@@ -26,6 +26,7 @@ import (
 	"github.com/everynode/everynode/internal/beside"
 	"github.com/everynode/everynode/internal/controller/daemonset"
 	"github.com/everynode/everynode/internal/controller/daemonset/copies"
+	"github.com/everynode/everynode/internal/podwriter"
 	"github.com/everynode/everynode/internal/server/actors"
 	"github.com/everynode/everynode/internal/server/loops"
 )
@@ -116,7 +117,7 @@ func Run(ctx context.Context, o Options) error {
 	run, err := loops.DaemonSets(daemonset.Config{
 		Registerer: shown.registry, Guest: o.Beside != nil,
 		Rollouts: daemonset.NewRolloutWriter(own), Watches: watches, Content: content,
-		Variants:  daemonset.NewVariantWriter(own),
+		Variants: daemonset.NewVariantWriter(own), Trials: podwriter.Writer{Client: client},
 		Informers: mgr.GetCache(), Writer: writer, Workers: o.Workers,
 		Recorder:          recorder,
 		NormalizeTemplate: defaults.SetTemplate,

@@ -31,10 +31,14 @@ type Book struct {
 	rows
 	// Objects is set before the first event.
 	Objects Objects
-	now     time.Time
-	all     map[types.UID]*v1alpha1.DaemonSetVariant
-	nodes   map[string]*variant.Node
-	sets    map[types.UID]*set
+	// Tries tells that pods can be tried before nodes are changed.
+	Tries bool
+	now   time.Time
+	all   map[types.UID]*v1alpha1.DaemonSetVariant
+	nodes map[string]*variant.Node
+	// nodesVersion counts the changes of nodes.
+	nodesVersion int
+	sets         map[types.UID]*set
 	// stored are all ControllerRevisions that hold variants, version counts the changes of variants.
 	stored  map[types.UID]*appsv1.ControllerRevision
 	version int
@@ -80,7 +84,12 @@ type set struct {
 	// seen is what the rollout aimed at when pods were last looked at.
 	seen   aim
 	job    try
-	counts map[string]*count // by the name of a variant
+	trials *trials // of the newest; nil for none
+	// given is the revision that nodes may have had last.
+	given string
+	// objects says what the API has against the newest.
+	objects string
+	counts  map[string]*count // by the name of a variant
 }
 
 // known are variants that were worked out here or are stored.
@@ -164,6 +173,7 @@ func (b *Book) TellDaemonSet(ds *appsv1.DaemonSet, gone bool) {
 
 // TellNode takes in how a node is now, or that it is gone. The pods of a node that is another now are looked at.
 func (b *Book) TellNode(n *corev1.Node, gone bool) {
+	b.nodesVersion++
 	if gone {
 		delete(b.nodes, n.Name)
 	} else {

@@ -272,7 +272,7 @@ func (b *Book) tell(uid types.UID, s *set) {
 	switch {
 	case s.refused == "" && s.newest == nil:
 		s.unfound = false
-	case s.settled && s.newest != nil && s.known[s.newest.ID].stored != nil:
+	case s.settled && s.newest != nil && s.known[s.newest.ID].stored != nil && b.may(uid, s, &info):
 		is, s.unfound = s.newest, false
 	default: // those it had, until the new ones are stored; it is held where nobody knows any
 		is = b.had(uid, s)
@@ -287,6 +287,9 @@ func (b *Book) tell(uid types.UID, s *set) {
 	info.Earlier = b.earlier(uid, s, info.Earlier)
 	was := s.told
 	s.told = &info
+	if !info.Held {
+		s.given = info.Revision
+	}
 	if s.pods != nil && (was == nil || was.Revision != info.Revision) {
 		b.lookAll(uid, s) // first: what has the newest already is no evidence against it
 	}

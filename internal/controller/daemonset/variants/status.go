@@ -156,7 +156,7 @@ func (b *Book) describe(v *v1alpha1.DaemonSetVariant) {
 			continue
 		}
 		st.DaemonSets++
-		for _, why := range []string{s.refused, s.why} {
+		for _, why := range []string{s.refused, s.why, s.objects} {
 			if why != "" {
 				wrong = append(wrong, fmt.Sprintf("DaemonSet %s: %s", s.object.Name, why))
 			}

@@ -209,7 +209,7 @@ func (b *Book) TellResult(r Result) {
 
 // times are when something is to be done for the DaemonSet by time alone.
 func (s *set) times() (out []time.Time) {
-	out = append(out, s.job.again)
+	out = append(append(out, s.job.again), s.trials.times()...)
 	for _, k := range s.known {
 		if !k.unwanted.IsZero() {
 			out = append(out, k.unwanted.Add(linger))
