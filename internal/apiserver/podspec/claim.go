@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/everynode/everynode/internal/apiserver/alike"
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 )
 
@@ -23,11 +24,11 @@ func ValidateClaim(s, old *corev1.PersistentVolumeClaimSpec, path *field.Path) f
 		errs = append(errs, field.Required(path.Child("accessModes"), "at least 1 access mode is required"))
 	}
 	options := metav1validation.LabelSelectorValidationOptions{}
-	if old != nil && len(metav1validation.ValidateLabelSelector(old.Selector, options, nil)) > 0 {
+	if old != nil && len(enough.LabelSelector(old.Selector, options, nil)) > 0 {
 		options.AllowInvalidLabelValueInSelector = true
 	}
 	if s.Selector != nil {
-		errs = append(errs, metav1validation.ValidateLabelSelector(s.Selector, options, path.Child("selector"))...)
+		errs = append(errs, enough.LabelSelector(s.Selector, options, path.Child("selector"))...)
 	}
 	errs = append(errs, ValidateAccessModes(s.AccessModes, path.Child("accessModes"))...)
 	errs = append(errs, validateClaimSize(s, path.Child("resources").Key(string(corev1.ResourceStorage)))...)

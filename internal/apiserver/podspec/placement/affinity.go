@@ -144,8 +144,14 @@ func podTerms(must []corev1.PodAffinityTerm, want []corev1.WeightedPodAffinityTe
 }
 
 func podTerm(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorList {
-	errs := selector(t.LabelSelector, path.Child("labelSelector"))
-	errs = append(errs, selector(t.NamespaceSelector, path.Child("namespaceSelector"))...)
+	var errs field.ErrorList
+	// There may be 100,000 terms. The place is named for those that have something there.
+	if t.LabelSelector != nil {
+		errs = append(errs, selector(t.LabelSelector, path.Child("labelSelector"))...)
+	}
+	if t.NamespaceSelector != nil {
+		errs = append(errs, selector(t.NamespaceSelector, path.Child("namespaceSelector"))...)
+	}
 	for _, name := range enough.Each(t.Namespaces, &errs) {
 		errs = append(errs, check.DNSLabel(path.Child("namespace"), name)...)
 	}
@@ -158,7 +164,7 @@ func podTerm(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorList {
 }
 
 func selector(s *metav1.LabelSelector, path *field.Path) field.ErrorList {
-	return metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, path)
+	return enough.LabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, path)
 }
 
 // labelKeys checks keys whose values come from the pod's own labels.

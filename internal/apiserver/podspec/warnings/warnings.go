@@ -184,17 +184,22 @@ func spreadWarnings(spec *corev1.PodSpec, path *field.Path) []string {
 
 func selectorWarnings(a *corev1.Affinity, path *field.Path) []string {
 	var w []string
-	check := func(selector *metav1.LabelSelector, at *field.Path) {
+	check := func(selector *metav1.LabelSelector, terms *field.Path, i int, below ...string) {
 		if selector == nil {
+			at := terms.Index(i)
+			for _, name := range below {
+				at = at.Child(name)
+			}
 			w = append(w, fmt.Sprintf("%s: %s", at.Child("labelSelector"), matchesNoPod))
 		}
 	}
 	terms := func(must []corev1.PodAffinityTerm, want []corev1.WeightedPodAffinityTerm, at *field.Path) {
+		required, preferred := at.Child(placement.RequiredTerms), at.Child(placement.PreferredTerms)
 		for i := range must {
-			check(must[i].LabelSelector, at.Child(placement.RequiredTerms).Index(i))
+			check(must[i].LabelSelector, required, i)
 		}
 		for i := range want {
-			check(want[i].PodAffinityTerm.LabelSelector, at.Child(placement.PreferredTerms).Index(i).Child("podAffinityTerm"))
+			check(want[i].PodAffinityTerm.LabelSelector, preferred, i, "podAffinityTerm")
 		}
 	}
 	if a == nil {

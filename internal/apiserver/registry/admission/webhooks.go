@@ -119,7 +119,7 @@ func selector(s *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	if s == nil {
 		return nil
 	}
-	return metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, path)
+	return enough.LabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, path)
 }
 
 // oneOf refuses a value that is not in the list. A missing one is not checked.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/everynode/everynode/internal/apiserver/alike"
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/registry/amount"
 )
@@ -28,7 +29,7 @@ func ValidateUpdate(d, old *appsv1.DaemonSet) field.ErrorList {
 // validateSpec checks a specification whose template was old before, which is nil for a
 // new one.
 func validateSpec(spec *appsv1.DaemonSetSpec, old *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
-	errs := metav1validation.ValidateLabelSelector(
+	errs := enough.LabelSelector(
 		spec.Selector, metav1validation.LabelSelectorValidationOptions{}, path.Child("selector"),
 	)
 	if selector, err := metav1.LabelSelectorAsSelector(spec.Selector); err == nil &&

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/registry/amount"
 	"github.com/everynode/everynode/internal/job"
@@ -41,7 +42,7 @@ func validate(j *batchv1.Job, old *corev1.PodTemplateSpec) field.ErrorList {
 	if j.Spec.Selector == nil {
 		errs = append(errs, field.Required(path.Child("selector"), ""))
 	} else {
-		errs = append(errs, metav1validation.ValidateLabelSelector(
+		errs = append(errs, enough.LabelSelector(
 			j.Spec.Selector, metav1validation.LabelSelectorValidationOptions{}, path.Child("selector"),
 		)...)
 	}

@@ -92,7 +92,7 @@ func ValidatePolicy(p *networkingv1.NetworkPolicy) field.ErrorList {
 }
 
 func validateSelector(s *metav1.LabelSelector, at *field.Path) field.ErrorList {
-	return metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, at)
+	return enough.LabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, at)
 }
 
 func validateRules(

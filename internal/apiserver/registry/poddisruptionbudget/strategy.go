@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/registry/amount"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
@@ -52,7 +53,7 @@ func Validate(spec *policyv1.PodDisruptionBudgetSpec, path *field.Path) field.Er
 		errs = append(errs, amount.NumberOrPercent(path.Child("maxUnavailable"), *v)...)
 		errs = append(errs, amount.AtMostAll(path.Child("maxUnavailable"), *v)...)
 	}
-	errs = append(errs, metav1validation.ValidateLabelSelector(
+	errs = append(errs, enough.LabelSelector(
 		spec.Selector, metav1validation.LabelSelectorValidationOptions{}, path.Child("selector"),
 	)...)
 	if p := spec.UnhealthyPodEvictionPolicy; p != nil && *p != policyv1.AlwaysAllow && *p != policyv1.IfHealthyBudget {

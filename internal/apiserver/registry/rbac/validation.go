@@ -58,7 +58,7 @@ func validateAggregation(a *rbacv1.AggregationRule) field.ErrorList {
 	var errs field.ErrorList
 	for i := range enough.Each(a.ClusterRoleSelectors, &errs) {
 		s := &a.ClusterRoleSelectors[i]
-		errs = append(errs, metav1validation.ValidateLabelSelector(
+		errs = append(errs, enough.LabelSelector(
 			s, metav1validation.LabelSelectorValidationOptions{}, at.Index(i),
 		)...)
 		if _, err := metav1.LabelSelectorAsSelector(s); err != nil {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/apiserver/alike"
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/registry/amount"
 )
@@ -45,7 +46,7 @@ func ValidateTemplate(s *metav1.LabelSelector, template, old *corev1.PodTemplate
 		errs = append(errs, field.Required(at, ""))
 	} else {
 		errs = append(
-			errs, metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, at)...,
+			errs, enough.LabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, at)...,
 		)
 		if len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
 			errs = append(errs, field.Invalid(at, s, "empty selector is invalid for deployment"))

@@ -56,7 +56,7 @@ func validateSelector(spec *appsv1.StatefulSetSpec, path *field.Path) (errs fiel
 	if spec.Selector == nil {
 		return field.ErrorList{field.Required(at, "")}
 	}
-	errs = metav1validation.ValidateLabelSelector(spec.Selector, metav1validation.LabelSelectorValidationOptions{}, at)
+	errs = enough.LabelSelector(spec.Selector, metav1validation.LabelSelectorValidationOptions{}, at)
 	if len(spec.Selector.MatchLabels)+len(spec.Selector.MatchExpressions) == 0 {
 		errs = append(errs, field.Invalid(at, spec.Selector, "empty selector is invalid for statefulset"))
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/everynode/everynode/internal/apiserver/alike"
+	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec/warnings"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
@@ -56,10 +57,10 @@ func capacity() resource.Definition {
 func ValidateCapacity(c, old *storagev1.CSIStorageCapacity) field.ErrorList {
 	at := field.NewPath("nodeTopology")
 	options := metav1validation.LabelSelectorValidationOptions{}
-	if old != nil && len(metav1validation.ValidateLabelSelector(old.NodeTopology, options, nil)) > 0 {
+	if old != nil && len(enough.LabelSelector(old.NodeTopology, options, nil)) > 0 {
 		options.AllowInvalidLabelValueInSelector = true
 	}
-	errs := metav1validation.ValidateLabelSelector(c.NodeTopology, options, at)
+	errs := enough.LabelSelector(c.NodeTopology, options, at)
 	class := field.NewPath("storageClassName")
 	errs = append(errs, validateClassName(c.StorageClassName, class)...)
 	if c.Capacity != nil && c.Capacity.Sign() < 0 {
