@@ -11,13 +11,14 @@ import (
 // before: quotas count it for the whole namespace, and a node that lies must not use up what belongs to pods of other
 // nodes.
 func boundGiven(p, old *corev1.Pod) {
+	containers, statuses := containersByName(p), statusesByName(&old.Status)
 	for _, list := range [][]corev1.ContainerStatus{p.Status.ContainerStatuses, p.Status.InitContainerStatuses} {
 		for i := range list {
 			s := &list[i]
 			if s.AllocatedResources == nil && s.Resources == nil {
 				continue
 			}
-			asked, was := podfacts.Container(p, s.Name), podfacts.ContainerStatus(&old.Status, s.Name)
+			asked, was := containers[s.Name], statuses[s.Name]
 			if asked == nil {
 				continue // the sums leave it out, too
 			}
@@ -36,6 +37,41 @@ func boundGiven(p, old *corev1.Pod) {
 				)
 			}
 		}
+	}
+}
+
+// containersByName has what podfacts.Container finds. A node may tell of tens of thousands.
+func containersByName(p *corev1.Pod) map[string]*corev1.Container {
+	out := make(map[string]*corev1.Container, len(p.Spec.Containers)+len(p.Spec.InitContainers))
+	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
+		for i := range list {
+			putFirst(out, list[i].Name, &list[i])
+		}
+	}
+	for i := range p.Spec.EphemeralContainers {
+		c := podfacts.Ephemeral(&p.Spec.EphemeralContainers[i])
+		putFirst(out, c.Name, c)
+	}
+	return out
+}
+
+// statusesByName has what podfacts.ContainerStatus finds.
+func statusesByName(s *corev1.PodStatus) map[string]*corev1.ContainerStatus {
+	out := make(map[string]*corev1.ContainerStatus, len(s.ContainerStatuses)+len(s.InitContainerStatuses))
+	for _, list := range [][]corev1.ContainerStatus{
+		s.ContainerStatuses, s.InitContainerStatuses, s.EphemeralContainerStatuses,
+	} {
+		for i := range list {
+			putFirst(out, list[i].Name, &list[i])
+		}
+	}
+	return out
+}
+
+// putFirst keeps the first of several things of one name.
+func putFirst[T any](into map[string]T, name string, thing T) {
+	if _, ok := into[name]; !ok {
+		into[name] = thing
 	}
 }
 

@@ -1,6 +1,7 @@
 package pod
 
 import (
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,5 +53,31 @@ func TestNodeSaysWhatPodsHave(t *testing.T) {
 	}
 	if limit := liar.Status.ContainerStatuses[0].Resources.Limits.Cpu(); limit.String() != "2" {
 		t.Errorf("its limit is %s, want 2", limit)
+	}
+}
+
+// What a node says of a container is compared with the one that a search through the pod finds.
+func TestContainersByNameAreTheFirst(t *testing.T) {
+	p := &corev1.Pod{}
+	for i, name := range []string{"a", "b", "a"} {
+		c := corev1.Container{Name: name, Image: fmt.Sprint("image", i)}
+		p.Spec.Containers = append(p.Spec.Containers, c)
+		p.Spec.InitContainers = append(p.Spec.InitContainers, c, corev1.Container{Name: "i" + name})
+		p.Spec.EphemeralContainers = append(p.Spec.EphemeralContainers, corev1.EphemeralContainer{
+			EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "e" + name, Image: c.Image},
+		})
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, corev1.ContainerStatus{Name: name})
+		p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses,
+			corev1.ContainerStatus{Name: name}, corev1.ContainerStatus{Name: "i" + name})
+		p.Status.EphemeralContainerStatuses = append(p.Status.EphemeralContainerStatuses, corev1.ContainerStatus{Name: "e" + name})
+	}
+	containers, statuses := containersByName(p), statusesByName(&p.Status)
+	for _, name := range []string{"a", "b", "ia", "ib", "ea", "eb", "c"} {
+		if got, want := containers[name], podfacts.Container(p, name); !apiequality.Semantic.DeepEqual(got, want) {
+			t.Errorf("container %s is %v, want %v", name, got, want)
+		}
+		if got, want := statuses[name], podfacts.ContainerStatus(&p.Status, name); got != want {
+			t.Errorf("status of %s is %p, want %p", name, got, want)
+		}
 	}
 }
