@@ -119,6 +119,10 @@ bench-dashboard: build ## Open the dashboard of simulated nodes in Chromium, and
 bench-policy: build ## Compare rollouts with and without a policy that asks for no pauses, in turn (NODES=1000,5000 RUNS=3).
 	@$(GO) run ./test/scale -policy -nodes $(NODES) -runs $(RUNS)
 
+.PHONY: bench-content
+bench-content: build ## Edit a ConfigMap that is content to what does not work, on simulated nodes, and say what it reached (NODES=5000).
+	@$(GO) run ./test/scale -content -nodes $(NODES)
+
 SEED   ?= 1
 ROUNDS ?= 20
 JOBS   ?= 2

@@ -46,6 +46,10 @@ func main() {
 		&m.policy, "policy", false,
 		"compare rollouts with and without a policy that asks for no pauses; it may take 1.3 times as long",
 	)
+	flag.BoolVar(
+		&m.content, "content", false,
+		"edit a ConfigMap that is content to what does not work; it may reach three nodes, which are to be back in a minute",
+	)
 	flag.IntVar(&m.runs, "runs", 1, "how often they are compared")
 	flag.StringVar(&m.before, "before", "", "another program whose three servers are compared as well")
 	flag.Parse()
@@ -68,9 +72,9 @@ func main() {
 
 // modes say what is measured; none is the phases of a DaemonSet's life.
 type modes struct {
-	agents, several, restore, policy bool
-	greedy, runs                     int
-	before                           string
+	agents, several, restore, policy, content bool
+	greedy, runs                              int
+	before                                    string
 }
 
 func (m modes) run(ctx context.Context, o options, nodes []int) error {
@@ -88,6 +92,8 @@ func (m modes) run(ctx context.Context, o options, nodes []int) error {
 		return runRestore(ctx, o, nodes)
 	case m.policy:
 		return runPolicy(ctx, o, nodes, m.runs)
+	case m.content:
+		return runContent(ctx, o, nodes)
 	case m.greedy > 0:
 		return runGreedy(ctx, o, nodes, m.greedy)
 	}

@@ -36,6 +36,8 @@ type options struct {
 	agents bool
 	// profiles is the folder for profiles of the server; none are kept if it is empty.
 	profiles string
+	// more are flags of the server.
+	more []string
 }
 
 type result struct {
@@ -262,6 +264,7 @@ func (b *bench) start(ctx context.Context) error {
 		"--simulated-nodes",
 		strconv.Itoa(b.simulated()),
 	}
+	args = append(args, b.more...)
 	if b.library {
 		file := filepath.Join(b.dir, "storage.yaml")
 		if err := os.WriteFile(file, []byte(plainStorage), 0o600); err != nil {

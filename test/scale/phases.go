@@ -55,9 +55,14 @@ func setName(i int) string {
 
 // apply creates a DaemonSet and does not wait for its pods.
 func (b *bench) apply(ctx context.Context, name string) error {
+	_, err := b.client.AppsV1().DaemonSets("default").Create(ctx, b.daemonSet(name), metav1.CreateOptions{})
+	return err
+}
+
+func (b *bench) daemonSet(name string) *appsv1.DaemonSet {
 	labels := map[string]string{"app": name}
 	unavailable := intstr.Parse(b.unavailable)
-	ds := &appsv1.DaemonSet{
+	return &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: appsv1.DaemonSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -71,8 +76,6 @@ func (b *bench) apply(ctx context.Context, name string) error {
 			},
 		},
 	}
-	_, err := b.client.AppsV1().DaemonSets("default").Create(ctx, ds, metav1.CreateOptions{})
-	return err
 }
 
 func (b *bench) update(ctx context.Context) error { return b.rollOut(ctx, "everynode.io/demo:v2") }
