@@ -448,8 +448,8 @@ type Failures struct {
 	// what an object says of a time after this one happened later all the same.
 	// +optional
 	After *metav1.Time `json:"after,omitempty"`
-	// Deleted are up to 200 nodes that had the revision, fell out of order soon after they were given it, and were deleted.
-	// They count for ten minutes after they fell, and after a start of the controller.
+	// Deleted are up to 200 nodes that had the revision, fell out of order soon after they were given it, and were
+	// deleted. They count for ten minutes after they fell, and after a start of the controller.
 	// +optional
 	// +listType=atomic
 	Deleted []DeletedNode `json:"deleted,omitempty"`
