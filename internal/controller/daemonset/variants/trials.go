@@ -48,22 +48,41 @@ type trial struct {
 type trials struct {
 	revision string
 	of       map[string]*trial // by variant
-	// nodes are examples, as of what was seen then.
+	// nodes are examples, as of what was seen then. They are not looked for before next; due is that time if somebody
+	// waits for it.
 	nodes map[string]string
 	seen  [2]int
+	due   time.Time
+	next  time.Time
 }
+
+// open reports whether something is still to be tried.
+func (t *trials) open() bool {
+	for _, one := range t.of {
+		if !one.over() {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *trial) over() bool { return t.done && t.refused == "" }
+
+// looksFor is how long it takes until examples are looked for once more. Nodes and pods change all the time, and a
+// variant may have no node for ever: so many nodes are looked at in a second on average.
+func looksFor(nodes int) time.Duration { return time.Second + time.Duration(nodes)*time.Millisecond }
 
 // Trials returns the pods that are to be tried now, each once: it is under way until its verdict is told.
 func (b *Book) Trials() (out []*Trial) {
 	for _, uid := range slices.Sorted(maps.Keys(b.sets)) {
 		s := b.sets[uid]
-		if s.object == nil || s.object.DeletionTimestamp != nil || s.trials == nil {
+		if s.object == nil || s.object.DeletionTimestamp != nil || s.trials == nil || !s.trials.open() {
 			continue
 		}
 		nodes := b.examples(uid, s)
 		for _, name := range slices.Sorted(maps.Keys(s.trials.of)) {
 			t := s.trials.of[name]
-			if t.busy || t.done && t.refused == "" || t.again.After(b.now) {
+			if t.busy || t.over() || t.again.After(b.now) {
 				continue
 			}
 			if node := nodes[name]; node != "" {
@@ -76,12 +95,18 @@ func (b *Book) Trials() (out []*Trial) {
 }
 
 // examples are nodes whose daemon would be one of each variant, for those that there are: nothing is taken down
-// elsewhere. They are looked for again when nodes are others.
+// elsewhere. They are looked for again when nodes are others, after a while.
 func (b *Book) examples(uid types.UID, s *set) map[string]string {
 	seen := [2]int{b.nodesVersion, len(s.pods)}
-	if s.trials.nodes != nil && s.trials.seen == seen {
-		return s.trials.nodes
+	switch t := s.trials; {
+	case t.nodes == nil:
+	case t.seen == seen, !t.open():
+		return t.nodes
+	case t.next.After(b.now):
+		t.due = t.next
+		return t.nodes
 	}
+	s.trials.next, s.trials.due = b.now.Add(looksFor(len(s.pods))), time.Time{}
 	s.trials.seen, s.trials.nodes = seen, map[string]string{}
 	m := b.moldsOf(uid, s, s.trials.revision)
 	if m == nil {
@@ -128,7 +153,8 @@ func (b *Book) try(uid types.UID, s *set, info *fact.DaemonSet) (tried bool, ref
 }
 
 // may reports whether the newest variants may be given to nodes, by what the API says of their pods. If not, those that
-// the DaemonSet had stay; with the same ones on another template it is held.
+// the DaemonSet had stay; with the same ones on another template it is held. Where a policy is followed another
+// template fails at its canary instead, and all other nodes keep their daemon, or get another one like it.
 func (b *Book) may(uid types.UID, s *set, info *fact.DaemonSet) bool {
 	s.objects = ""
 	if !b.Tries || len(s.pods) == 0 {
@@ -149,7 +175,8 @@ func (b *Book) may(uid types.UID, s *set, info *fact.DaemonSet) bool {
 	if variantsOf(given) != s.newest.ID {
 		return false
 	}
-	info.Held = info.Held || without(given) != info.Revision
+	_, followed := b.rows.Rollout(uid)
+	info.Held = info.Held || without(given) != info.Revision && !followed
 	return true
 }
 
@@ -159,11 +186,11 @@ func (t *trials) times() (out []time.Time) {
 		return nil
 	}
 	for _, one := range t.of {
-		if !one.busy && !(one.done && one.refused == "") {
+		if !one.busy && !one.over() {
 			out = append(out, one.again)
 		}
 	}
-	return out
+	return append(out, t.due)
 }
 
 // TellVerdict takes in what became of a trial.

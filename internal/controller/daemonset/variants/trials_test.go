@@ -3,6 +3,14 @@ package variants
 import (
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 )
 
 // An API that does not answer is asked again after longer and longer, and nodes are changed without its word in the
@@ -69,5 +77,79 @@ func TestTrialsAreTriedAgain(t *testing.T) {
 	w.Tick(now.Add(time.Hour))
 	if more := w.Trials(); len(more) > 0 {
 		t.Errorf("what was taken is tried again: %+v", more)
+	}
+}
+
+// A variant may have no node for ever, and nodes change all the time: examples are not looked for with each of these
+// events, and a node that comes is found after a while, without another one.
+func TestExamplesAreLookedForNowAndThen(t *testing.T) {
+	w := newWorld()
+	w.Tries = true
+	w.setNode("n", "l", 4)
+	w.begin()
+	w.make("p", "n", w.newest())
+	w.setVariant("xl", "xl", 0, 5, 0)
+	w.settle()
+	if trials := w.Trials(); len(trials) > 0 {
+		t.Fatalf("trials are %+v", trials)
+	}
+	w.setNode("n2", "xl", 4)
+	w.make("p2", "n2", w.newest())
+	if trials := w.Trials(); len(trials) > 0 {
+		t.Errorf("examples are looked for at once: %+v", trials)
+	}
+	at, ok := w.NextTick()
+	if !ok || at.After(start.Add(2*time.Second)) {
+		t.Fatalf("the next turn is at %s, %v", at, ok)
+	}
+	w.Tick(at)
+	if trials := w.Trials(); len(trials) != 1 || trials[0].Node != "n2" {
+		t.Errorf("trials are %+v, want one on n2", trials)
+	}
+	if short, long := looksFor(10), looksFor(50_000); short > 2*time.Second || long < 50*time.Second {
+		t.Errorf("examples among 10 pods are looked for each %s, among 50,000 each %s", short, long)
+	}
+}
+
+// templates has the same template under each name.
+type templates struct{ *world }
+
+func (o templates) Template(types.UID, string) *corev1.PodTemplateSpec { return &o.ds.Spec.Template }
+
+// follower has each DaemonSet follow a policy, or none.
+type follower struct {
+	*matrix.Matrix
+	follows bool
+}
+
+func (f *follower) Rollout(types.UID) (v1alpha1.DaemonSetRolloutStatus, bool) {
+	return v1alpha1.DaemonSetRolloutStatus{}, f.follows
+}
+
+// Another template that the API refuses under the variants of before holds a DaemonSet, but not one that follows a
+// policy: there it fails at its canary, and a daemon that dies elsewhere is made again.
+func TestAPolicyTriesAnotherTemplateByItself(t *testing.T) {
+	for _, follows := range []bool{false, true} {
+		w := newWorld()
+		w.Book = New(&follower{w.rows, follows})
+		w.Book.Objects = templates{w}
+		w.Tick(start)
+		w.Tries = true
+		w.setNode("n", "l", 4)
+		w.setVariant("l", "l", 0, 5, 0)
+		w.begin()
+		w.make("p", "n", w.newest())
+		w.Step(fact.DaemonSet{UID: "ds", Namespace: "ns", Name: "ds", Generation: 2, Revision: "u",
+			Placement: placement.Compile(&w.ds.Spec.Template.Spec)})
+		w.settle()
+		trials := w.Trials()
+		if len(trials) != 1 {
+			t.Fatalf("it follows a policy: %v; trials are %+v", follows, trials)
+		}
+		w.TellVerdict(Verdict{Trial: trials[0], Refused: "no"})
+		w.settle()
+		if held := w.sets["ds"].told.Held; held == follows {
+			t.Errorf("it follows a policy: %v; it is held: %v", follows, held)
+		}
 	}
 }
