@@ -293,6 +293,11 @@ func (o *owner) dispatch(a action.Action) {
 		}
 		o.podLane.Submit(func(ctx context.Context) { done(o.exec.createPod(ctx, ds, of, a)) })
 	case *action.DeletePod:
+		if err := o.follows(a); err != nil {
+			o.cfg.Recorder.Eventf(ds, corev1.EventTypeWarning, "FailedCreate", "Leaving pod %s as it is: %v", a.PodName, err)
+			o.matrix.Step(action.Answer{Action: a, Outcome: action.Failed})
+			return
+		}
 		o.podLane.Submit(func(ctx context.Context) { done(action.Answer{Outcome: o.exec.deletePod(ctx, ds, a)}) })
 	case *action.PointPod:
 		o.point(ds, a, done)
@@ -328,6 +333,15 @@ func (o *owner) dispatch(a action.Action) {
 			})
 		})
 	}
+}
+
+// follows returns why no pod can be made in the place of one that is to be deleted for it; nil if one can be.
+func (o *owner) follows(a *action.DeletePod) error {
+	next, err := o.variants.Outcome(a.UID, a.Next, a.Node)
+	if err == nil && next != nil {
+		err = next.Err
+	}
+	return err
 }
 
 // point has a worker point a pod at the content of a revision.

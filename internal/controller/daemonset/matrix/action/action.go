@@ -93,6 +93,8 @@ type DeletePod struct {
 	PodName string
 	PodUID  types.UID
 	Reason  Reason
+	// Next is the revision of the pod that is to come in its place; "" if none is, or if it is there.
+	Next string
 	// Detail says more about the reason, for people; it may be empty.
 	Detail string
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/fetch"
 )
 
@@ -141,6 +142,12 @@ func (r *Row) doom(c *cell, rm removal) action.Action {
 		Reason: rm.reason}
 	if rm.reason == action.ReasonNodeUnfit || rm.reason == action.ReasonTurn {
 		a.Detail = r.LeftOut(c.node)
+	}
+	switch rm.reason {
+	case action.ReasonTurn, action.ReasonOutdated, action.ReasonOutdatedUnavailable:
+		if c.eligibility == placement.ShouldRun {
+			a.Next = r.wanted(c.node)
+		}
 	}
 	rm.pod.doomedUntil = r.now.Add(r.cfg.ExpectationsTimeout)
 	r.deletes++
