@@ -293,12 +293,7 @@ func (o *owner) dispatch(a action.Action) {
 		}
 		o.podLane.Submit(func(ctx context.Context) { done(o.exec.createPod(ctx, ds, of, a)) })
 	case *action.DeletePod:
-		if err := o.follows(a); err != nil {
-			o.cfg.Recorder.Eventf(ds, corev1.EventTypeWarning, "FailedCreate", "Leaving pod %s as it is: %v", a.PodName, err)
-			o.matrix.Step(action.Answer{Action: a, Outcome: action.Failed})
-			return
-		}
-		o.podLane.Submit(func(ctx context.Context) { done(action.Answer{Outcome: o.exec.deletePod(ctx, ds, a)}) })
+		o.remove(ds, a, done)
 	case *action.PointPod:
 		o.point(ds, a, done)
 	case *action.ResizePod:
@@ -335,13 +330,18 @@ func (o *owner) dispatch(a action.Action) {
 	}
 }
 
-// follows returns why no pod can be made in the place of one that is to be deleted for it; nil if one can be.
-func (o *owner) follows(a *action.DeletePod) error {
+// remove has a worker delete a pod, unless none can be made in its place.
+func (o *owner) remove(ds *appsv1.DaemonSet, a *action.DeletePod, done func(action.Answer)) {
 	next, err := o.variants.Outcome(a.UID, a.Next, a.Node)
 	if err == nil && next != nil {
 		err = next.Err
 	}
-	return err
+	if err != nil {
+		o.cfg.Recorder.Eventf(ds, corev1.EventTypeWarning, "FailedCreate", "Leaving pod %s as it is: %v", a.PodName, err)
+		o.matrix.Step(action.Answer{Action: a, Outcome: action.Failed})
+		return
+	}
+	o.podLane.Submit(func(ctx context.Context) { done(action.Answer{Outcome: o.exec.deletePod(ctx, ds, a)}) })
 }
 
 // point has a worker point a pod at the content of a revision.
