@@ -330,20 +330,6 @@ func (o *owner) dispatch(a action.Action) {
 	}
 }
 
-// remove has a worker delete a pod, unless none can be made in its place.
-func (o *owner) remove(ds *appsv1.DaemonSet, a *action.DeletePod, done func(action.Answer)) {
-	next, err := o.variants.Outcome(a.UID, a.Next, a.Node)
-	if err == nil && next != nil {
-		err = next.Err
-	}
-	if err != nil {
-		o.cfg.Recorder.Eventf(ds, corev1.EventTypeWarning, "FailedCreate", "Leaving pod %s as it is: %v", a.PodName, err)
-		o.matrix.Step(action.Answer{Action: a, Outcome: action.Failed})
-		return
-	}
-	o.podLane.Submit(func(ctx context.Context) { done(action.Answer{Outcome: o.exec.deletePod(ctx, ds, a)}) })
-}
-
 // point has a worker point a pod at the content of a revision.
 func (o *owner) point(ds *appsv1.DaemonSet, a *action.PointPod, done func(action.Answer)) {
 	members, may := o.contents.Given(a.UID, a.Revision)

@@ -33,6 +33,20 @@ func (o *owner) resize(ds *appsv1.DaemonSet, a *action.ResizePod, done func(acti
 	}
 }
 
+// remove has a worker delete a pod, unless none can be made in its place.
+func (o *owner) remove(ds *appsv1.DaemonSet, a *action.DeletePod, done func(action.Answer)) {
+	next, err := o.variants.Outcome(a.UID, a.Next, a.Node)
+	if err == nil && next != nil {
+		err = next.Err
+	}
+	if err != nil {
+		o.cfg.Recorder.Eventf(ds, corev1.EventTypeWarning, "FailedCreate", "Leaving pod %s as it is: %v", a.PodName, err)
+		o.matrix.Step(action.Answer{Action: a, Outcome: action.Failed})
+		return
+	}
+	o.podLane.Submit(func(ctx context.Context) { done(action.Answer{Outcome: o.exec.deletePod(ctx, ds, a)}) })
+}
+
 // tryPod has a worker try the pod of a variant. What cannot be put together is said when one is made.
 func (o *owner) tryPod(t *variants.Trial) {
 	ds := t.DaemonSet

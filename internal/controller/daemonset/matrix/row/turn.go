@@ -7,7 +7,6 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
-	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/fetch"
 )
 
@@ -126,26 +125,22 @@ func (r *Row) paceOf(a *action.CreatePod) *pace {
 }
 
 func (r *Row) doom(c *cell, rm removal) action.Action {
-	if rm.reason == action.ReasonLive {
-		return r.point(c, rm.pod)
-	}
-	if rm.reason == action.ReasonResize {
-		return r.resize(c, rm.pod)
-	}
-	if rm.reason == action.ReasonFetch {
-		return r.fetch(c, rm.pod)
-	}
-	if rm.reason == action.ReasonFailed {
-		c.own().failures.next(r.info.Generation, rm.pod.info.Revision, r.now, r.cfg)
-	}
 	a := &action.DeletePod{Target: r.target(), Node: c.node, PodName: rm.pod.info.Name, PodUID: rm.pod.info.UID,
 		Reason: rm.reason}
-	if rm.reason == action.ReasonNodeUnfit || rm.reason == action.ReasonTurn {
-		a.Detail = r.LeftOut(c.node)
-	}
 	switch rm.reason {
+	case action.ReasonLive:
+		return r.point(c, rm.pod)
+	case action.ReasonResize:
+		return r.resize(c, rm.pod)
+	case action.ReasonFetch:
+		return r.fetch(c, rm.pod)
+	case action.ReasonFailed:
+		c.own().failures.next(r.info.Generation, rm.pod.info.Revision, r.now, r.cfg)
+	case action.ReasonNodeUnfit:
+		a.Detail = r.LeftOut(c.node)
 	case action.ReasonTurn, action.ReasonOutdated, action.ReasonOutdatedUnavailable:
-		if c.eligibility == placement.ShouldRun {
+		a.Detail = r.LeftOut(c.node)
+		if a.Detail == "" {
 			a.Next = r.wanted(c.node)
 		}
 	}
