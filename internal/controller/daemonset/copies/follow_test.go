@@ -65,8 +65,9 @@ func TestARightThatComesBack(t *testing.T) {
 	}
 	read := func(s contents.Sight) bool { return s.Read && s.Why == "" }
 	wait("it is read", read)
+	opened := <-watches
 	forbidden.Store(true)
-	(<-watches).Stop()
+	opened.Stop()
 	wait("it cannot be read", func(s contents.Sight) bool {
 		return !s.Read && strings.Contains(s.Why, "everynode:content")
 	})
