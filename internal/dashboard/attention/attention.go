@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -92,25 +93,42 @@ func stopped(s *survey.Survey) []Item {
 
 // stuck says how many nodes that start wait for longer than they may, or for what does not exist. Others open soon.
 func stuck(s *survey.Survey) (Item, bool) {
+	return about(s.Nodes, "stays closed", "stay closed", func(n *corev1.Node) (why string, since time.Time) {
+		start := s.Start(n.Name)
+		if start.Stuck {
+			return start.Text, start.Since
+		}
+		return "", since
+	})
+}
+
+// nodes says how many nodes are out of order. A cordoned node is as somebody wanted it.
+func nodes(s *survey.Survey) (Item, bool) {
+	return about(s.Nodes, "is out of order", "are out of order", func(n *corev1.Node) (why string, since time.Time) {
+		why, _, since = node.Fault(n)
+		if why == node.Cordoned {
+			return "", since
+		}
+		return why, since
+	})
+}
+
+// about says how many nodes there is something to say of, names some of them, and since when the first is so.
+func about(all []*corev1.Node, does, do string, of func(*corev1.Node) (why string, since time.Time)) (Item, bool) {
 	var named []string
 	var first time.Time
 	count := 0
-	for _, n := range s.Nodes {
-		start := s.Start(n.Name)
-		if !start.Stuck {
+	for _, n := range all {
+		why, since := of(n)
+		if why == "" {
 			continue
 		}
 		count++
 		if len(named) < mostNodes {
-			named = append(named, n.Name+": "+start.Text)
+			named = append(named, n.Name+": "+why)
 		}
-		first = deadline.Sooner(first, start.Since)
+		first = deadline.Sooner(first, since)
 	}
-	return told(count, "stays closed", "stay closed", named, first)
-}
-
-// told is an item about nodes, of which some are named.
-func told(count int, does, do string, named []string, first time.Time) (Item, bool) {
 	if count == 0 {
 		return Item{}, false
 	}
@@ -125,23 +143,4 @@ func told(count int, does, do string, named []string, first time.Time) (Item, bo
 		item.Since = first.UTC().Format(time.RFC3339)
 	}
 	return item, true
-}
-
-// nodes says how many nodes are out of order. A cordoned node is as somebody wanted it.
-func nodes(s *survey.Survey) (Item, bool) {
-	var named []string
-	var first time.Time
-	count := 0
-	for _, n := range s.Nodes {
-		why, _, since := node.Fault(n)
-		if why == "" || why == node.Cordoned {
-			continue
-		}
-		count++
-		if len(named) < mostNodes {
-			named = append(named, n.Name+": "+why)
-		}
-		first = deadline.Sooner(first, since)
-	}
-	return told(count, "is out of order", "are out of order", named, first)
 }
