@@ -2,6 +2,7 @@ package client
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -154,20 +155,9 @@ func (m *manifests) addContent(raw []byte, kind, name string) error {
 func (m *manifests) withPolicies(o survey.Objects, namespace string) survey.Objects {
 	o.Policies = slices.Clone(o.Policies)
 	for _, p := range m.policies {
-		if p.Namespace == "" {
-			p.Namespace = namespace
-		}
-		at := slices.IndexFunc(o.Policies, func(have *v1alpha1.RolloutPolicy) bool {
-			return have.Namespace == p.Namespace && have.Name == p.Name
-		})
-		if at < 0 {
-			p.CreationTimestamp = metav1.NewTime(o.Now) // any that is there already is older
-			o.Policies = append(o.Policies, p)
-			continue
-		}
-		changed := o.Policies[at].DeepCopy()
-		changed.Spec = p.Spec
-		o.Policies[at] = changed
+		p.Namespace = cmp.Or(p.Namespace, namespace)
+		p.CreationTimestamp = metav1.NewTime(o.Now) // any that is there already is older
+		o.Policies = put(o.Policies, p, func(stored *v1alpha1.RolloutPolicy) { stored.Spec = p.Spec })
 	}
 	return o
 }
@@ -180,20 +170,9 @@ func (m *manifests) withVariants(o survey.Objects, namespace string) survey.Obje
 	o.Stored, o.Varied = o.Variants, true
 	o.Variants = slices.Clone(o.Variants)
 	for _, v := range m.variants {
-		if v.Namespace == "" {
-			v.Namespace = namespace
-		}
+		v.Namespace = cmp.Or(v.Namespace, namespace)
 		v.UID = types.UID("new/" + v.Namespace + "/" + v.Name)
-		at := slices.IndexFunc(o.Variants, func(have *v1alpha1.DaemonSetVariant) bool {
-			return have.Namespace == v.Namespace && have.Name == v.Name
-		})
-		if at < 0 {
-			o.Variants = append(o.Variants, v)
-			continue
-		}
-		changed := o.Variants[at].DeepCopy()
-		changed.Spec = v.Spec
-		o.Variants[at] = changed
+		o.Variants = put(o.Variants, v, func(stored *v1alpha1.DaemonSetVariant) { stored.Spec = v.Spec })
 	}
 	return o
 }
@@ -202,16 +181,25 @@ func (m *manifests) withVariants(o survey.Objects, namespace string) survey.Obje
 func (m *manifests) withStartups(o survey.Objects) survey.Objects {
 	o.Startups = slices.Clone(o.Startups)
 	for _, s := range m.startups {
-		at := slices.IndexFunc(o.Startups, func(have *v1alpha1.NodeStartup) bool { return have.Name == s.Name })
-		if at < 0 {
-			o.Startups = append(o.Startups, s)
-			continue
-		}
-		changed := o.Startups[at].DeepCopy()
-		changed.Spec = s.Spec
-		o.Startups[at] = changed
+		o.Startups = put(o.Startups, s, func(stored *v1alpha1.NodeStartup) { stored.Spec = s.Spec })
 	}
 	return o
+}
+
+// put puts an object in place of the one of its name, which is copied and then changed, or behind all others.
+func put[T interface {
+	metav1.Object
+	DeepCopy() T
+}](all []T, one T, change func(stored T)) []T {
+	at := slices.IndexFunc(all, func(have T) bool {
+		return have.GetNamespace() == one.GetNamespace() && have.GetName() == one.GetName()
+	})
+	if at < 0 {
+		return append(all, one)
+	}
+	all[at] = all[at].DeepCopy()
+	change(all[at])
+	return all
 }
 
 // varies reports whether a variant of the file chooses the DaemonSet, or the stored one of its name does.
