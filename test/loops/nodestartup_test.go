@@ -81,7 +81,7 @@ func (j *joining) beat(ctx context.Context) {
 	}
 }
 
-// act is what the nodes do: they start pods that are bound to them, and end those that are deleted.
+// act is what the nodes do: they start pods that are bound to them, resize them, and end those that are deleted.
 func (j *joining) act(pods watch.Interface) {
 	for e := range pods.ResultChan() {
 		p, ok := e.Object.(*corev1.Pod)
@@ -106,11 +106,13 @@ func (j *joining) serve(p *corev1.Pod) {
 	j.mu.Lock()
 	sick := j.sick[p.Labels["app"]+"/"+p.Spec.NodeName]
 	j.mu.Unlock()
-	if sick || p.Status.Phase == corev1.PodRunning {
+	// A running pod that is given other amounts has them at once: the node says for which generation it speaks.
+	if sick || p.Status.Phase == corev1.PodRunning && p.Status.ObservedGeneration == p.Generation {
 		return
 	}
-	body := fmt.Sprintf(`{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True","lastTransitionTime":%q}]}}`,
-		time.Now().UTC().Format(time.RFC3339))
+	body := fmt.Sprintf(`{"status":{"observedGeneration":%d,"phase":"Running",`+
+		`"conditions":[{"type":"Ready","status":"True","lastTransitionTime":%q}]}}`,
+		p.Generation, time.Now().UTC().Format(time.RFC3339))
 	_, err := j.Client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.StrategicMergePatchType, []byte(body),
 		metav1.PatchOptions{}, "status")
 	if err != nil && !apierrors.IsNotFound(err) {
