@@ -35,8 +35,8 @@ import (
 	"github.com/everynode/everynode/internal/agent/status"
 	"github.com/everynode/everynode/internal/agent/streaming"
 	"github.com/everynode/everynode/internal/agent/volumes"
-	"github.com/everynode/everynode/internal/dns"
-	"github.com/everynode/everynode/internal/proxy"
+	"github.com/everynode/everynode/internal/network/dns"
+	"github.com/everynode/everynode/internal/network/proxy"
 )
 
 // node is everything that runs on a node, put together.

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/everynode/everynode/internal/agent/pods/podstest"
+	"github.com/everynode/everynode/internal/change/prepull"
 	"github.com/everynode/everynode/internal/node/imagepull"
-	"github.com/everynode/everynode/internal/prepull"
 	"github.com/everynode/everynode/internal/testenv"
 )
 

@@ -50,7 +50,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/rbac"
 	"github.com/everynode/everynode/internal/apiserver/stored"
 	"github.com/everynode/everynode/internal/apiserver/webhookcalls"
-	"github.com/everynode/everynode/internal/nodestartup"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
 // plugin is one of our own admission plugins.

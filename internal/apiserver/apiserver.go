@@ -50,9 +50,9 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/scheme"
 	"github.com/everynode/everynode/internal/apiserver/storages"
-	"github.com/everynode/everynode/internal/backup"
 	"github.com/everynode/everynode/internal/node/trust"
 	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/storage/backup"
 )
 
 // inProcessHost is the host of in-process requests; nothing resolves it.

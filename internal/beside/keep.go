@@ -13,8 +13,8 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/admit"
+	"github.com/everynode/everynode/internal/change/history"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
-	"github.com/everynode/everynode/internal/history"
 )
 
 // copyOf is the UID of the DaemonSet of which a rollout keeps the revision; "" if none does.

@@ -23,9 +23,9 @@ import (
 	"github.com/everynode/everynode/internal/beside/certs"
 	"github.com/everynode/everynode/internal/beside/conditions"
 	"github.com/everynode/everynode/internal/beside/registration"
+	"github.com/everynode/everynode/internal/change/history"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
-	"github.com/everynode/everynode/internal/history"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
 const (

@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/beside/admit"
+	"github.com/everynode/everynode/internal/change/history"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
-	"github.com/everynode/everynode/internal/history"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
 // countWrong counts the pods of a DaemonSet that have a revision which is not their node's, and tells of it. Only in a

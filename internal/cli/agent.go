@@ -18,9 +18,9 @@ import (
 	"github.com/everynode/everynode/internal/agent/eviction"
 	"github.com/everynode/everynode/internal/agent/network"
 	"github.com/everynode/everynode/internal/cli/command"
-	"github.com/everynode/everynode/internal/dns"
 	"github.com/everynode/everynode/internal/footprint"
 	"github.com/everynode/everynode/internal/local"
+	"github.com/everynode/everynode/internal/network/dns"
 	"github.com/everynode/everynode/internal/version"
 )
 

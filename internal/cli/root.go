@@ -19,7 +19,7 @@ import (
 	"github.com/everynode/everynode/internal/cli/admin"
 	"github.com/everynode/everynode/internal/cli/client"
 	"github.com/everynode/everynode/internal/cli/command"
-	"github.com/everynode/everynode/internal/plaintext"
+	"github.com/everynode/everynode/internal/untrusted/plaintext"
 )
 
 // Execute runs the command line and returns the exit code.

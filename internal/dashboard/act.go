@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/everynode/everynode/internal/rollout"
+	"github.com/everynode/everynode/internal/change/rollout"
 )
 
 // order is what somebody wants done.

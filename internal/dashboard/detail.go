@@ -17,10 +17,10 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
+	"github.com/everynode/everynode/internal/change/history"
+	"github.com/everynode/everynode/internal/change/survey"
+	"github.com/everynode/everynode/internal/change/why"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
-	"github.com/everynode/everynode/internal/history"
-	"github.com/everynode/everynode/internal/survey"
-	"github.com/everynode/everynode/internal/why"
 )
 
 // nodeDetail is what the page shows of one node.

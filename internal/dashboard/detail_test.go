@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/survey"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
-	"github.com/everynode/everynode/internal/survey"
 )
 
 // TestContentIsNamed: the page names what is a part of a revision, and says whether other content is on its way.

@@ -9,8 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/everynode/everynode/internal/change/survey"
 	"github.com/everynode/everynode/internal/dashboard/timeline"
-	"github.com/everynode/everynode/internal/survey"
 )
 
 // moments is when a rollout did what.

@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/everynode/everynode/api/client"
-	"github.com/everynode/everynode/internal/survey"
-	"github.com/everynode/everynode/internal/why"
+	"github.com/everynode/everynode/internal/change/survey"
+	"github.com/everynode/everynode/internal/change/why"
 )
 
 //go:embed page

@@ -11,13 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/history"
+	"github.com/everynode/everynode/internal/change/rollout"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
+	"github.com/everynode/everynode/internal/change/survey"
 	"github.com/everynode/everynode/internal/dashboard/attention"
 	"github.com/everynode/everynode/internal/dashboard/fleet"
-	"github.com/everynode/everynode/internal/history"
-	"github.com/everynode/everynode/internal/rollout"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
-	"github.com/everynode/everynode/internal/survey"
 )
 
 const (

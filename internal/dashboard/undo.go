@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/util/retry"
 
-	"github.com/everynode/everynode/internal/history"
+	"github.com/everynode/everynode/internal/change/history"
 )
 
 // undo takes a template back to an earlier revision, as "kubectl rollout undo --to-revision" does; but only if the

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"github.com/everynode/everynode/internal/history"
+	"github.com/everynode/everynode/internal/change/history"
 )
 
 // undone is a DaemonSet with image 2, whose revision "aaa" has image 1.

@@ -6,7 +6,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/everynode/everynode/internal/survey"
+	"github.com/everynode/everynode/internal/change/survey"
 )
 
 // anewFactor is how many times as long as it took to make a view it may be renewed: what only a new one shows

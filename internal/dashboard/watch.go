@@ -17,8 +17,8 @@ import (
 
 	"github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/rollout"
-	"github.com/everynode/everynode/internal/survey"
+	"github.com/everynode/everynode/internal/change/rollout"
+	"github.com/everynode/everynode/internal/change/survey"
 )
 
 // cluster is what is known of the cluster, kept up to date by watches.

@@ -27,7 +27,7 @@ import (
 
 	everynode "github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/internal/doctor/diagnosis"
-	"github.com/everynode/everynode/internal/members"
+	"github.com/everynode/everynode/internal/storage/members"
 )
 
 // answerIn is how long the API has for one answer. Lists of large fleets take a while.

@@ -13,7 +13,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/everynode/everynode/internal/doctor/diagnosis"
-	"github.com/everynode/everynode/internal/nodestartup"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
 // Pods that do not start yet are looked for on nodes whose machine started again and that are not open, those of them

@@ -14,8 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/everynode/everynode/internal/datadir"
 	"github.com/everynode/everynode/internal/doctor/diagnosis"
+	"github.com/everynode/everynode/internal/files/datadir"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/version"
 )

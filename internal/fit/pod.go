@@ -13,7 +13,7 @@ import (
 	"github.com/everynode/everynode/internal/fit/podaffinity"
 	"github.com/everynode/everynode/internal/fit/resources"
 	"github.com/everynode/everynode/internal/fit/volumes"
-	podfacts "github.com/everynode/everynode/internal/pod"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
 // Pod is what the rules need to know of a pod, computed once. It is never changed after NewPod.

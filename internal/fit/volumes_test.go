@@ -16,7 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/everynode/everynode/internal/fit/volumes"
-	"github.com/everynode/everynode/internal/volume"
+	"github.com/everynode/everynode/internal/objects/volume"
 )
 
 func hosts(names ...string) *Cluster {

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/everynode/everynode/internal/datadir"
+	"github.com/everynode/everynode/internal/files/datadir"
 	"github.com/everynode/everynode/internal/local/layout"
 	"github.com/everynode/everynode/internal/local/process"
 	"github.com/everynode/everynode/internal/local/progress"

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/everynode/everynode/internal/wholefile"
+	"github.com/everynode/everynode/internal/files/wholefile"
 )
 
 func TestRemoveDataLeavesWhatIsNotTheClusters(t *testing.T) {

@@ -12,9 +12,9 @@ import (
 
 	"github.com/everynode/everynode/internal/fit"
 	"github.com/everynode/everynode/internal/fit/volumes"
+	"github.com/everynode/everynode/internal/objects/volume"
 	"github.com/everynode/everynode/internal/scheduler/placement"
 	"github.com/everynode/everynode/internal/scheduler/queue"
-	"github.com/everynode/everynode/internal/volume"
 )
 
 // onStorage takes over what the API says of a claim, a volume or a class.

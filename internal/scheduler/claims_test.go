@@ -20,7 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/fit/volumes"
-	"github.com/everynode/everynode/internal/volume"
+	"github.com/everynode/everynode/internal/objects/volume"
 )
 
 func waitingClass(provisioner string) *storagev1.StorageClass {

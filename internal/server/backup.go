@@ -5,10 +5,10 @@ import (
 	"fmt"
 
 	"github.com/everynode/everynode/internal/apiserver/clusterapi"
-	"github.com/everynode/everynode/internal/backup"
 	"github.com/everynode/everynode/internal/server/backups"
 	"github.com/everynode/everynode/internal/server/folder"
 	"github.com/everynode/everynode/internal/server/membership"
+	"github.com/everynode/everynode/internal/storage/backup"
 )
 
 // backedUp makes backups of the server that runs.

@@ -22,13 +22,13 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
-	"github.com/everynode/everynode/internal/backup"
-	"github.com/everynode/everynode/internal/backup/plan"
-	"github.com/everynode/everynode/internal/datadir"
+	"github.com/everynode/everynode/internal/files/datadir"
 	"github.com/everynode/everynode/internal/server"
 	"github.com/everynode/everynode/internal/server/backups"
 	"github.com/everynode/everynode/internal/server/backups/schedule"
 	"github.com/everynode/everynode/internal/server/config"
+	"github.com/everynode/everynode/internal/storage/backup"
+	"github.com/everynode/everynode/internal/storage/backup/plan"
 	"github.com/everynode/everynode/internal/testenv"
 )
 

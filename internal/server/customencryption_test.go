@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/everynode/everynode/internal/encryption"
 	"github.com/everynode/everynode/internal/server"
 	"github.com/everynode/everynode/internal/server/config"
+	"github.com/everynode/everynode/internal/storage/encryption"
 	"github.com/everynode/everynode/internal/testenv"
 )
 

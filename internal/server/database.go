@@ -12,10 +12,10 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/inprocess"
 	"github.com/everynode/everynode/internal/apiserver/insidedoor"
 	"github.com/everynode/everynode/internal/apiserver/storages"
-	"github.com/everynode/everynode/internal/etcd"
-	"github.com/everynode/everynode/internal/etcd/external"
-	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/server/agreement"
+	"github.com/everynode/everynode/internal/storage/etcd"
+	"github.com/everynode/everynode/internal/storage/etcd/external"
+	"github.com/everynode/everynode/internal/storage/members"
 )
 
 // openDatabase starts the database of this process, or finds out whether the etcd can

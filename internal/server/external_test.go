@@ -16,9 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/everynode/everynode/internal/encryption"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/server/config"
+	"github.com/everynode/everynode/internal/storage/encryption"
 	"github.com/everynode/everynode/internal/testenv"
 )
 

@@ -14,10 +14,10 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/server/folder"
 	"github.com/everynode/everynode/internal/server/sharedkeys"
+	"github.com/everynode/everynode/internal/storage/etcd"
 	"github.com/everynode/everynode/internal/testenv/freeport"
 )
 

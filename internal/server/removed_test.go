@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/everynode/everynode/internal/datadir"
-	"github.com/everynode/everynode/internal/etcd"
+	"github.com/everynode/everynode/internal/files/datadir"
 	"github.com/everynode/everynode/internal/server/folder"
 	"github.com/everynode/everynode/internal/server/membership"
+	"github.com/everynode/everynode/internal/storage/etcd"
 	"github.com/everynode/everynode/internal/testenv/freeport"
 )
 

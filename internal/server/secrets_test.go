@@ -15,10 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/everynode/everynode/internal/encryption"
-	"github.com/everynode/everynode/internal/encryption/plan"
 	"github.com/everynode/everynode/internal/server"
 	"github.com/everynode/everynode/internal/server/config"
+	"github.com/everynode/everynode/internal/storage/encryption"
+	"github.com/everynode/everynode/internal/storage/encryption/plan"
 	"github.com/everynode/everynode/internal/testenv"
 )
 

@@ -21,10 +21,7 @@ import (
 
 	"github.com/everynode/everynode/internal/apiserver"
 	"github.com/everynode/everynode/internal/apiserver/options"
-	"github.com/everynode/everynode/internal/datadir"
-	"github.com/everynode/everynode/internal/encryption"
-	"github.com/everynode/everynode/internal/etcd"
-	"github.com/everynode/everynode/internal/etcd/external"
+	"github.com/everynode/everynode/internal/files/datadir"
 	"github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/server/agreement"
@@ -32,6 +29,9 @@ import (
 	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/server/folder"
 	"github.com/everynode/everynode/internal/server/membership"
+	"github.com/everynode/everynode/internal/storage/encryption"
+	"github.com/everynode/everynode/internal/storage/etcd"
+	"github.com/everynode/everynode/internal/storage/etcd/external"
 )
 
 // Server is a control plane.

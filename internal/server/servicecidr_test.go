@@ -22,7 +22,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/everynode/everynode/internal/etcd/apistorage"
+	"github.com/everynode/everynode/internal/storage/etcd/apistorage"
 )
 
 func plainService(name, ip string) *corev1.Service {

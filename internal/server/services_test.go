@@ -24,8 +24,8 @@ import (
 
 	"github.com/everynode/everynode/internal/apiserver"
 	"github.com/everynode/everynode/internal/apiserver/storages"
-	"github.com/everynode/everynode/internal/etcd/apistorage"
 	"github.com/everynode/everynode/internal/server/config"
+	"github.com/everynode/everynode/internal/storage/etcd/apistorage"
 )
 
 // first starts a server whose Services have so many addresses, and returns a client of it.

@@ -25,12 +25,12 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/everynode/everynode/internal/apiserver/authn"
-	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/server/election"
 	"github.com/everynode/everynode/internal/server/folder"
 	"github.com/everynode/everynode/internal/server/membership"
+	"github.com/everynode/everynode/internal/storage/members"
 	"github.com/everynode/everynode/internal/testenv/freeport"
 	"github.com/everynode/everynode/internal/version"
 )

@@ -15,9 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/everynode/everynode/internal/etcd/kv"
-	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/server/actors"
+	"github.com/everynode/everynode/internal/storage/etcd/kv"
+	"github.com/everynode/everynode/internal/storage/members"
 )
 
 // turnOf begins a turn of the control loops by way of one server, as if it had been elected.

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/everynode/everynode/internal/encryption"
 	"github.com/everynode/everynode/internal/server/config"
+	"github.com/everynode/everynode/internal/storage/encryption"
 	"github.com/everynode/everynode/internal/testenv"
 )
 

@@ -11,10 +11,10 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/everynode/everynode/internal/apiserver/bootstrap"
-	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/server/backups/schedule"
 	"github.com/everynode/everynode/internal/server/election"
 	"github.com/everynode/everynode/internal/server/loops"
+	"github.com/everynode/everynode/internal/storage/members"
 )
 
 // work runs the control loops until ctx ends.

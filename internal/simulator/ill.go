@@ -9,7 +9,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/agent/podworker"
-	podfacts "github.com/everynode/everynode/internal/pod"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 	"github.com/everynode/everynode/internal/simulator/illness"
 )
 

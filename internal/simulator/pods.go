@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
-	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/change/content"
 )
 
 // pods holds the pods of all simulated nodes. A worker takes one pod at a time, so a pod is never worked on twice at

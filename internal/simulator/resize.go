@@ -7,7 +7,7 @@ import (
 
 	"github.com/everynode/everynode/internal/agent/podadmission"
 	"github.com/everynode/everynode/internal/agent/podworker"
-	podfacts "github.com/everynode/everynode/internal/pod"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
 // roomAgain is when a pod that waits for room asks its node again.

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/internal/agent/podworker"
-	podfacts "github.com/everynode/everynode/internal/pod"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 	"github.com/everynode/everynode/internal/simulator/illness"
 )
 

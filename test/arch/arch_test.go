@@ -59,7 +59,7 @@ func under(path string, folders ...string) bool {
 // driver names the driver that a package belongs to, or nothing. Drivers meet
 // through the API only.
 func driver(path string) string {
-	for _, d := range []string{"internal/scheduler", "internal/simulator", "internal/apiserver", "internal/etcd", "internal/proxy", "internal/dns", "internal/agent"} {
+	for _, d := range []string{"internal/scheduler", "internal/simulator", "internal/apiserver", "internal/storage/etcd", "internal/network/proxy", "internal/network/dns", "internal/agent"} {
 		if under(path, d) {
 			return d
 		}
@@ -80,7 +80,7 @@ var sharedByDrivers = map[string][]string{
 	"internal/controller/nodestartup": {"internal/controller/daemonset/placement"},
 	// A node gives the pods in its own folder the API's defaults, and checks them by its rules. Its composition root
 	// starts the name server and the service proxy.
-	"internal/agent": {"internal/apiserver/podspec", "internal/dns", "internal/proxy"},
+	"internal/agent": {"internal/apiserver/podspec", "internal/network/dns", "internal/network/proxy"},
 }
 
 func TestDriversMeetOnlyThroughTheAPI(t *testing.T) {
@@ -181,16 +181,16 @@ func checkPureFile(t *testing.T, p pkg, path string) {
 
 // homes says which folders may import what is costly, or touches the system.
 var homes = map[string][]string{
-	"go.etcd.io/etcd":                   {"internal/etcd"},
+	"go.etcd.io/etcd":                   {"internal/storage/etcd"},
 	"github.com/spf13/cobra":            {"internal/cli"},
-	"filippo.io/age":                    {"internal/backup"},
-	"github.com/minio/minio-go":         {"internal/backup/store"},
-	"github.com/robfig/cron":            {"internal/cronschedule"},
+	"filippo.io/age":                    {"internal/storage/backup"},
+	"github.com/minio/minio-go":         {"internal/storage/backup/store"},
+	"github.com/robfig/cron":            {"internal/objects/cronschedule"},
 	"k8s.io/cri-client":                 {"internal/agent/cri", "internal/agent/images", "internal/agent/streaming"},
 	"k8s.io/cri-api":                    {"internal/agent"},
 	"github.com/containerd/containerd":  {"internal/images"},
-	"github.com/vishvananda/netlink":    {"internal/agent/network", "internal/local", "internal/packetfilter", "internal/proxy/nftables"},
-	"sigs.k8s.io/knftables":             {"internal/proxy/nftables"},
+	"github.com/vishvananda/netlink":    {"internal/agent/network", "internal/local", "internal/network/packetfilter", "internal/network/proxy/nftables"},
+	"sigs.k8s.io/knftables":             {"internal/network/proxy/nftables"},
 	"github.com/opencontainers/cgroups": {"internal/agent/cgroups", "internal/agent/scrape"},
 }
 
@@ -233,7 +233,7 @@ func TestObjectsAreComparedAtLittleCost(t *testing.T) {
 // The DaemonSet controller writes to an API in one file only.
 func TestDaemonSetControllerCallsTheAPIInOneFile(t *testing.T) {
 	const folder, door = "../../internal/controller/daemonset", "writer.go"
-	clients := []string{"k8s.io/client-go/kubernetes", module + "api/client", module + "internal/podwriter"}
+	clients := []string{"k8s.io/client-go/kubernetes", module + "api/client", module + "internal/loop/podwriter"}
 	sources, err := filepath.Glob(folder + "/*.go")
 	if err != nil || len(sources) < 10 {
 		t.Fatalf("sources: %v, %v", sources, err)
@@ -268,6 +268,25 @@ const (
 	maxFileLines     = 500
 	maxFunctionLines = 80
 )
+
+// maxRooms is how many folders a stranger looks through to find where to begin.
+const maxRooms = 25
+
+func TestFewFoldersStandDirectlyUnderInternal(t *testing.T) {
+	entries, err := os.ReadDir("../../internal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folders := 0
+	for _, e := range entries {
+		if e.IsDir() {
+			folders++
+		}
+	}
+	if folders > maxRooms {
+		t.Errorf("%d folders stand directly under internal, and %d may: put the new one into a wing", folders, maxRooms)
+	}
+}
 
 func TestFilesAndFunctionsAreSmall(t *testing.T) {
 	err := filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {

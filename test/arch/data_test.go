@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/everynode/everynode/internal/datadir"
+	"github.com/everynode/everynode/internal/files/datadir"
 )
 
 // etcdOfData says which minor version of etcd writes the database of each version of a data

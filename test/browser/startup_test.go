@@ -13,7 +13,7 @@ import (
 
 	"github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodestartup"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
 	"github.com/everynode/everynode/internal/testenv"
 )
 

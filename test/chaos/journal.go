@@ -18,7 +18,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/etcd"
+	"github.com/everynode/everynode/internal/storage/etcd"
 	"github.com/everynode/everynode/test/chaos/history"
 	"github.com/everynode/everynode/test/chaos/history/revision"
 	"github.com/everynode/everynode/test/chaos/store"

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	everynode "github.com/everynode/everynode/api/client"
-	"github.com/everynode/everynode/internal/etcd"
+	"github.com/everynode/everynode/internal/storage/etcd"
 	"github.com/everynode/everynode/internal/testenv/freeport"
 	"github.com/everynode/everynode/test/chaos/plan"
 )

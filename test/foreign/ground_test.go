@@ -23,7 +23,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/beside/admit"
-	"github.com/everynode/everynode/internal/history"
+	"github.com/everynode/everynode/internal/change/history"
 )
 
 // guest is a DaemonSet of which Kubernetes keeps no revision that no pod has. Its class and the LimitRange are there

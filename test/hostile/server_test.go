@@ -19,8 +19,8 @@ import (
 	"github.com/everynode/everynode/internal/apiserver"
 	serveroptions "github.com/everynode/everynode/internal/apiserver/options"
 	"github.com/everynode/everynode/internal/apiserver/storages"
-	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/storage/etcd"
 )
 
 // patience is how long to wait for what must happen; only a failure ever takes it.

@@ -16,9 +16,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/beside/webhook"
-	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/server/config"
+	"github.com/everynode/everynode/internal/storage/etcd"
 	"github.com/everynode/everynode/internal/testenv"
 	"github.com/everynode/everynode/internal/testenv/promtool"
 	"github.com/everynode/everynode/internal/version"

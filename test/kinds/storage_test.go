@@ -16,7 +16,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
-	"github.com/everynode/everynode/internal/volume"
+	"github.com/everynode/everynode/internal/objects/volume"
 )
 
 // The kinds of storage.k8s.io are stored, changed and listed; what volumes were made by stays.

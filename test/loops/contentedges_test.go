@@ -19,7 +19,7 @@ import (
 
 	everynode "github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/simulator/illness"

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/fetch"
+	"github.com/everynode/everynode/internal/change/fetch"
 )
 
 // An image that nobody can have is known before any daemon is taken away.

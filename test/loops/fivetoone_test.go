@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/everynode/everynode/internal/pod"
+	"github.com/everynode/everynode/internal/objects/pod"
 	"github.com/everynode/everynode/internal/testenv"
 )
 

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	jobfacts "github.com/everynode/everynode/internal/job"
+	jobfacts "github.com/everynode/everynode/internal/objects/job"
 	"github.com/everynode/everynode/internal/testenv"
 )
 

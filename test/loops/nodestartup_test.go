@@ -21,7 +21,7 @@ import (
 
 	everynode "github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodestartup"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
 	"github.com/everynode/everynode/internal/testenv"
 )
 

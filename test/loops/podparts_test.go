@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/everynode/everynode/internal/pod"
+	"github.com/everynode/everynode/internal/objects/pod"
 	"github.com/everynode/everynode/internal/testenv"
 )
 

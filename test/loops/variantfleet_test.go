@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/pod"
+	"github.com/everynode/everynode/internal/objects/pod"
 	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/simulator/illness"
 	"github.com/everynode/everynode/internal/testenv"

@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
-	"github.com/everynode/everynode/internal/pod"
-	"github.com/everynode/everynode/internal/variant"
+	"github.com/everynode/everynode/internal/change/variant"
+	"github.com/everynode/everynode/internal/objects/pod"
 )
 
 // applyExample applies a file of examples with several objects in it.

@@ -19,7 +19,7 @@ import (
 
 	everynode "github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/change/content"
 )
 
 // A key that does not work may reach so many nodes, and these are to have the old content again that soon.

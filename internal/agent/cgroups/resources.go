@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	podfacts "github.com/everynode/everynode/internal/pod"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
 // How amounts of the processor become values of cgroups.

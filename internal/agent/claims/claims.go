@@ -32,7 +32,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/agent/mend"
-	"github.com/everynode/everynode/internal/wholefile"
+	"github.com/everynode/everynode/internal/files/wholefile"
 )
 
 // callTimeout is how long a driver has to answer.

@@ -13,7 +13,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/nodestatus"
 	"github.com/everynode/everynode/internal/agent/ownaddress"
 	"github.com/everynode/everynode/internal/agent/sources"
-	"github.com/everynode/everynode/internal/proxy"
+	"github.com/everynode/everynode/internal/network/proxy"
 )
 
 // Config is what these parts need of the node.

@@ -9,8 +9,8 @@ import (
 	"github.com/everynode/everynode/internal/agent/config"
 	"github.com/everynode/everynode/internal/agent/network"
 	"github.com/everynode/everynode/internal/agent/remember"
-	"github.com/everynode/everynode/internal/dns"
-	"github.com/everynode/everynode/internal/proxy"
+	"github.com/everynode/everynode/internal/network/dns"
+	"github.com/everynode/everynode/internal/network/proxy"
 )
 
 // knownFile, in the data folder, has what the node knows of Services.

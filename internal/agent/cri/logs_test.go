@@ -17,7 +17,7 @@ import (
 
 	"github.com/everynode/everynode/internal/agent/cri/labels"
 	"github.com/everynode/everynode/internal/agent/cri/logs"
-	"github.com/everynode/everynode/internal/plainfile"
+	"github.com/everynode/everynode/internal/untrusted/plainfile"
 )
 
 // dead is the status of a container that has ended, with its folders made.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/everynode/everynode/internal/agent/cri/labels"
 	"github.com/everynode/everynode/internal/agent/streaming/containerlog"
-	"github.com/everynode/everynode/internal/plainfile"
+	"github.com/everynode/everynode/internal/untrusted/plainfile"
 )
 
 // Limits of a termination message, as the API has them.

@@ -16,7 +16,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/everynode/everynode/internal/agent/userns"
-	"github.com/everynode/everynode/internal/wholefile"
+	"github.com/everynode/everynode/internal/files/wholefile"
 )
 
 // usersFile, in a pod's folder, says which user IDs are the pod's. Containers of an agent's earlier run go on with

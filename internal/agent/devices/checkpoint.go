@@ -14,7 +14,7 @@ import (
 
 	"github.com/everynode/everynode/internal/agent/devices/ledger"
 	"github.com/everynode/everynode/internal/agent/mend"
-	"github.com/everynode/everynode/internal/wholefile"
+	"github.com/everynode/everynode/internal/files/wholefile"
 )
 
 // checkpointName is the file's name in the folder of device plugins. Its form is the kubelet's, which some plugins and

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	podfacts "github.com/everynode/everynode/internal/pod"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
 // TestPreempt: of pods on a node with 10 CPUs, those end that must, for a pod that wants some.

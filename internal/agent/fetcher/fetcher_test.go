@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
-	"github.com/everynode/everynode/internal/fetch"
+	"github.com/everynode/everynode/internal/change/fetch"
 )
 
 // registry has images, and says of others what it is told to.

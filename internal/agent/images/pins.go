@@ -14,7 +14,7 @@ import (
 	"github.com/distribution/reference"
 
 	"github.com/everynode/everynode/internal/agent/mend"
-	"github.com/everynode/everynode/internal/wholefile"
+	"github.com/everynode/everynode/internal/files/wholefile"
 )
 
 // maxPins bounds how many images are kept, maxPinsFile what is read of their file, in bytes.

@@ -14,7 +14,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/cri"
 	"github.com/everynode/everynode/internal/agent/sources"
 	"github.com/everynode/everynode/internal/agent/streaming"
-	podfacts "github.com/everynode/everynode/internal/pod"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
 // Lookup finds the containers that logs and streams are about; it is a streaming.Lookup.

@@ -15,7 +15,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/diskuse"
 	"github.com/everynode/everynode/internal/agent/eviction"
 	"github.com/everynode/everynode/internal/agent/staticpods"
-	podfacts "github.com/everynode/everynode/internal/pod"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
 // Gauge measures what pods use.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/everynode/everynode/internal/agent/cri"
 	"github.com/everynode/everynode/internal/node/usage"
-	podfacts "github.com/everynode/everynode/internal/pod"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
 // How far apart two samples of processor time must be, and how old the first may be.

@@ -13,7 +13,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/everynode/everynode/internal/wholefile"
+	"github.com/everynode/everynode/internal/files/wholefile"
 )
 
 const (

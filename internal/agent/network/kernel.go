@@ -13,7 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/everynode/everynode/internal/packetfilter"
+	"github.com/everynode/everynode/internal/network/packetfilter"
 )
 
 // routeProtocol marks our routes among those of others.

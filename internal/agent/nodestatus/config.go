@@ -15,8 +15,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/agent/eviction"
-	"github.com/everynode/everynode/internal/content"
-	"github.com/everynode/everynode/internal/fetch"
+	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/fetch"
 )
 
 // Config says what to report and where the facts come from. Fields without a stated default must be set.

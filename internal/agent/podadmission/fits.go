@@ -10,7 +10,7 @@ import (
 	"github.com/everynode/everynode/internal/fit"
 	"github.com/everynode/everynode/internal/fit/hostport"
 	"github.com/everynode/everynode/internal/fit/resources"
-	podfacts "github.com/everynode/everynode/internal/pod"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
 // fits says why the pod cannot run on the node beside others, nil if it can. A node of nil refuses nothing but ports.

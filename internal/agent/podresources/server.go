@@ -21,7 +21,7 @@ import (
 
 	"github.com/everynode/everynode/internal/agent/devices"
 	"github.com/everynode/everynode/internal/agent/socket"
-	podfacts "github.com/everynode/everynode/internal/pod"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
 // Config says what there is to tell. Every field is needed.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/everynode/everynode/internal/agent/cri/pleg"
 	"github.com/everynode/everynode/internal/agent/remember"
-	podfacts "github.com/everynode/everynode/internal/pod"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
 // alonePatience is how long a node that starts waits for the API server, before it starts the pods that it remembers.

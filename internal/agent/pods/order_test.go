@@ -17,7 +17,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/podworker"
 	"github.com/everynode/everynode/internal/agent/remember"
 	"github.com/everynode/everynode/internal/agent/startorder"
-	"github.com/everynode/everynode/internal/nodestartup"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
 func rebooted(cfg *pods.Config) { cfg.Rebooted = true }

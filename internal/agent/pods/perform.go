@@ -14,7 +14,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/env"
 	"github.com/everynode/everynode/internal/agent/images"
 	"github.com/everynode/everynode/internal/agent/podworker"
-	podfacts "github.com/everynode/everynode/internal/pod"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
 // task is one action with a copy of all that it needs: it runs beside the worker.

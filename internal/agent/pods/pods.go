@@ -27,7 +27,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/podworker"
 	"github.com/everynode/everynode/internal/agent/startorder"
 	"github.com/everynode/everynode/internal/agent/staticpods"
-	podfacts "github.com/everynode/everynode/internal/pod"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
 // Manager hands every pod of the node to its worker. It waits until both the API and the runtime were read once: before

@@ -6,8 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/everynode/everynode/internal/plaintext"
-	podfacts "github.com/everynode/everynode/internal/pod"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
+	"github.com/everynode/everynode/internal/untrusted/plaintext"
 )
 
 const runtimeScheme = "containerd://"

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/everynode/everynode/internal/content"
-	"github.com/everynode/everynode/internal/fetch"
+	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/fetch"
 )
 
 // A container's status says with what it runs, once it is there; the conditions say of which generation they are.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	podfacts "github.com/everynode/everynode/internal/pod"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
 // Why a container is killed.

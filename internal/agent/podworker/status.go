@@ -7,10 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/everynode/everynode/internal/content"
-	"github.com/everynode/everynode/internal/fetch"
-	"github.com/everynode/everynode/internal/nodestartup"
-	podfacts "github.com/everynode/everynode/internal/pod"
+	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/fetch"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
 // Status returns the status of the pod. Prev is the status that was reported last (at first the API object's); times

@@ -3,8 +3,8 @@ package referred
 import (
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/everynode/everynode/internal/content"
-	podfacts "github.com/everynode/everynode/internal/pod"
+	"github.com/everynode/everynode/internal/change/content"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
 type kind string

@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/everynode/everynode/internal/wholefile"
+	"github.com/everynode/everynode/internal/files/wholefile"
 )
 
 // end is the last line of a file: how many objects are before it.

@@ -20,7 +20,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/podworker"
 	"github.com/everynode/everynode/internal/agent/remember"
 	"github.com/everynode/everynode/internal/agent/staticpods"
-	"github.com/everynode/everynode/internal/nodestartup"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
 // What pods that end with their node are told, in the kubelet's words.

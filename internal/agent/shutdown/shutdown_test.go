@@ -16,7 +16,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/pods"
 	"github.com/everynode/everynode/internal/agent/pods/podstest"
 	"github.com/everynode/everynode/internal/agent/shutdown"
-	"github.com/everynode/everynode/internal/nodestartup"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
 func TestShutdownEndsCriticalPodsLast(t *testing.T) {

@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/everynode/everynode/internal/deadline"
-	"github.com/everynode/everynode/internal/nodestartup"
+	"github.com/everynode/everynode/internal/loop/deadline"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
 // Bound is how long pods are held at most, from when the node's pods began to start.

@@ -5,7 +5,7 @@ import (
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 
-	podfacts "github.com/everynode/everynode/internal/pod"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
 // FuzzParse reads files that need not be manifests. One that is taken is a whole

@@ -14,10 +14,10 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
-	"github.com/everynode/everynode/internal/content"
-	"github.com/everynode/everynode/internal/fetch"
-	"github.com/everynode/everynode/internal/nodestartup"
-	"github.com/everynode/everynode/internal/objectversion"
+	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/fetch"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
+	"github.com/everynode/everynode/internal/objects/objectversion"
 )
 
 // How many pods are written at one time, and how long a failed write waits before the next try.

@@ -14,8 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/everynode/everynode/internal/volume"
-	"github.com/everynode/everynode/internal/wholefile"
+	"github.com/everynode/everynode/internal/files/wholefile"
+	"github.com/everynode/everynode/internal/objects/volume"
 )
 
 // Claims gives the claims that pods use, and their volumes. What it returns is shared and not changed.

@@ -11,7 +11,7 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/everynode/everynode/internal/agent/env"
-	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/change/content"
 )
 
 // file is one file of a volume whose content the node writes.

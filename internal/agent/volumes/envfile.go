@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/internal/agent/env"
-	"github.com/everynode/everynode/internal/plainfile"
+	"github.com/everynode/everynode/internal/untrusted/plainfile"
 )
 
 // File reads a file of an emptyDir of the pod, env.MaxFile bytes at most. Containers write there, so it has to be a

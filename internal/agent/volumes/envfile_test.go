@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/everynode/everynode/internal/plainfile"
+	"github.com/everynode/everynode/internal/untrusted/plainfile"
 )
 
 // Containers write the files of variables: no link in them leads elsewhere, and no pipe holds up the agent.

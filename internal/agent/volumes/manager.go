@@ -19,8 +19,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/agent/env"
-	"github.com/everynode/everynode/internal/content"
-	"github.com/everynode/everynode/internal/objectversion"
+	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/objects/objectversion"
 )
 
 // Objects gives the API objects that volumes show. What it returns is shared and not changed.

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
-	"github.com/everynode/everynode/internal/encryption"
+	"github.com/everynode/everynode/internal/storage/encryption"
 )
 
 // How often a server tells which keys it uses, and after how long it is silent.

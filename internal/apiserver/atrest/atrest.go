@@ -16,7 +16,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/everynode/everynode/internal/encryption"
+	"github.com/everynode/everynode/internal/storage/encryption"
 )
 
 // followInterval is after how long a change of the file is noticed.

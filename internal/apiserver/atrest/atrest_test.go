@@ -16,8 +16,8 @@ import (
 	"k8s.io/klog/v2/textlogger"
 	"k8s.io/utils/clock"
 
-	"github.com/everynode/everynode/internal/encryption"
-	"github.com/everynode/everynode/internal/wholefile"
+	"github.com/everynode/everynode/internal/files/wholefile"
+	"github.com/everynode/everynode/internal/storage/encryption"
 )
 
 // memory is a database.

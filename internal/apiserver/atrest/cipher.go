@@ -10,7 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/secretbox"
 
-	"github.com/everynode/everynode/internal/encryption"
+	"github.com/everynode/everynode/internal/storage/encryption"
 )
 
 // cipher encrypts and decrypts with the keys of one content of the file. What it

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"github.com/everynode/everynode/internal/encryption"
+	"github.com/everynode/everynode/internal/storage/encryption"
 )
 
 // Install serves the paths of package encryption. Who may ask is decided before.

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/klog/v2"
 
-	"github.com/everynode/everynode/internal/encryption"
-	"github.com/everynode/everynode/internal/encryption/plan"
+	"github.com/everynode/everynode/internal/storage/encryption"
+	"github.com/everynode/everynode/internal/storage/encryption/plan"
 )
 
 // witness is a stored value that is encrypted like a Secret, and is there from the

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage/value"
 
-	"github.com/everynode/everynode/internal/encryption"
+	"github.com/everynode/everynode/internal/storage/encryption"
 )
 
 // Bounds of one request to rewrite: a client asks again while something is left.

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/everynode/everynode/internal/members"
+	"github.com/everynode/everynode/internal/storage/members"
 )
 
 // What a bootstrap token's Secret looks like.

@@ -10,7 +10,7 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 
-	"github.com/everynode/everynode/internal/plaintext"
+	"github.com/everynode/everynode/internal/untrusted/plaintext"
 )
 
 // DocumentsRead is the condition of an APIService whose server answers, but with

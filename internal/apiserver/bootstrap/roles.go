@@ -3,9 +3,9 @@ package bootstrap
 import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
-	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/node/peer"
 	"github.com/everynode/everynode/internal/node/trust"
+	"github.com/everynode/everynode/internal/storage/members"
 )
 
 // Labels of roles whose rules the roles admin, edit and view collect.

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/server/mux"
 	"k8s.io/klog/v2"
 
-	"github.com/everynode/everynode/internal/backup"
+	"github.com/everynode/everynode/internal/storage/backup"
 )
 
 // Backups makes backups of the control plane.

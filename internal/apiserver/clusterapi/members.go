@@ -16,7 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/server/mux"
 
 	"github.com/everynode/everynode/internal/apiserver/authn"
-	"github.com/everynode/everynode/internal/members"
+	"github.com/everynode/everynode/internal/storage/members"
 )
 
 // Members is who changes and knows which servers belong to the cluster.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/everynode/everynode/internal/rolloutpolicy"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 )
 
 // objectCase is an object, and whether it is good.

@@ -22,8 +22,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
-	"github.com/everynode/everynode/internal/variant"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
+	"github.com/everynode/everynode/internal/change/variant"
 )
 
 // elsewhere is a Kubernetes API that has a definition of ours.

@@ -4,8 +4,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"github.com/everynode/everynode/internal/apiserver/registry/daemonsetvariant"
-	"github.com/everynode/everynode/internal/variant"
-	"github.com/everynode/everynode/internal/variant/formula"
+	"github.com/everynode/everynode/internal/change/variant"
+	"github.com/everynode/everynode/internal/change/variant/formula"
 )
 
 func variants() (*apiextensionsv1.CustomResourceDefinition, error) {

@@ -29,7 +29,7 @@ import (
 	featuregatetesting "k8s.io/component-base/featuregate/testing"
 	"k8s.io/utils/clock"
 
-	"github.com/everynode/everynode/internal/etcd/apistorage"
+	"github.com/everynode/everynode/internal/storage/etcd/apistorage"
 )
 
 // The tests here are the library's own, of its storage and of its watch cache.

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/everynode/everynode/internal/bounded"
+	"github.com/everynode/everynode/internal/untrusted/bounded"
 )
 
 // What the control loops, and the admission policies, read of an answer of a server of

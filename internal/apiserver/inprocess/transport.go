@@ -12,7 +12,7 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/everynode/everynode/internal/members"
+	"github.com/everynode/everynode/internal/storage/members"
 )
 
 type key struct{}

@@ -34,7 +34,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/everynode/everynode/internal/apiserver/hotstore"
-	"github.com/everynode/everynode/internal/members"
+	"github.com/everynode/everynode/internal/storage/members"
 )
 
 // callTimeout bounds one call, as the API server bounds a request.

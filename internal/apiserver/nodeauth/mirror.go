@@ -9,7 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/everynode/everynode/internal/apiserver/podspec/references"
-	podfacts "github.com/everynode/everynode/internal/pod"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
 // checkPod lets a node report the pods that it runs on its own account, and

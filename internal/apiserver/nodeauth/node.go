@@ -10,7 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/everynode/everynode/internal/apiserver/alike"
-	"github.com/everynode/everynode/internal/nodestartup"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
 // ownLabels are those labels of kubernetes.io and k8s.io that a node sets itself.

@@ -7,9 +7,9 @@ import (
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
 	"github.com/everynode/everynode/internal/apiserver/podspec/references"
-	"github.com/everynode/everynode/internal/content"
-	podfacts "github.com/everynode/everynode/internal/pod"
-	"github.com/everynode/everynode/internal/volume"
+	"github.com/everynode/everynode/internal/change/content"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
+	"github.com/everynode/everynode/internal/objects/volume"
 )
 
 // reference names an object that a pod uses.

@@ -21,7 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
-	"github.com/everynode/everynode/internal/nodestartup"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
 func write(who user.Info, operation admission.Operation, resource, subresource, namespace, name string, obj, old runtime.Object) admission.Attributes {

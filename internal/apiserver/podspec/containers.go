@@ -10,7 +10,7 @@ import (
 
 	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec/check"
-	podfacts "github.com/everynode/everynode/internal/pod"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
 // containerChecks is what the check of a container needs to know of its pod.

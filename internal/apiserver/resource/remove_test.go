@@ -27,7 +27,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/registry/pod"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/scheme"
-	"github.com/everynode/everynode/internal/etcd"
+	"github.com/everynode/everynode/internal/storage/etcd"
 )
 
 // database keeps objects in a database of its own, below the library's watch cache.

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
 
-	"github.com/everynode/everynode/internal/etcd"
+	"github.com/everynode/everynode/internal/storage/etcd"
 )
 
 func TestTimesRunFasterTheMoreEventsThereAre(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 
 	"github.com/everynode/everynode/internal/apiserver/podaccess"
-	"github.com/everynode/everynode/internal/bounded"
+	"github.com/everynode/everynode/internal/untrusted/bounded"
 )
 
 // What a webhook may answer, in bytes: so much for anything, and in proportion to what

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 )
 
 // Settled returns the hash of the revision that every node is to have, and whether there is one: the policy need not be

@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/everynode/everynode/internal/change/history"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
-	"github.com/everynode/everynode/internal/history"
 )
 
 // Verb says what the answer does with a pod.

@@ -14,9 +14,9 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
+	"github.com/everynode/everynode/internal/change/history"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
-	"github.com/everynode/everynode/internal/history"
-	"github.com/everynode/everynode/internal/podtemplate"
+	"github.com/everynode/everynode/internal/objects/podtemplate"
 )
 
 func templateOf(image string, change ...func(*corev1.PodTemplateSpec)) *corev1.PodTemplateSpec {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 )
 
 // Made is a pod that is there.

@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/history"
+	"github.com/everynode/everynode/internal/change/history"
 )
 
 func policy() *v1alpha1.RolloutPolicy {

@@ -17,10 +17,10 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/admit"
+	"github.com/everynode/everynode/internal/change/history"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
-	"github.com/everynode/everynode/internal/history"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
 // pod answers for a pod that is made for a DaemonSet.

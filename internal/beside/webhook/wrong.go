@@ -10,7 +10,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/admit"
 	"github.com/everynode/everynode/internal/beside/steps"
-	"github.com/everynode/everynode/internal/pod"
+	"github.com/everynode/everynode/internal/objects/pod"
 )
 
 // Wrong are the nodes of a DaemonSet's pods that have a revision which is not their node's. by is the revision of the

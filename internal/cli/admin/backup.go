@@ -15,12 +15,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/everynode/everynode/internal/backup"
 	"github.com/everynode/everynode/internal/cli/command"
+	"github.com/everynode/everynode/internal/files/wholefile"
 	"github.com/everynode/everynode/internal/server"
 	"github.com/everynode/everynode/internal/server/backups"
 	"github.com/everynode/everynode/internal/server/config"
-	"github.com/everynode/everynode/internal/wholefile"
+	"github.com/everynode/everynode/internal/storage/backup"
 )
 
 func NewBackup() *cobra.Command {

@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/everynode/everynode/internal/backup"
 	"github.com/everynode/everynode/internal/cli/command"
+	"github.com/everynode/everynode/internal/storage/backup"
 )
 
 // lockFlags say with what a backup is encrypted.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/storage/members"
 )
 
 // beginPatience is how long the servers may take to begin again, one after another.

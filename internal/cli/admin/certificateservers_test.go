@@ -12,8 +12,8 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/storage/members"
 )
 
 // Servers that have not followed hold the end up, by name; after the end the command waits until

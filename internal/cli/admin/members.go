@@ -23,8 +23,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/everynode/everynode/internal/cli/command"
-	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/server/membership"
+	"github.com/everynode/everynode/internal/storage/members"
 )
 
 func NewMembers() *cobra.Command {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"github.com/everynode/everynode/internal/members"
+	"github.com/everynode/everynode/internal/storage/members"
 )
 
 // clusterOf makes a data directory whose kubeconfig leads to a handler.

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/everynode/everynode/internal/cli/command"
-	"github.com/everynode/everynode/internal/encryption"
-	"github.com/everynode/everynode/internal/encryption/plan"
+	"github.com/everynode/everynode/internal/storage/encryption"
+	"github.com/everynode/everynode/internal/storage/encryption/plan"
 )
 
 // changePatience is how long a change of keys waits for servers: writes that began

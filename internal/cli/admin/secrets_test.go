@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/everynode/everynode/internal/encryption"
-	"github.com/everynode/everynode/internal/encryption/plan"
+	"github.com/everynode/everynode/internal/storage/encryption"
+	"github.com/everynode/everynode/internal/storage/encryption/plan"
 )
 
 func TestSecretsStatus(t *testing.T) {

@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/everynode/everynode/internal/change/survey"
 	"github.com/everynode/everynode/internal/cli/command"
 	"github.com/everynode/everynode/internal/dashboard"
-	"github.com/everynode/everynode/internal/survey"
 )
 
 func newDashboardCommand(plugin bool) *cobra.Command {

@@ -15,7 +15,7 @@ import (
 	"github.com/everynode/everynode/internal/cli/command"
 	"github.com/everynode/everynode/internal/doctor"
 	"github.com/everynode/everynode/internal/doctor/diagnosis"
-	"github.com/everynode/everynode/internal/plaintext"
+	"github.com/everynode/everynode/internal/untrusted/plaintext"
 )
 
 // examination is what the doctor says.

@@ -13,11 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/everynode/everynode/internal/change/prepull"
+	"github.com/everynode/everynode/internal/change/rollout"
 	"github.com/everynode/everynode/internal/cli/command"
 	"github.com/everynode/everynode/internal/node/imagepull"
-	"github.com/everynode/everynode/internal/plaintext"
-	"github.com/everynode/everynode/internal/prepull"
-	"github.com/everynode/everynode/internal/rollout"
+	"github.com/everynode/everynode/internal/untrusted/plaintext"
 )
 
 // chosen says on which nodes something is done.

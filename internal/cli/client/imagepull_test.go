@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/everynode/everynode/internal/change/prepull"
 	"github.com/everynode/everynode/internal/node/imagepull"
-	"github.com/everynode/everynode/internal/prepull"
 )
 
 func TestChosenNodes(t *testing.T) {

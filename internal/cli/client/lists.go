@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	everynode "github.com/everynode/everynode/api/client"
-	"github.com/everynode/everynode/internal/rollout"
-	"github.com/everynode/everynode/internal/survey"
+	"github.com/everynode/everynode/internal/change/rollout"
+	"github.com/everynode/everynode/internal/change/survey"
 )
 
 // lists reads the objects of a cluster.

@@ -17,12 +17,12 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/content"
-	"github.com/everynode/everynode/internal/nodestartup"
-	"github.com/everynode/everynode/internal/plan"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
-	"github.com/everynode/everynode/internal/survey"
-	"github.com/everynode/everynode/internal/variant"
+	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/plan"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
+	"github.com/everynode/everynode/internal/change/survey"
+	"github.com/everynode/everynode/internal/change/variant"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
 // manifests is what a file holds, as far as plans are about it.

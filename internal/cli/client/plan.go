@@ -22,11 +22,11 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/apiserver/registry/daemonset"
 	"github.com/everynode/everynode/internal/beside/registration"
+	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/plan"
+	"github.com/everynode/everynode/internal/change/plan/starting"
+	"github.com/everynode/everynode/internal/change/survey"
 	"github.com/everynode/everynode/internal/cli/command"
-	"github.com/everynode/everynode/internal/content"
-	"github.com/everynode/everynode/internal/plan"
-	"github.com/everynode/everynode/internal/plan/starting"
-	"github.com/everynode/everynode/internal/survey"
 )
 
 // changesFound is the exit code of a plan in which something would change.

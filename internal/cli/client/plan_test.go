@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/survey"
+	"github.com/everynode/everynode/internal/change/survey"
 	"github.com/everynode/everynode/internal/testenv"
 )
 

@@ -12,9 +12,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/everynode/everynode/internal/change/prepull"
 	"github.com/everynode/everynode/internal/node/imagepull"
-	"github.com/everynode/everynode/internal/plaintext"
-	"github.com/everynode/everynode/internal/prepull"
+	"github.com/everynode/everynode/internal/untrusted/plaintext"
 )
 
 const (

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/rollout"
 	"github.com/everynode/everynode/internal/cli/command"
-	"github.com/everynode/everynode/internal/rollout"
 )
 
 func newRolloutCommand(plugin bool) *cobra.Command {

@@ -13,11 +13,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/everynode/everynode/internal/change/survey"
+	"github.com/everynode/everynode/internal/change/why"
 	"github.com/everynode/everynode/internal/cli/command"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
-	"github.com/everynode/everynode/internal/plaintext"
-	"github.com/everynode/everynode/internal/survey"
-	"github.com/everynode/everynode/internal/why"
+	"github.com/everynode/everynode/internal/untrusted/plaintext"
 )
 
 // logLines is how many of a failed container's last lines are shown.

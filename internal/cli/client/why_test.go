@@ -16,10 +16,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/everynode/everynode/internal/change/why"
 	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/simulator/illness"
 	"github.com/everynode/everynode/internal/testenv"
-	"github.com/everynode/everynode/internal/why"
 )
 
 // writes notes the requests that are no reads.

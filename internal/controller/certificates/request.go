@@ -17,8 +17,8 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/storage/members"
 )
 
 const (

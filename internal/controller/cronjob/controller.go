@@ -26,9 +26,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/everynode/everynode/internal/claim"
 	"github.com/everynode/everynode/internal/controller/cronjob/plan"
-	"github.com/everynode/everynode/internal/ownwrites"
+	"github.com/everynode/everynode/internal/loop/ownwrites"
+	"github.com/everynode/everynode/internal/objects/claim"
 )
 
 // EventSource is the component that the controller's events are from.

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/everynode/everynode/internal/change/variant"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
-	"github.com/everynode/everynode/internal/variant"
 )
 
 // change is the newest that is known of one object.

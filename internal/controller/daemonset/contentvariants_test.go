@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/contents"
 )
 

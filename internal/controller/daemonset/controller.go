@@ -35,7 +35,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/contents"
 	"github.com/everynode/everynode/internal/controller/daemonset/lane"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"

@@ -12,7 +12,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
-	"github.com/everynode/everynode/internal/pod"
+	"github.com/everynode/everynode/internal/objects/pod"
 )
 
 // Whoever deletes a rollout that waits for approval lets nothing begin by that, also when

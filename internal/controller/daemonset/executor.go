@@ -17,13 +17,13 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/everynode/everynode/internal/claim"
-	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/fetch"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/mold"
-	"github.com/everynode/everynode/internal/fetch"
-	"github.com/everynode/everynode/internal/pod"
+	"github.com/everynode/everynode/internal/objects/claim"
+	"github.com/everynode/everynode/internal/objects/pod"
 )
 
 // callTimeout bounds one job, so that an API server that does not answer shows

@@ -13,7 +13,8 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/admit"
-	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/fetch"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/contents"
 	"github.com/everynode/everynode/internal/controller/daemonset/lane"
@@ -26,7 +27,6 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/startups"
 	"github.com/everynode/everynode/internal/controller/daemonset/variants"
 	"github.com/everynode/everynode/internal/controller/daemonset/variants/storing"
-	"github.com/everynode/everynode/internal/fetch"
 )
 
 // owner holds everything that changes. Only its goroutine touches it.

@@ -8,11 +8,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
+	"github.com/everynode/everynode/internal/change/variant/resizing"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/variants"
 	"github.com/everynode/everynode/internal/controller/daemonset/variants/storing"
-	"github.com/everynode/everynode/internal/podtemplate"
-	"github.com/everynode/everynode/internal/variant/resizing"
+	"github.com/everynode/everynode/internal/objects/podtemplate"
 )
 
 // resize has a worker give a pod the amounts of a revision, if there is a way without another pod.

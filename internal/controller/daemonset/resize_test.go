@@ -19,10 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/content"
-	"github.com/everynode/everynode/internal/pod"
-	"github.com/everynode/everynode/internal/variant"
-	"github.com/everynode/everynode/internal/variant/resizing"
+	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/variant"
+	"github.com/everynode/everynode/internal/change/variant/resizing"
+	"github.com/everynode/everynode/internal/objects/pod"
 )
 
 // resizable is an API with so many nodes of 4 cores, a DaemonSet on all of them, and a variant with a formula.

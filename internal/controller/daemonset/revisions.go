@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"github.com/everynode/everynode/internal/claim"
+	"github.com/everynode/everynode/internal/change/history"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
-	"github.com/everynode/everynode/internal/history"
+	"github.com/everynode/everynode/internal/objects/claim"
 )
 
 // revisionWriter carries one job out.

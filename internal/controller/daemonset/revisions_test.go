@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/internal/change/history"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
-	"github.com/everynode/everynode/internal/history"
-	"github.com/everynode/everynode/internal/podtemplate"
+	"github.com/everynode/everynode/internal/objects/podtemplate"
 )
 
 func revisionNumbers(a *fakeAPI) map[string]int64 {

@@ -23,8 +23,8 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/pod"
-	"github.com/everynode/everynode/internal/variant"
+	"github.com/everynode/everynode/internal/change/variant"
+	"github.com/everynode/everynode/internal/objects/pod"
 )
 
 func (a policyAPI) UpdateVariantStatus(_ context.Context, v *v1alpha1.DaemonSetVariant) (*v1alpha1.DaemonSetVariant, error) {

@@ -12,7 +12,7 @@ import (
 	everynode "github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/variants/storing"
-	"github.com/everynode/everynode/internal/podwriter"
+	"github.com/everynode/everynode/internal/loop/podwriter"
 )
 
 // Writer is everything this controller does to the API, and the few reads that

@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/controller/deployment/plan"
-	"github.com/everynode/everynode/internal/podtemplate"
+	"github.com/everynode/everynode/internal/objects/podtemplate"
 )
 
 // writer is everything that the controller writes, and what it must not read from

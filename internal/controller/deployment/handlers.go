@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/everynode/everynode/internal/claim"
 	"github.com/everynode/everynode/internal/controller/deployment/plan"
-	"github.com/everynode/everynode/internal/pod"
+	"github.com/everynode/everynode/internal/objects/claim"
+	"github.com/everynode/everynode/internal/objects/pod"
 )
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]

@@ -20,8 +20,8 @@ import (
 	externalv1beta1 "k8s.io/metrics/pkg/apis/external_metrics/v1beta1"
 	metricsv1beta1 "k8s.io/metrics/pkg/apis/metrics/v1beta1"
 
-	"github.com/everynode/everynode/internal/bounded"
 	"github.com/everynode/everynode/internal/controller/horizontalpodautoscaler/plan"
+	"github.com/everynode/everynode/internal/untrusted/bounded"
 )
 
 const (

@@ -15,8 +15,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/controller/job/plan"
-	"github.com/everynode/everynode/internal/podwriter"
-	"github.com/everynode/everynode/internal/slowstart"
+	"github.com/everynode/everynode/internal/loop/podwriter"
+	"github.com/everynode/everynode/internal/loop/slowstart"
 )
 
 // writer is everything that the controller writes, and what it must not read from

@@ -23,9 +23,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/everynode/everynode/internal/controller/job/plan"
-	"github.com/everynode/everynode/internal/job"
-	"github.com/everynode/everynode/internal/ownwrites"
-	"github.com/everynode/everynode/internal/podwriter"
+	"github.com/everynode/everynode/internal/loop/ownwrites"
+	"github.com/everynode/everynode/internal/loop/podwriter"
+	"github.com/everynode/everynode/internal/objects/job"
 )
 
 // EventSource is the component that the controller's events are from.

@@ -10,8 +10,8 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/everynode/everynode/internal/claim"
-	"github.com/everynode/everynode/internal/job"
+	"github.com/everynode/everynode/internal/objects/claim"
+	"github.com/everynode/everynode/internal/objects/job"
 )
 
 // ownerIndex finds pods by claim.Key.

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	batchv1 "k8s.io/api/batch/v1"
 
-	"github.com/everynode/everynode/internal/job"
+	"github.com/everynode/everynode/internal/objects/job"
 )
 
 // metrics are the controller's own, with the names, labels and buckets of

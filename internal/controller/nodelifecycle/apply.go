@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/controller/nodelifecycle/health"
-	"github.com/everynode/everynode/internal/pod"
+	"github.com/everynode/everynode/internal/objects/pod"
 )
 
 // Writer is everything that the controller writes. What is written about a node is refused with Conflict if the node is

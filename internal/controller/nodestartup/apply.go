@@ -18,8 +18,8 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/nodestartup/plan"
-	"github.com/everynode/everynode/internal/deadline"
-	"github.com/everynode/everynode/internal/nodestartup"
+	"github.com/everynode/everynode/internal/loop/deadline"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
 // carryOut changes the gate of a node, or takes it away. A node that is gone, or has another gate by now, is news.

@@ -16,7 +16,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/controller/nodestartup/plan"
-	"github.com/everynode/everynode/internal/nodestartup"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
 // soon is when to look again at what the cache does not show yet.

@@ -13,8 +13,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/controller/replicaset/plan"
-	"github.com/everynode/everynode/internal/podtemplate"
-	"github.com/everynode/everynode/internal/slowstart"
+	"github.com/everynode/everynode/internal/loop/slowstart"
+	"github.com/everynode/everynode/internal/objects/podtemplate"
 )
 
 // writer is everything that the controller writes, and what it must not read from

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/everynode/everynode/internal/controller/replicaset/plan"
-	"github.com/everynode/everynode/internal/ownwrites"
+	"github.com/everynode/everynode/internal/loop/ownwrites"
 )
 
 // The components that the controllers' events are from.

@@ -10,8 +10,8 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/everynode/everynode/internal/claim"
 	"github.com/everynode/everynode/internal/controller/replicaset/plan"
+	"github.com/everynode/everynode/internal/objects/claim"
 )
 
 // ownerIndex finds pods and sets by claim.Key.

@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
-	"github.com/everynode/everynode/internal/claim"
-	"github.com/everynode/everynode/internal/ownwrites"
-	"github.com/everynode/everynode/internal/pod"
+	"github.com/everynode/everynode/internal/loop/ownwrites"
+	"github.com/everynode/everynode/internal/objects/claim"
+	"github.com/everynode/everynode/internal/objects/pod"
 )
 
 // podHandler enqueues the sets that a pod concerns.

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/everynode/everynode/internal/podwriter"
+	"github.com/everynode/everynode/internal/loop/podwriter"
 )
 
 // kind is one of the kinds that are kept. All is done with ReplicaSets: a ReplicationController is seen as one.

@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	usage "github.com/everynode/everynode/internal/quota"
+	usage "github.com/everynode/everynode/internal/objects/quota"
 )
 
 const (

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	usage "github.com/everynode/everynode/internal/quota"
+	usage "github.com/everynode/everynode/internal/objects/quota"
 )
 
 // countPrefix begins the names of numbers of objects.

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/everynode/everynode/internal/pod"
-	usage "github.com/everynode/everynode/internal/quota"
+	"github.com/everynode/everynode/internal/objects/pod"
+	usage "github.com/everynode/everynode/internal/objects/quota"
 )
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]

@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
-	"github.com/everynode/everynode/internal/servicenetwork"
+	"github.com/everynode/everynode/internal/network/servicenetwork"
 )
 
 // EventSource is the component that the controller's events are from.

@@ -13,7 +13,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"github.com/everynode/everynode/internal/servicenetwork"
+	"github.com/everynode/everynode/internal/network/servicenetwork"
 )
 
 // A ServiceCIDR that is to go stays while the API has a Service with an address of it, also where the cache has none yet.

@@ -16,7 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	crfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 
-	"github.com/everynode/everynode/internal/podwriter"
+	"github.com/everynode/everynode/internal/loop/podwriter"
 )
 
 // recorded are events.

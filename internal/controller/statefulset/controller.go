@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/everynode/everynode/internal/controller/statefulset/plan"
-	"github.com/everynode/everynode/internal/ownwrites"
-	"github.com/everynode/everynode/internal/podwriter"
+	"github.com/everynode/everynode/internal/loop/ownwrites"
+	"github.com/everynode/everynode/internal/loop/podwriter"
 )
 
 // EventSource is the component that the controller's events are from.

@@ -16,10 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/everynode/everynode/internal/claim"
 	"github.com/everynode/everynode/internal/controller/statefulset/plan"
-	"github.com/everynode/everynode/internal/ownwrites"
-	"github.com/everynode/everynode/internal/pod"
+	"github.com/everynode/everynode/internal/loop/ownwrites"
+	"github.com/everynode/everynode/internal/objects/claim"
+	"github.com/everynode/everynode/internal/objects/pod"
 )
 
 // ownerIndex finds pods and revisions by claim.Key.

@@ -13,9 +13,9 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/everynode/everynode/internal/claim"
+	"github.com/everynode/everynode/internal/change/history"
 	"github.com/everynode/everynode/internal/controller/statefulset/plan"
-	"github.com/everynode/everynode/internal/history"
+	"github.com/everynode/everynode/internal/objects/claim"
 )
 
 // versions are the revisions that pods are made from.

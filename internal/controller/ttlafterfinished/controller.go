@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/everynode/everynode/internal/job"
+	"github.com/everynode/everynode/internal/objects/job"
 )
 
 // Config is what the controller needs.

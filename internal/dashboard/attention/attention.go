@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/survey"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
-	"github.com/everynode/everynode/internal/deadline"
+	"github.com/everynode/everynode/internal/loop/deadline"
 	"github.com/everynode/everynode/internal/node"
-	"github.com/everynode/everynode/internal/survey"
 )
 
 // Item is one thing that needs somebody.

@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/survey"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
-	"github.com/everynode/everynode/internal/nodestartup"
-	"github.com/everynode/everynode/internal/survey"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
 var began = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -10,9 +10,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/everynode/everynode/internal/nodestartup"
-	"github.com/everynode/everynode/internal/survey"
-	"github.com/everynode/everynode/internal/why"
+	"github.com/everynode/everynode/internal/change/survey"
+	"github.com/everynode/everynode/internal/change/why"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
 // The states of nodes when no DaemonSet is looked at.

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodestartup"
-	"github.com/everynode/everynode/internal/survey"
+	"github.com/everynode/everynode/internal/change/survey"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
 func node(name, zone string, ready corev1.ConditionStatus, cordoned bool) *corev1.Node {

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/history"
+	"github.com/everynode/everynode/internal/change/history"
 )
 
 // Tone is how much a moment asks of people.

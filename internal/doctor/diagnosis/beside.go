@@ -8,7 +8,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/admit"
 	"github.com/everynode/everynode/internal/beside/registration"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 )
 
 // besides looks at Everynode beside another DaemonSet controller.

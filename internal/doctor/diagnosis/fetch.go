@@ -8,9 +8,9 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/registration"
+	"github.com/everynode/everynode/internal/change/fetch"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
-	"github.com/everynode/everynode/internal/fetch"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
 // fetches looks whether nodes can fetch images before their turn where a policy wants that.

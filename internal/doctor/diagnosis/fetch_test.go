@@ -9,7 +9,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/registration"
-	"github.com/everynode/everynode/internal/fetch"
+	"github.com/everynode/everynode/internal/change/fetch"
 )
 
 func TestAgentsThatDoNotFetch(t *testing.T) {

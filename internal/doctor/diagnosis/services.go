@@ -3,7 +3,7 @@ package diagnosis
 import (
 	"time"
 
-	"github.com/everynode/everynode/internal/servicenetwork"
+	"github.com/everynode/everynode/internal/network/servicenetwork"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodestartup"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
 // What a NodeStartup says is wrong is said here too, and that nobody opens a node whose NodeStartup is gone.

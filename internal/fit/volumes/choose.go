@@ -5,7 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/everynode/everynode/internal/volume"
+	"github.com/everynode/everynode/internal/objects/volume"
 )
 
 // Node is a node that may have the pod.

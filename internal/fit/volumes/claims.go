@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/everynode/everynode/internal/volume"
+	"github.com/everynode/everynode/internal/objects/volume"
 )
 
 // What a node is reported with that cannot have a pod because of its volumes.

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/everynode/everynode/internal/files/wholefile"
 	"github.com/everynode/everynode/internal/local/process"
-	"github.com/everynode/everynode/internal/wholefile"
 )
 
 // Phase says how far a cluster is.

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/everynode/everynode/internal/wholefile"
+	"github.com/everynode/everynode/internal/files/wholefile"
 )
 
 // CNIBin is where a node's containerd looks for CNI plugins, and where network daemons, as they are published, put

@@ -15,7 +15,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/structured"
 	"k8s.io/utils/clock"
 
-	"github.com/everynode/everynode/internal/objectversion"
+	"github.com/everynode/everynode/internal/objects/objectversion"
 )
 
 // features are those parts of claims and slices that are acted on. Devices with conditions that are to be waited for are not given out.

@@ -18,8 +18,8 @@ import (
 
 	"github.com/everynode/everynode/internal/apiserver"
 	"github.com/everynode/everynode/internal/apiserver/bootstrap"
-	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/server/writers"
+	"github.com/everynode/everynode/internal/storage/members"
 )
 
 // Actor is a control loop as the API knows it: with an account of its own, and

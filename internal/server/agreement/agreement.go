@@ -15,12 +15,12 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"github.com/everynode/everynode/internal/etcd/external"
-	"github.com/everynode/everynode/internal/etcd/kv"
-	"github.com/everynode/everynode/internal/members"
+	"github.com/everynode/everynode/internal/files/wholefile"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/server/sharedkeys"
-	"github.com/everynode/everynode/internal/wholefile"
+	"github.com/everynode/everynode/internal/storage/etcd/external"
+	"github.com/everynode/everynode/internal/storage/etcd/kv"
+	"github.com/everynode/everynode/internal/storage/members"
 )
 
 // agreedFile remembers, for a server on an etcd of others, the digest of the keys that it had

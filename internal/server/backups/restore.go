@@ -11,13 +11,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/everynode/everynode/internal/backup"
-	"github.com/everynode/everynode/internal/datadir"
-	"github.com/everynode/everynode/internal/encryption"
-	"github.com/everynode/everynode/internal/etcd"
+	"github.com/everynode/everynode/internal/files/datadir"
+	"github.com/everynode/everynode/internal/files/wholefile"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/server/folder"
-	"github.com/everynode/everynode/internal/wholefile"
+	"github.com/everynode/everynode/internal/storage/backup"
+	"github.com/everynode/everynode/internal/storage/encryption"
+	"github.com/everynode/everynode/internal/storage/etcd"
 )
 
 // clocksDiffer is by how much the clocks of two machines may differ that are looked after.

@@ -17,13 +17,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/everynode/everynode/internal/backup"
-	"github.com/everynode/everynode/internal/datadir"
-	"github.com/everynode/everynode/internal/encryption"
-	"github.com/everynode/everynode/internal/etcd/offline"
+	"github.com/everynode/everynode/internal/files/datadir"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/server/folder"
 	"github.com/everynode/everynode/internal/server/sharedkeys"
+	"github.com/everynode/everynode/internal/storage/backup"
+	"github.com/everynode/everynode/internal/storage/encryption"
+	"github.com/everynode/everynode/internal/storage/etcd/offline"
 	"github.com/everynode/everynode/internal/version"
 )
 

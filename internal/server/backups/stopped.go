@@ -8,9 +8,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/everynode/everynode/internal/datadir"
-	"github.com/everynode/everynode/internal/etcd"
+	"github.com/everynode/everynode/internal/files/datadir"
 	"github.com/everynode/everynode/internal/server/folder"
+	"github.com/everynode/everynode/internal/storage/etcd"
 )
 
 // TakeStopped makes a backup of the data folder of a server that does not run, whose

@@ -17,9 +17,9 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 
-	"github.com/everynode/everynode/internal/etcd/kv"
-	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/server/loops"
+	"github.com/everynode/everynode/internal/storage/etcd/kv"
+	"github.com/everynode/everynode/internal/storage/members"
 )
 
 // A server that dies is followed after Lasts at most and one retry; one that cannot

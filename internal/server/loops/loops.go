@@ -45,7 +45,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/tainteviction"
 	"github.com/everynode/everynode/internal/controller/tokencleaner"
 	"github.com/everynode/everynode/internal/controller/ttlafterfinished"
-	"github.com/everynode/everynode/internal/podwriter"
+	"github.com/everynode/everynode/internal/loop/podwriter"
 	"github.com/everynode/everynode/internal/scheduler"
 	"github.com/everynode/everynode/internal/server/actors"
 	"github.com/everynode/everynode/internal/server/placing"

@@ -17,15 +17,15 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/everynode/everynode/internal/datadir"
-	"github.com/everynode/everynode/internal/encryption"
-	"github.com/everynode/everynode/internal/etcd"
-	"github.com/everynode/everynode/internal/etcd/hashcheck"
-	"github.com/everynode/everynode/internal/members"
-	"github.com/everynode/everynode/internal/members/jointoken"
+	"github.com/everynode/everynode/internal/files/datadir"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/server/folder"
 	"github.com/everynode/everynode/internal/server/sharedkeys"
+	"github.com/everynode/everynode/internal/storage/encryption"
+	"github.com/everynode/everynode/internal/storage/etcd"
+	"github.com/everynode/everynode/internal/storage/etcd/hashcheck"
+	"github.com/everynode/everynode/internal/storage/members"
+	"github.com/everynode/everynode/internal/storage/members/jointoken"
 	"github.com/everynode/everynode/internal/version"
 )
 

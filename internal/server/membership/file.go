@@ -13,15 +13,15 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/everynode/everynode/internal/etcd"
-	"github.com/everynode/everynode/internal/etcd/roster"
-	"github.com/everynode/everynode/internal/members"
+	"github.com/everynode/everynode/internal/files/wholefile"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/server/folder"
 	"github.com/everynode/everynode/internal/server/sharedkeys"
+	"github.com/everynode/everynode/internal/storage/etcd"
+	"github.com/everynode/everynode/internal/storage/etcd/roster"
+	"github.com/everynode/everynode/internal/storage/members"
 	"github.com/everynode/everynode/internal/version"
-	"github.com/everynode/everynode/internal/wholefile"
 )
 
 // ErrBeginAnew says that the server has ended in order and is to be started again with

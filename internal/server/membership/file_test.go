@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/everynode/everynode/internal/etcd"
-	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/server/folder"
+	"github.com/everynode/everynode/internal/storage/etcd"
+	"github.com/everynode/everynode/internal/storage/members"
 )
 
 // Keys that other servers have as well are never made again: the others would take them.

@@ -19,13 +19,13 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/apiserver/authn"
-	"github.com/everynode/everynode/internal/datadir"
-	"github.com/everynode/everynode/internal/encryption"
-	"github.com/everynode/everynode/internal/members"
+	"github.com/everynode/everynode/internal/files/datadir"
+	"github.com/everynode/everynode/internal/files/wholefile"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/server/folder"
-	"github.com/everynode/everynode/internal/wholefile"
+	"github.com/everynode/everynode/internal/storage/encryption"
+	"github.com/everynode/everynode/internal/storage/members"
 )
 
 // joinPatience is how long a server waits at a time for an answer of the one it joins.

@@ -6,11 +6,11 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/everynode/everynode/internal/etcd"
-	"github.com/everynode/everynode/internal/members"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/server/folder"
 	"github.com/everynode/everynode/internal/server/sharedkeys"
+	"github.com/everynode/everynode/internal/storage/etcd"
+	"github.com/everynode/everynode/internal/storage/members"
 )
 
 // ClusterKeys has this server have the keys of the cluster that all have.

@@ -14,8 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/apiserver/bootstrap/services"
-	"github.com/everynode/everynode/internal/members"
-	"github.com/everynode/everynode/internal/members/jointoken"
+	"github.com/everynode/everynode/internal/storage/members"
+	"github.com/everynode/everynode/internal/storage/members/jointoken"
 )
 
 // Each of several servers renews a Lease, by which the others know that it lives and

@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/everynode/everynode/internal/etcd"
+	"github.com/everynode/everynode/internal/files/wholefile"
 	"github.com/everynode/everynode/internal/server/folder"
-	"github.com/everynode/everynode/internal/wholefile"
+	"github.com/everynode/everynode/internal/storage/etcd"
 )
 
 // Reset makes the server of a data directory, which must not run, the only one, with

@@ -12,9 +12,9 @@ import (
 	restclient "k8s.io/client-go/rest"
 
 	"github.com/everynode/everynode/internal/apiserver/options"
-	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/server/config"
+	"github.com/everynode/everynode/internal/storage/etcd"
 )
 
 // Config is what a server that runs has, and what this room needs of it.

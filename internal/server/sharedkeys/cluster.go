@@ -11,9 +11,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/everynode/everynode/internal/encryption"
-	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/pki"
+	"github.com/everynode/everynode/internal/storage/encryption"
+	"github.com/everynode/everynode/internal/storage/etcd"
 )
 
 // ErrHalf says that somebody is just replacing files by hand.

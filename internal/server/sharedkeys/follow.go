@@ -11,8 +11,8 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/everynode/everynode/internal/etcd"
-	"github.com/everynode/everynode/internal/members"
+	"github.com/everynode/everynode/internal/storage/etcd"
+	"github.com/everynode/everynode/internal/storage/members"
 )
 
 // interval is how often a server looks whether files were replaced, here or elsewhere.

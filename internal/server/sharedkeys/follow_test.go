@@ -9,7 +9,7 @@ import (
 
 	testclock "k8s.io/utils/clock/testing"
 
-	"github.com/everynode/everynode/internal/etcd"
+	"github.com/everynode/everynode/internal/storage/etcd"
 )
 
 // others are the other servers of one whose files are their own hash.

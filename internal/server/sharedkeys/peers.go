@@ -8,9 +8,9 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"github.com/everynode/everynode/internal/etcd"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/server/folder"
+	"github.com/everynode/everynode/internal/storage/etcd"
 )
 
 // Peers is the authority of the databases among each other, of a data folder whose server the others reach at host. Its

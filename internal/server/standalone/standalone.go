@@ -26,7 +26,7 @@ import (
 	"github.com/everynode/everynode/internal/beside"
 	"github.com/everynode/everynode/internal/controller/daemonset"
 	"github.com/everynode/everynode/internal/controller/daemonset/copies"
-	"github.com/everynode/everynode/internal/podwriter"
+	"github.com/everynode/everynode/internal/loop/podwriter"
 	"github.com/everynode/everynode/internal/server/actors"
 	"github.com/everynode/everynode/internal/server/loops"
 )

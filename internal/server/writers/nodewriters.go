@@ -15,7 +15,7 @@ import (
 
 	"github.com/everynode/everynode/internal/controller/nodelifecycle"
 	"github.com/everynode/everynode/internal/node"
-	startup "github.com/everynode/everynode/internal/nodestartup"
+	startup "github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
 // changeNode changes this very node, and, if that is asked for, only as it was looked at.

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/etcd"
+	"github.com/everynode/everynode/internal/storage/etcd"
 	"github.com/everynode/everynode/test/chaos/history"
 )
 

@@ -8,9 +8,9 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 
-	"github.com/everynode/everynode/internal/backup"
-	"github.com/everynode/everynode/internal/encryption"
-	"github.com/everynode/everynode/internal/members"
+	"github.com/everynode/everynode/internal/storage/backup"
+	"github.com/everynode/everynode/internal/storage/encryption"
+	"github.com/everynode/everynode/internal/storage/members"
 )
 
 // escalations are the ways by which somebody with few rights would get more.

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/everynode/everynode/internal/plainfile"
+	"github.com/everynode/everynode/internal/untrusted/plainfile"
 )
 
 // logFolder names the folder of a pod's logs. Of a name that does not fit into one, which

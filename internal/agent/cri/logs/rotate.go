@@ -20,7 +20,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/agent/cri/labels"
-	"github.com/everynode/everynode/internal/plainfile"
+	"github.com/everynode/everynode/internal/untrusted/plainfile"
 )
 
 // How container logs are rotated.

@@ -8,7 +8,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/everynode/everynode/internal/wholefile"
+	"github.com/everynode/everynode/internal/files/wholefile"
 )
 
 // Source is where Linux says which start of the machine this is: random_boot_id in random(4).

@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/klog/v2"
 
-	"github.com/everynode/everynode/internal/plainfile"
+	"github.com/everynode/everynode/internal/untrusted/plainfile"
 )
 
 const (

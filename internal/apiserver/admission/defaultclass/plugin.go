@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 
-	"github.com/everynode/everynode/internal/class"
+	"github.com/everynode/everynode/internal/objects/class"
 )
 
 // Classes reads classes of the type C; a lister of client-go is one.

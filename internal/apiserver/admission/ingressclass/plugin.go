@@ -6,7 +6,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/everynode/everynode/internal/apiserver/admission/defaultclass"
-	"github.com/everynode/everynode/internal/class"
+	"github.com/everynode/everynode/internal/objects/class"
 )
 
 // classAnnotation is how an Ingress named its class before there was a field for it.

@@ -18,8 +18,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/everynode/everynode/internal/apiserver/stored"
-	"github.com/everynode/everynode/internal/content"
-	"github.com/everynode/everynode/internal/fetch"
+	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/fetch"
 )
 
 type plugin struct {

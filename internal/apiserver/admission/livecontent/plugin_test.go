@@ -14,8 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
 
-	"github.com/everynode/everynode/internal/content"
-	"github.com/everynode/everynode/internal/fetch"
+	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/fetch"
 )
 
 const controller = "system:serviceaccount:kube-system:daemon-set-controller"

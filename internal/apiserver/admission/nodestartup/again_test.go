@@ -10,7 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodestartup"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
 // booted is a node of a pool whose machine runs since it started with that ID.

@@ -1,5 +1,5 @@
 // Package resourcequota refuses what would take more than a ResourceQuota of its namespace leaves. The library decides and charges;
-// what objects use is measured by internal/quota.
+// what objects use is measured by internal/objects/quota.
 package resourcequota
 
 import (
@@ -15,7 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/quota/v1/generic"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/everynode/everynode/internal/quota"
+	"github.com/everynode/everynode/internal/objects/quota"
 )
 
 // workers is how many namespaces are charged at a time.

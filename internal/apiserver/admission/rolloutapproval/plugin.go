@@ -22,7 +22,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/apiserver/alike"
 	"github.com/everynode/everynode/internal/apiserver/stored"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 )
 
 type plugin struct {

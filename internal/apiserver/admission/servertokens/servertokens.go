@@ -15,7 +15,7 @@ import (
 
 	"github.com/everynode/everynode/internal/apiserver/alike"
 	"github.com/everynode/everynode/internal/apiserver/authn"
-	"github.com/everynode/everynode/internal/members"
+	"github.com/everynode/everynode/internal/storage/members"
 )
 
 type plugin struct {

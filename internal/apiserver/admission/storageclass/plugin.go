@@ -7,7 +7,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/everynode/everynode/internal/apiserver/admission/defaultclass"
-	"github.com/everynode/everynode/internal/volume"
+	"github.com/everynode/everynode/internal/objects/volume"
 )
 
 // Classes reads classes; a lister of client-go is one.

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/utils/ptr"
 
-	"github.com/everynode/everynode/internal/volume"
+	"github.com/everynode/everynode/internal/objects/volume"
 )
 
 // Classes reads a class; a lister of client-go is one.

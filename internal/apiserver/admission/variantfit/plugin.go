@@ -24,7 +24,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
 	"github.com/everynode/everynode/internal/apiserver/stored"
-	"github.com/everynode/everynode/internal/variant"
+	"github.com/everynode/everynode/internal/change/variant"
 )
 
 type plugin struct {

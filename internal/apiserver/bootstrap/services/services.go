@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
-	"github.com/everynode/everynode/internal/servicenetwork"
+	"github.com/everynode/everynode/internal/network/servicenetwork"
 )
 
 // Network is where the Services of a cluster have their addresses.

@@ -19,7 +19,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/registry/job"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
-	"github.com/everynode/everynode/internal/cronschedule"
+	"github.com/everynode/everynode/internal/objects/cronschedule"
 )
 
 // Definition returns the kind.

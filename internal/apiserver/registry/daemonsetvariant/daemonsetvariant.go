@@ -11,7 +11,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
-	"github.com/everynode/everynode/internal/variant"
+	"github.com/everynode/everynode/internal/change/variant"
 )
 
 // Kind names DaemonSetVariant.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/registry/amount"
-	"github.com/everynode/everynode/internal/indexset"
+	"github.com/everynode/everynode/internal/objects/indexset"
 )
 
 // Limits of the policies of a Job.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/registry/amount"
-	"github.com/everynode/everynode/internal/indexset"
-	"github.com/everynode/everynode/internal/job"
+	"github.com/everynode/everynode/internal/objects/indexset"
+	"github.com/everynode/everynode/internal/objects/job"
 )
 
 // ValidateStatusUpdate checks a status that a controller reports, ours or another.

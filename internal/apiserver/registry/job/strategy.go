@@ -22,7 +22,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/podspec/warnings"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
-	"github.com/everynode/everynode/internal/job"
+	"github.com/everynode/everynode/internal/objects/job"
 )
 
 // Definition returns the kind.

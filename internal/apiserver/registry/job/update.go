@@ -9,7 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/apiserver/alike"
-	"github.com/everynode/everynode/internal/job"
+	"github.com/everynode/everynode/internal/objects/job"
 )
 
 // ValidateUpdate checks a changed Job, metadata aside.

@@ -15,7 +15,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/registry/amount"
-	"github.com/everynode/everynode/internal/job"
+	"github.com/everynode/everynode/internal/objects/job"
 )
 
 // Limits of Indexed Jobs. The sets of their indexes must fit into the status.

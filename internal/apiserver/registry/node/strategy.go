@@ -11,7 +11,7 @@ import (
 
 	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
 	"github.com/everynode/everynode/internal/apiserver/resource"
-	"github.com/everynode/everynode/internal/nodestartup"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
 // Definition returns the kind. A node keeps the status it is created with,

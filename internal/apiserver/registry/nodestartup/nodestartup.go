@@ -11,7 +11,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
-	"github.com/everynode/everynode/internal/nodestartup"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
 // Definition returns the kind.

@@ -13,7 +13,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/resource"
-	podfacts "github.com/everynode/everynode/internal/pod"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
 // EphemeralContainers is pods/ephemeralcontainers: containers can be added to a pod that runs, to look into it.

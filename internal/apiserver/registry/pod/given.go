@@ -4,7 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	podfacts "github.com/everynode/everynode/internal/pod"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
 // boundGiven takes what a node says that containers were given and have for at most what they ask for, or what it said

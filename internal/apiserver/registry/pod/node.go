@@ -23,7 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/everynode/everynode/internal/apiserver/nodecall"
-	podfacts "github.com/everynode/everynode/internal/pod"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
 // NodeAccess reaches the agent on a pod's node for logs, exec, attach and

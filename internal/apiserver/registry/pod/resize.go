@@ -13,7 +13,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/resource"
-	podfacts "github.com/everynode/everynode/internal/pod"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
 // Resize is pods/resize: how much CPU and memory the containers of a pod that runs may use.

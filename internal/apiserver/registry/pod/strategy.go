@@ -15,7 +15,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
 	"github.com/everynode/everynode/internal/apiserver/podspec/warnings"
 	"github.com/everynode/everynode/internal/apiserver/resource"
-	podfacts "github.com/everynode/everynode/internal/pod"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
 // Definition returns the kind.

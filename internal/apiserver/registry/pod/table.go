@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/internal/apiserver/table"
-	podfacts "github.com/everynode/everynode/internal/pod"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
 var printer = table.Of(row,

@@ -16,7 +16,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 	"github.com/everynode/everynode/internal/apiserver/registry/amount"
-	podfacts "github.com/everynode/everynode/internal/pod"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
 var (

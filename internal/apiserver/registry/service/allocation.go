@@ -19,7 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/util/dryrun"
 
 	"github.com/everynode/everynode/internal/apiserver/registry/service/plan"
-	"github.com/everynode/everynode/internal/servicenetwork"
+	"github.com/everynode/everynode/internal/network/servicenetwork"
 )
 
 // Reservations is what the database knows of who holds which name. The storage of

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/everynode/everynode/internal/apiserver/registry/service/plan"
-	"github.com/everynode/everynode/internal/servicenetwork"
+	"github.com/everynode/everynode/internal/network/servicenetwork"
 )
 
 // Objects reads all objects of a kind as the database has them now.

@@ -17,7 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/apiserver/registry/service/plan"
-	"github.com/everynode/everynode/internal/servicenetwork"
+	"github.com/everynode/everynode/internal/network/servicenetwork"
 )
 
 // repairEvery is how often what is written of addresses and node ports is compared

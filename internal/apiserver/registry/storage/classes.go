@@ -20,7 +20,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/podspec/warnings"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/table"
-	"github.com/everynode/everynode/internal/volume"
+	"github.com/everynode/everynode/internal/objects/volume"
 )
 
 func storageClass() resource.Definition {

@@ -18,8 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/everynode/everynode/internal/cronschedule"
-	"github.com/everynode/everynode/internal/job"
+	"github.com/everynode/everynode/internal/objects/cronschedule"
+	"github.com/everynode/everynode/internal/objects/job"
 )
 
 // manyMissed is from how many missed times on users are told that something is wrong.

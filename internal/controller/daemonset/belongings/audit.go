@@ -7,8 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/everynode/everynode/internal/claim"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/objects/claim"
 )
 
 // audit is what is still to be looked at of one that is under way.

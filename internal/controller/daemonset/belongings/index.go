@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/everynode/everynode/internal/objectversion"
+	"github.com/everynode/everynode/internal/objects/objectversion"
 )
 
 // index finds objects by what controls them, and those that nothing controls by

@@ -11,9 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/everynode/everynode/internal/claim"
+	"github.com/everynode/everynode/internal/change/fetch"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
-	"github.com/everynode/everynode/internal/fetch"
+	"github.com/everynode/everynode/internal/objects/claim"
 )
 
 // onPod settles whose pod it is and tells the matrix.

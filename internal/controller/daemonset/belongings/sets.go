@@ -12,12 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/everynode/everynode/internal/claim"
+	"github.com/everynode/everynode/internal/change/fetch"
+	"github.com/everynode/everynode/internal/change/history"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
-	"github.com/everynode/everynode/internal/fetch"
-	"github.com/everynode/everynode/internal/history"
+	"github.com/everynode/everynode/internal/objects/claim"
 )
 
 // daemonSet is what the owner knows of one DaemonSet beside its row.

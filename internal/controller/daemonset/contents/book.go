@@ -10,11 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
 // Rows is the matrix, as far as a Book tells and asks it.

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/change/content"
 )
 
 const complete, rolledBack, paused = v1alpha1.PhaseComplete, v1alpha1.PhaseRolledBack, v1alpha1.PhasePaused

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 )
 

@@ -3,7 +3,7 @@ package contents
 import (
 	"testing"
 
-	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 )
 

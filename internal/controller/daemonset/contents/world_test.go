@@ -15,15 +15,15 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
-	"github.com/everynode/everynode/internal/pod"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
+	"github.com/everynode/everynode/internal/objects/pod"
 )
 
 // tester is a test, or one case of a random one.

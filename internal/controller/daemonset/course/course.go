@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/begun"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/failedrevision"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/failures"
@@ -18,8 +19,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/course/soaking"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
-	"github.com/everynode/everynode/internal/deadline"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
+	"github.com/everynode/everynode/internal/loop/deadline"
 )
 
 // Course is the rollout of one DaemonSet. One owner at a time.

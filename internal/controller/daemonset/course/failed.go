@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/failures"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 )

@@ -8,9 +8,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/fetch"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
-	"github.com/everynode/everynode/internal/fetch"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
 // fetchingMachine is what a node does that is asked for images.

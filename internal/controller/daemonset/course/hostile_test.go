@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 )
 
 // hostile is what may be wrong in a world beside bad revisions and nodes.

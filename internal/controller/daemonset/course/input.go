@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/fetching"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/soaking"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
-	"github.com/everynode/everynode/internal/deadline"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
+	"github.com/everynode/everynode/internal/loop/deadline"
 )
 
 // input collects what a node's state follows from.

@@ -8,7 +8,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/course/queue"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
-	"github.com/everynode/everynode/internal/deadline"
+	"github.com/everynode/everynode/internal/loop/deadline"
 )
 
 // reasons are those that say the same of each node.

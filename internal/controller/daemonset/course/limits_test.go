@@ -5,8 +5,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
 // limits checks, from the facts alone, a change that was let begin.

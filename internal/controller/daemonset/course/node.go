@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/fetching"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/outage"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/queue"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
-	"github.com/everynode/everynode/internal/deadline"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
+	"github.com/everynode/everynode/internal/loop/deadline"
 )
 
 // node is one node of the fleet: facts, what is remembered of its change, and what follows.

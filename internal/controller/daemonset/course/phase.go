@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/queue"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
-	"github.com/everynode/everynode/internal/deadline"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
+	"github.com/everynode/everynode/internal/loop/deadline"
 )
 
 // settle does what follows from the facts: trips limits, begins steps, completes.

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
 func drawPolicy(t *rapid.T) *rolloutpolicy.Policy {

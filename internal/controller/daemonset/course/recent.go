@@ -7,7 +7,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/course/failures"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/outage"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
-	"github.com/everynode/everynode/internal/deadline"
+	"github.com/everynode/everynode/internal/loop/deadline"
 )
 
 // suspicion is how long after its change a node that falls silent, or out of order in another way, is suspicious.

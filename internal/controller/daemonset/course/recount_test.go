@@ -5,9 +5,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/queue"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
 // recount compares everything that is kept running with what follows from the facts.

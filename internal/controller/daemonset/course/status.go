@@ -8,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/failures"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
 // Phase is what the rollout does, and why.

@@ -1,8 +1,8 @@
 package course
 
 import (
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
 // account takes a node's old contribution off all sums and adds the new one.

@@ -4,11 +4,11 @@ import (
 	"fmt"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/fetch"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/fetching"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/queue"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
-	"github.com/everynode/everynode/internal/fetch"
 )
 
 // progress says how far the step is, and what it waits for: of one that stands still

@@ -9,11 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
 // Hundreds of nodes come and go for a while: each DaemonSet's status, and its rollout's, is

@@ -8,10 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
 // What is known of a rollout goes with it or with its DaemonSet, also where that never had a row, and

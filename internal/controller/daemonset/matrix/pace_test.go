@@ -11,10 +11,10 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
 // The pace of a policy holds over all its DaemonSets, for nodes that wait until it is stored

@@ -9,7 +9,7 @@ import (
 
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
-	"github.com/everynode/everynode/internal/deadline"
+	"github.com/everynode/everynode/internal/loop/deadline"
 )
 
 // Ready returns what is to be done now, each action once: it is in flight from

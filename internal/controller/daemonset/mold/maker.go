@@ -9,15 +9,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/history"
+	"github.com/everynode/everynode/internal/change/variant"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/contents"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/pins"
 	"github.com/everynode/everynode/internal/controller/daemonset/startups"
 	"github.com/everynode/everynode/internal/controller/daemonset/variants"
-	"github.com/everynode/everynode/internal/history"
-	"github.com/everynode/everynode/internal/variant"
 )
 
 // Maker makes molds of what the books of the controller know, and keeps those that are used again and again.

@@ -14,11 +14,11 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/fetch"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
-	"github.com/everynode/everynode/internal/fetch"
-	"github.com/everynode/everynode/internal/nodestartup"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
 func TestPodOfANode(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/variant"
+	"github.com/everynode/everynode/internal/change/variant"
 )
 
 const digest = "@sha256:"

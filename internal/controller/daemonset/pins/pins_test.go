@@ -15,14 +15,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
+	"github.com/everynode/everynode/internal/change/variant"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
-	"github.com/everynode/everynode/internal/pod"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
-	"github.com/everynode/everynode/internal/variant"
+	"github.com/everynode/everynode/internal/objects/pod"
 )
 
 // world is an API, a registry, and nodes that pull.

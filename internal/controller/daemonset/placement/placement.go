@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
-	"github.com/everynode/everynode/internal/nodestartup"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
 // Eligibility says what a DaemonSet's placement rules say about one node.

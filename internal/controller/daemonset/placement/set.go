@@ -6,7 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/change/content"
 )
 
 // Revisions are the rules of earlier revisions, by hash. They do not change.

@@ -12,11 +12,11 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/admit"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
-	"github.com/everynode/everynode/internal/objectversion"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
+	"github.com/everynode/everynode/internal/objects/objectversion"
 )
 
 // OwnerLabel is the label of a rollout with the UID of its DaemonSet.

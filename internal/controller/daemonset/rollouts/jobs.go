@@ -15,8 +15,8 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/admit"
-	"github.com/everynode/everynode/internal/plaintext"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
+	"github.com/everynode/everynode/internal/untrusted/plaintext"
 )
 
 // The conditions of a policy, and that of a rollout without its DaemonSet.

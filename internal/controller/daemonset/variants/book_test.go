@@ -16,12 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/variant"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
-	"github.com/everynode/everynode/internal/variant"
 )
 
 // world is what a Book is told, and the objects behind that.

@@ -9,7 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/variant"
+	"github.com/everynode/everynode/internal/change/variant"
 )
 
 // TellUnread says why variants cannot be read now; "" once all have been read. Until then a DaemonSet that has variants

@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/everynode/everynode/internal/content"
-	"github.com/everynode/everynode/internal/variant/resizing"
+	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/variant/resizing"
 )
 
 // A pod that its node can never give its amounts is to be replaced. Where nobody knows by what, since the formula fails

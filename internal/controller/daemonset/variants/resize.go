@@ -6,9 +6,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/everynode/everynode/internal/content"
-	"github.com/everynode/everynode/internal/variant"
-	"github.com/everynode/everynode/internal/variant/resizing"
+	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/variant"
+	"github.com/everynode/everynode/internal/change/variant/resizing"
 )
 
 // Resize is how a running pod on a node becomes one of the revision by other amounts of cpu and memory. Of no way, why

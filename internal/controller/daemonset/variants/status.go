@@ -13,9 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/content"
-	"github.com/everynode/everynode/internal/plaintext"
-	"github.com/everynode/everynode/internal/variant"
+	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/variant"
+	"github.com/everynode/everynode/internal/untrusted/plaintext"
 )
 
 // statusAgain is when a status is written again that changes meanwhile, or cannot be written.

@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/internal/change/variant"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/contents"
-	"github.com/everynode/everynode/internal/plaintext"
-	"github.com/everynode/everynode/internal/variant"
+	"github.com/everynode/everynode/internal/untrusted/plaintext"
 )
 
 // Label is the label of a ControllerRevision that holds variants: their ID.

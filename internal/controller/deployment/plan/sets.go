@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
-	"github.com/everynode/everynode/internal/podtemplate"
+	"github.com/everynode/everynode/internal/objects/podtemplate"
 )
 
 // set is a ReplicaSet and what is decided about it.

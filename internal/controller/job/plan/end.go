@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/everynode/everynode/internal/job"
+	"github.com/everynode/everynode/internal/objects/job"
 )
 
 func (s *sight) condition(t batchv1.JobConditionType, status corev1.ConditionStatus, reason, message string) *batchv1.JobCondition {

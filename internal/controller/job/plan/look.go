@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/everynode/everynode/internal/indexset"
-	"github.com/everynode/everynode/internal/job"
-	"github.com/everynode/everynode/internal/pod"
+	"github.com/everynode/everynode/internal/objects/indexset"
+	"github.com/everynode/everynode/internal/objects/job"
+	"github.com/everynode/everynode/internal/objects/pod"
 )
 
 // noIndex is the index of pods that have none, or one that cannot be read.

@@ -10,9 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/everynode/everynode/internal/indexset"
-	"github.com/everynode/everynode/internal/job"
-	"github.com/everynode/everynode/internal/pod"
+	"github.com/everynode/everynode/internal/objects/indexset"
+	"github.com/everynode/everynode/internal/objects/job"
+	"github.com/everynode/everynode/internal/objects/pod"
 )
 
 // manage says which pods to delete or create. Deletion goes first.

@@ -22,7 +22,7 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/utils/ptr"
 
-	"github.com/everynode/everynode/internal/job"
+	"github.com/everynode/everynode/internal/objects/job"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/everynode/everynode/internal/indexset"
+	"github.com/everynode/everynode/internal/objects/indexset"
 )
 
 // matched is the rule of the failure policy that a failed pod meets: what to do, and

@@ -13,8 +13,8 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
-	"github.com/everynode/everynode/internal/job"
-	"github.com/everynode/everynode/internal/pod"
+	"github.com/everynode/everynode/internal/objects/job"
+	"github.com/everynode/everynode/internal/objects/pod"
 )
 
 var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)

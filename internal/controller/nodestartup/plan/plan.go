@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/deadline"
-	"github.com/everynode/everynode/internal/nodestartup"
+	"github.com/everynode/everynode/internal/loop/deadline"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
 // Daemon is how a listed DaemonSet is on a node.

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodestartup"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
-	"github.com/everynode/everynode/internal/deadline"
-	"github.com/everynode/everynode/internal/nodestartup"
-	"github.com/everynode/everynode/internal/pod"
+	"github.com/everynode/everynode/internal/loop/deadline"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
+	"github.com/everynode/everynode/internal/objects/pod"
 )
 
 // leftOver is how long a node must have been ready until a pod counts that was made for an earlier node of that name,

@@ -4,7 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/everynode/everynode/internal/volume"
+	"github.com/everynode/everynode/internal/objects/volume"
 )
 
 // OwnClaims are the claims that a pod has for its ephemeral volumes: they come and go with it.

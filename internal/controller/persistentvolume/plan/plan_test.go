@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
-	"github.com/everynode/everynode/internal/volume"
+	"github.com/everynode/everynode/internal/objects/volume"
 )
 
 func aClaim(edits ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {

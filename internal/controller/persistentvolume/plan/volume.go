@@ -3,7 +3,7 @@ package plan
 import (
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/everynode/everynode/internal/volume"
+	"github.com/everynode/everynode/internal/objects/volume"
 )
 
 // Volume decides about a volume, given the claim that it names; nil if there is none with that name and UID.

@@ -23,8 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
-	"github.com/everynode/everynode/internal/pod"
-	"github.com/everynode/everynode/internal/podtemplate"
+	"github.com/everynode/everynode/internal/objects/pod"
+	"github.com/everynode/everynode/internal/objects/podtemplate"
 )
 
 // Revision is a version of the template. Pods carry its name.

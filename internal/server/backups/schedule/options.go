@@ -6,8 +6,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/everynode/everynode/internal/backup"
-	"github.com/everynode/everynode/internal/backup/store"
+	"github.com/everynode/everynode/internal/storage/backup"
+	"github.com/everynode/everynode/internal/storage/backup/store"
 )
 
 // Options say when backups are made without anybody asking; the zero value is never.

@@ -16,8 +16,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/apiserver/clusterapi"
-	"github.com/everynode/everynode/internal/backup/plan"
-	"github.com/everynode/everynode/internal/backup/store"
+	"github.com/everynode/everynode/internal/storage/backup/plan"
+	"github.com/everynode/everynode/internal/storage/backup/store"
 )
 
 const (

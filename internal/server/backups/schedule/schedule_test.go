@@ -22,8 +22,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/apiserver/clusterapi"
-	"github.com/everynode/everynode/internal/backup"
-	"github.com/everynode/everynode/internal/backup/plan"
+	"github.com/everynode/everynode/internal/storage/backup"
+	"github.com/everynode/everynode/internal/storage/backup/plan"
 )
 
 // shelf is a store in memory that can fail and hang.

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 )
 
 // Steps are the steps that have begun, the one under way first, and how many nodes steps had.

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/fetch"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
-	"github.com/everynode/everynode/internal/fetch"
 )
 
 // lasting is how long a failure must be seen before it counts: a registry restarts, and an image may be pushed a

@@ -8,7 +8,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/queue"
-	"github.com/everynode/everynode/internal/deadline"
+	"github.com/everynode/everynode/internal/loop/deadline"
 )
 
 // Fall is how a node fell out of order: when, by this process' clock, and what was wrong.

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/queue"
-	"github.com/everynode/everynode/internal/deadline"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
+	"github.com/everynode/everynode/internal/loop/deadline"
 )
 
 // Node is one that was given the target.

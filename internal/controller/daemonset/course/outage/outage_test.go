@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/queue"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
 var policy = &rolloutpolicy.Policy{Failure: rolloutpolicy.Failure{Min: 2}}

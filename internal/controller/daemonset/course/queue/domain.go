@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
 // Place is one value of the label of a domain, which is the index of one of the policy's.

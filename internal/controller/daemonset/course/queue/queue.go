@@ -3,8 +3,8 @@ package queue
 import (
 	"strings"
 
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
 // Queue is the nodes of a rollout. One owner at a time.

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
 
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
 func domain(key string, most int) rolloutpolicy.Domain {

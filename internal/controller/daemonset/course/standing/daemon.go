@@ -3,7 +3,7 @@ package standing
 import (
 	"time"
 
-	"github.com/everynode/everynode/internal/fetch"
+	"github.com/everynode/everynode/internal/change/fetch"
 )
 
 // Daemon is what became of the DaemonSet on a node. It is comparable.

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/everynode/everynode/internal/deadline"
+	"github.com/everynode/everynode/internal/loop/deadline"
 )
 
 // Input is all that a node's state follows from.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/everynode/everynode/internal/plaintext"
+	"github.com/everynode/everynode/internal/untrusted/plaintext"
 )
 
 // longest is how many bytes are kept of words that come from elsewhere, such as what a webhook says: a

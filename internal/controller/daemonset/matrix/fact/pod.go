@@ -10,11 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/fetch"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
-	"github.com/everynode/everynode/internal/deadline"
-	"github.com/everynode/everynode/internal/fetch"
-	"github.com/everynode/everynode/internal/pod"
+	"github.com/everynode/everynode/internal/loop/deadline"
+	"github.com/everynode/everynode/internal/objects/pod"
 )
 
 // Pod is all that the matrix reads of a Pod. It is comparable.

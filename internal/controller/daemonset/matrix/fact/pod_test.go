@@ -8,9 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/everynode/everynode/internal/content"
-	"github.com/everynode/everynode/internal/pod"
-	"github.com/everynode/everynode/internal/variant/resizing"
+	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/variant/resizing"
+	"github.com/everynode/everynode/internal/objects/pod"
 )
 
 // A pod on its way out tells that it was ready when that was asked for, if it surely was.

@@ -6,9 +6,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/everynode/everynode/internal/change/variant/resizing"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
-	"github.com/everynode/everynode/internal/deadline"
-	"github.com/everynode/everynode/internal/variant/resizing"
+	"github.com/everynode/everynode/internal/loop/deadline"
 )
 
 // Resize adds what became of other amounts that the running pod was to be given. To its revision it is another pod from

@@ -4,8 +4,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
-	"github.com/everynode/everynode/internal/rolloutpolicy"
 )
 
 // Rollout is the policy that a DaemonSet's changes follow, and its rollout.

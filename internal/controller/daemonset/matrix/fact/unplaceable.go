@@ -5,7 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/everynode/everynode/internal/pod"
+	"github.com/everynode/everynode/internal/objects/pod"
 )
 
 // unplaceableBecause returns what the scheduler says about the one node that a

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
-	"github.com/everynode/everynode/internal/deadline"
+	"github.com/everynode/everynode/internal/loop/deadline"
 )
 
 // Audit is a look at all nodes of a row, a few at a time, that mends what differs from the running state. Between two

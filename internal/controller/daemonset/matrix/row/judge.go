@@ -3,12 +3,12 @@ package row
 import (
 	"time"
 
-	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
-	"github.com/everynode/everynode/internal/deadline"
+	"github.com/everynode/everynode/internal/loop/deadline"
 )
 
 // verdict is what follows from the present facts of one cell for its row.

@@ -43,7 +43,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
-	"github.com/everynode/everynode/internal/deadline"
+	"github.com/everynode/everynode/internal/loop/deadline"
 )
 
 // Row is one DaemonSet: its cells, the sets of those that want something, and

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
-	"github.com/everynode/everynode/internal/deadline"
+	"github.com/everynode/everynode/internal/loop/deadline"
 )
 
 // readyStatus asks for a status write when the totals or the conditions differ

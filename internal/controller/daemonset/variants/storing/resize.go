@@ -9,11 +9,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/everynode/everynode/internal/content"
+	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/variant"
+	"github.com/everynode/everynode/internal/change/variant/resizing"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
-	"github.com/everynode/everynode/internal/pod"
-	"github.com/everynode/everynode/internal/variant"
-	"github.com/everynode/everynode/internal/variant/resizing"
+	"github.com/everynode/everynode/internal/objects/pod"
 )
 
 // PodWriter reads and changes pods. Errors are those of the API; patches are strategic merge patches.

@@ -1,0 +1,90 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
+	"github.com/everynode/everynode/internal/change/survey"
+)
+
+// Change is what a ConfigMap or a Secret holds, and what it is to hold. Old is nil for a new one.
+type Change struct {
+	Namespace string
+	Old, New  *content.Object
+}
+
+// Contents finds whose revisions the changes are a part of, key by key. Direct says of the other DaemonSets that
+// name such an object that its change does not wait for any step.
+func Contents(s *survey.Survey, changes []Change) (edits map[types.UID][]content.Edit, direct []string) {
+	edits = map[types.UID][]content.Edit{}
+	for _, c := range changes {
+		keys := content.Edits(c.Old, c.New)
+		if len(keys) == 0 {
+			continue
+		}
+		for _, ds := range s.DaemonSets {
+			if ds.Namespace != c.Namespace || !slices.Contains(content.Refs(&ds.Spec.Template.Spec), c.New.Ref) {
+				continue
+			}
+			if why := apart(s, ds, c.New); why != "" {
+				direct = append(direct, fmt.Sprintf("%s is read by DaemonSet %s/%s: %s, so its change reaches all nodes at once",
+					c.New.Ref, ds.Namespace, ds.Name, why))
+				continue
+			}
+			edits[ds.UID] = append(edits[ds.UID], keys...)
+		}
+	}
+	return edits, direct
+}
+
+// apart says why the object is no part of the DaemonSet's revisions; "" if it is.
+func apart(s *survey.Survey, ds *appsv1.DaemonSet, o *content.Object) string {
+	policy := s.Policy(ds)
+	if policy == nil {
+		return "it follows no policy"
+	}
+	p, err := rolloutpolicy.Compile(&policy.Spec, s.Locate)
+	switch {
+	case err != nil:
+		return "its policy cannot be followed"
+	case p.Content == nil,
+		o.Kind == content.ConfigMap && !p.Content.ConfigMaps, o.Kind == content.Secret && !p.Content.Secrets:
+		return fmt.Sprintf("%ss are no part of its revisions", o.Kind)
+	case o.NotContent, p.Content.Excludes(o.Name, o.Labels):
+		return "its policy excludes it"
+	}
+	rollout := s.Rollout(ds)
+	if rollout == nil || content.IDOf(rollout.Status.TargetRevision) == "" {
+		return "its rollout has no content yet"
+	}
+	return ""
+}
+
+// addEdits adds keys that change to the fields; live: running pods are given them.
+func (p *planner) addEdits(edits []content.Edit, live bool) {
+	for _, e := range edits {
+		path := e.Ref.String() + ", key " + e.Key
+		p.out.Fields = append(p.out.Fields, Field{
+			Path: path, From: brief(e.From), To: brief(e.To), ReplacesPods: !live, RunningPods: live,
+		})
+	}
+	if len(edits) > 0 && p.out.To == p.out.From {
+		p.out.To = p.out.From + ", with other content"
+	}
+}
+
+// brief is the beginning of a value, in one line.
+func brief(value string) string {
+	const most = 60
+	line := strings.ToValidUTF8(strings.ReplaceAll(value, "\n", "\\n"), "?")
+	if cut := []rune(line); len(cut) > most {
+		return string(cut[:most]) + "..."
+	}
+	return line
+}

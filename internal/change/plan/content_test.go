@@ -1,0 +1,123 @@
+package plan
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/survey"
+	"github.com/everynode/everynode/internal/change/survey/surveytest"
+)
+
+// read has the containers read a ConfigMap and a Secret.
+func read(w *surveytest.World) {
+	spec := &w.Objects.DaemonSets[0].Spec.Template.Spec
+	spec.Volumes = append(spec.Volumes,
+		corev1.Volume{Name: "c", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "agent"}}}},
+		corev1.Volume{Name: "s", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "agent"}}})
+}
+
+func rewritten() []Change {
+	meta := metav1.ObjectMeta{Name: "agent", Namespace: "kube-system"}
+	return []Change{
+		{
+			Namespace: "kube-system",
+			Old:       content.OfConfigMap(&corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"agent.conf": "level=info\n", "same": "x"}}),
+			New:       content.OfConfigMap(&corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"agent.conf": "level=debug\n" + strings.Repeat("x", 100), "same": "x"}}),
+		},
+		{
+			Namespace: "kube-system",
+			Old:       content.OfSecret(&corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"token": []byte("hunter2")}}),
+			New:       content.OfSecret(&corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"token": []byte("hunter3")}}),
+		},
+	}
+}
+
+// A change of content goes through the steps of the policy, and shows its keys; no value of a Secret.
+func TestPlanOfContent(t *testing.T) {
+	w := surveytest.New(t)
+	ds, _ := w.DaemonSet("log-agent", "example.com/agent:1.4")
+	read(w)
+	revision := content.Revision(w.Revise(ds), strings.Repeat("a", 24))
+	for _, name := range []string{"node-a", "node-b", "node-c"} {
+		w.Node(name)
+		w.Pod(ds, name, content.TemplateOf(revision), surveytest.ReadyAfter(20*time.Second), func(p *corev1.Pod) { p.Labels[content.RevisionLabel] = revision })
+	}
+	w.Policy("careful", "waves: [{name: canary, count: 1}]\ncontent: {secrets: Referenced}")
+	w.Rollout(ds, v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseComplete, StableRevision: revision, TargetRevision: revision, TargetDigest: "sha256:x", DaemonSetGeneration: ds.Generation})
+	if f := forecast(t, w, ds, ds); f.Changes() {
+		t.Errorf("with the same content something changes: %+v", f)
+	}
+	var direct []string
+	w.Objects.Edits, direct = Contents(survey.New(w.Objects), rewritten())
+	if len(direct) > 0 {
+		t.Errorf("changes are said to reach all nodes at once: %v", direct)
+	}
+	f := forecast(t, w, ds, ds)
+	var out bytes.Buffer
+	f.Write(&out)
+	text := out.String()
+	if !f.Changes() || f.Nodes.Change != 3 || len(f.Steps) != 2 || f.Steps[0].Nodes != 1 {
+		t.Errorf("%d nodes change in %d steps, want 3 in 2:\n%s", f.Nodes.Change, len(f.Steps), text)
+	}
+	for _, want := range []string{"ConfigMap agent, key agent.conf: level=info\\n -> level=debug\\nxxx", "Secret agent, key token: (not shown) -> (not shown)", "other content"} {
+		if !strings.Contains(strings.Join(strings.Fields(text), " "), want) {
+			t.Errorf("the plan does not say %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "hunter") || strings.Contains(text, "same") {
+		t.Errorf("the plan shows a Secret's value, or a key that stays:\n%s", text)
+	}
+}
+
+func TestPlanTellsOfContentThatIsOvertaken(t *testing.T) {
+	for times, want := range map[int32]bool{v1alpha1.OvertakenOften - 1: false, v1alpha1.OvertakenOften: true} {
+		w := surveytest.New(t)
+		ds, revisions := w.DaemonSet("log-agent", "example.com/agent:1.4")
+		w.Node("node-a")
+		w.Pod(ds, "node-a", revisions[0])
+		w.Policy("careful", "waves: [{name: canary, count: 1}]\ncontent: {}")
+		w.Rollout(ds, v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseSoaking, StableRevision: "1",
+			TargetRevision: revisions[0], Content: &v1alpha1.ContentStatus{Overtaken: times}})
+		next := ds.DeepCopy()
+		next.Spec.Template.Spec.Containers[0].Image = "example.com/agent:1.5"
+		var out bytes.Buffer
+		f := forecast(t, w, ds, next)
+		f.Write(&out)
+		said := fmt.Sprintf("its content changes faster than it can travel: %d times", times)
+		if got := strings.Contains(strings.Join(strings.Fields(out.String()), " "), said); got != want {
+			t.Errorf("overtaken %d times: told of it is %t, want %t:\n%s", times, got, want, &out)
+		}
+	}
+}
+
+func TestContentThatIsNoPartOfARevisionReachesAllNodes(t *testing.T) {
+	for policy, want := range map[string]string{
+		"":                                            "it follows no policy",
+		"waves: [{name: canary, count: 1}]":           "ConfigMaps are no part",
+		"content: {exclude: {names: [agent]}}":        "its policy excludes it",
+		"content: {secrets: Referenced}":              "its rollout has no content yet",
+		"windows: [{from: a, to: b}]\ncontent: {}":    "its policy cannot be followed",
+		"content: {configMaps: None, secrets: None}":  "ConfigMaps are no part",
+		"content: {secrets: None}\nselector: {}":      "Secrets are no part",
+		"selector: {matchLabels: {of: somebodyElse}}": "it follows no policy",
+	} {
+		w := surveytest.New(t)
+		w.DaemonSet("log-agent", "example.com/agent:1.4")
+		read(w)
+		if policy != "" {
+			w.Policy("careful", policy)
+		}
+		edits, direct := Contents(survey.New(w.Objects), rewritten())
+		if len(edits) > 0 || !strings.Contains(strings.Join(direct, "\n"), want) {
+			t.Errorf("policy %q: direct are %q, want %q", policy, direct, want)
+		}
+	}
+}

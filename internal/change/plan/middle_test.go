@@ -1,0 +1,107 @@
+package plan
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/survey"
+	"github.com/everynode/everynode/internal/change/survey/surveytest"
+)
+
+// TestPlanInTheMiddle: what stands still stays so, whatever is applied, and the exit code says it.
+func TestPlanInTheMiddle(t *testing.T) {
+	waiting := v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseWaitingForApproval, Message: "step canary is complete"}
+	failed := v1alpha1.DaemonSetRolloutStatus{
+		Phase: v1alpha1.PhaseRolledBack, Message: "failed on 2 of 2 nodes",
+		FailedRevisions: []v1alpha1.FailedRevision{{Why: "failed on 2 of 2 nodes", Action: v1alpha1.FailureRollback, Time: surveytest.Ago(time.Minute)}},
+	}
+	same := func(*appsv1.DaemonSet) {}
+	for title, c := range map[string]struct {
+		policy string
+		on     int // so many nodes have the target
+		status v1alpha1.DaemonSetRolloutStatus
+		spec   v1alpha1.DaemonSetRolloutSpec
+		edit   func(*appsv1.DaemonSet)
+
+		changes     bool
+		says, never []string
+	}{
+		"the policy went, and the template changes": {
+			on: 1, status: waiting, edit: newer, changes: true,
+			says: []string{"9 change", "after approval of step WithoutPolicy", "Warning: its policy was deleted; approve step WithoutPolicy"}, never: []string{"now"},
+		},
+		"the policy went, and nothing changes": {
+			on: 1, status: waiting, edit: same,
+			says: []string{"nothing changes before approval of step WithoutPolicy", "after approval of step WithoutPolicy"}, never: []string{"now"},
+		},
+		"the canary waits for approval": {
+			policy: waves, on: 1, status: waiting, edit: same,
+			says:  []string{"revision 2: nothing changes before approval of canary", "zones/a        4        2        0  after approval of canary, then 5m soak", "zones/b        4        3        0  after zones/a"},
+			never: []string{"now", "Warning: step canary"},
+		},
+		"somebody paused it": {
+			policy: waves, status: waiting, spec: v1alpha1.DaemonSetRolloutSpec{Paused: true}, edit: same,
+			says: []string{"nothing changes before resume", "canary         1        1        0  after resume, then 10m soak, then approval"}, never: []string{"now"},
+		},
+		"it was rolled back": {
+			policy: waves, status: failed, edit: same,
+			says: []string{"revision 2: nothing changes\n", "failed on 2 of 2 nodes; it is not tried without"}, never: []string{"now", "About"},
+		},
+		"it was rolled back, and the next template comes": {
+			policy: waves, status: failed, edit: newer, changes: true,
+			says: []string{"revision 2 -> new", "9 change", "canary         1        1        0  now, then 10m soak, then approval"},
+		},
+		"a rollback is under way": {
+			policy: waves, on: 1, status: failed, edit: same, changes: true,
+			says: []string{"revision 2 stays", "all         1        1        0  now"}, never: []string{"zones"},
+		},
+		"it goes on by itself": {
+			policy: "waves: [{name: canary, nodes: {matchLabels: {canary: \"yes\"}}, soak: 2h}, {name: zones, each: zone, soak: 5m}]", on: 1,
+			status: v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseSoaking}, edit: same, changes: true,
+			says: []string{"revision 2 stays", "zones/a        4        1        0  after canary, then 5m soak", "3 min of changing and 70 min of soaking"},
+		},
+	} {
+		w, ds := cluster(t)
+		old, newest := w.Objects.Revisions[0].Labels[appsv1.ControllerRevisionHashLabelKey], w.Objects.Revisions[1].Labels[appsv1.ControllerRevisionHashLabelKey]
+		for i, p := range w.Objects.Pods {
+			if i >= c.on && p.Labels["app"] == ds.Name {
+				p.Labels[appsv1.ControllerRevisionHashLabelKey] = old
+			}
+		}
+		st := c.status
+		st.StableRevision, st.TargetRevision, st.Step, st.DaemonSetGeneration = old, newest, "canary", ds.Generation
+		st.FailedRevisions = append([]v1alpha1.FailedRevision{}, st.FailedRevisions...)
+		for i := range st.FailedRevisions {
+			st.FailedRevisions[i].Revision = newest
+		}
+		w.Rollout(ds, st).Spec = c.spec
+		if c.policy != "" {
+			w.Policy("careful", c.policy)
+		}
+		f, err := Make(survey.New(w.Objects), ds, edited(ds, c.edit))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		f.Write(&out)
+		text := strings.ReplaceAll(out.String(), "\n    ", " ")
+		if f.Changes() != c.changes {
+			t.Errorf("%s: that something changes is %v:\n%s", title, f.Changes(), text)
+		}
+		for _, want := range c.says {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: it says\n%s\nwithout %q", title, text, want)
+			}
+		}
+		for _, bad := range c.never {
+			if strings.Contains(text, bad) {
+				t.Errorf("%s: it says\n%s\nwith %q", title, text, bad)
+			}
+		}
+	}
+}

@@ -1,0 +1,395 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/history"
+	"github.com/everynode/everynode/internal/change/survey"
+	"github.com/everynode/everynode/internal/change/survey/surveytest"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
+	podstate "github.com/everynode/everynode/internal/objects/pod"
+)
+
+// TestPlanIsWhatHappens plans a change of a random DaemonSet at a random moment, has it applied, and compares: what was
+// foretold is what the controller then does, though it hears of everything late and nodes take other times.
+//
+// How many nodes are given a revision before it is known to have failed depends on time, so a change that cannot be
+// placed everywhere comes with a policy that no failure stops. Whether a daemon that has failed comes back before its node's
+// turn comes to have none depends on time too, so placement does not change where one fails.
+func TestPlanIsWhatHappens(t *testing.T) {
+	for _, kind := range []string{"another template", "other placement", "nothing", "variants"} {
+		t.Run(kind, func(outer *testing.T) {
+			rapid.Check(outer, func(t *rapid.T) {
+				changes := map[string][]string{
+					"another template": {"image", "the first image", "memory", "image and no policy"},
+					"other placement":  {"zone", "nowhere", "everywhere", "image and zone"},
+					"nothing":          {"nothing"},
+					"variants":         {"nothing", "nothing", "nothing", "image", "image and no policy"},
+				}[kind]
+				change := rapid.SampledFrom(changes).Draw(t, "change")
+				varied := kind == "variants"
+				l := drawLab(outer, t, change == "memory" || varied, kind != "other placement", varied, change == "nothing")
+				old, new := l.ds, l.ds.DeepCopy()
+				edit(new, change)
+				if !apiequality.Semantic.DeepEqual(old.Spec, new.Spec) {
+					new.Generation++
+				}
+				l.bad = nil // from now on nodes behave well
+				objects := l.Objects
+				if varied {
+					objects.Stored, objects.Varied = objects.Variants, true
+					objects.Variants = l.drawVariants("then")
+					l.show("before", objects.Stored)
+					l.show("then", objects.Variants)
+				}
+				p, err := foretell(survey.New(objects), old, new)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var text strings.Builder
+				p.out.Write(&text)
+				t.Logf("%s\n%s", change, text.String())
+				l.compareVariants(p, compare(t, l, p, new, objects.Variants))
+			})
+		})
+	}
+}
+
+func edit(ds *appsv1.DaemonSet, change string) {
+	spec := &ds.Spec.Template.Spec
+	c := &spec.Containers[0]
+	switch change {
+	case "image":
+		c.Image = "example.com/agent:3"
+	case "the first image":
+		c.Image = "example.com/agent:1"
+	case "memory":
+		c.Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("400Mi")}
+	case "image and no policy":
+		c.Image = "example.com/agent:3"
+		delete(ds.Labels, "tier")
+	case "image and zone":
+		c.Image = "example.com/agent:3"
+		spec.NodeSelector = map[string]string{"zone": "a"}
+	case "zone":
+		spec.NodeSelector = map[string]string{"zone": "a"}
+	case "nowhere":
+		spec.NodeSelector = map[string]string{"zone": "A"}
+	case "everywhere":
+		spec.NodeSelector = nil
+		spec.Tolerations = []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}}
+	}
+}
+
+func drawPolicy(t *rapid.T, lenient bool) string {
+	one := func(what string, of ...string) string { return rapid.SampledFrom(of).Draw(t, what) }
+	if one("policy", "yes", "yes", "yes", "no") == "no" {
+		return ""
+	}
+	text := "selector: {matchLabels: {tier: agent}}\n" + one("waves", "",
+		"waves: [{name: canary, nodes: {matchLabels: {canary: \"yes\"}}, soak: 10m, approval: Manual}, {name: zones, each: zone}]\n",
+		"waves: [{name: canary, count: 1, soak: 1m}, {name: zones, each: zone, maxUnavailable: 50%, soak: 30s}]\n",
+		"waves: [{name: some, percent: 40, spreadBy: zone, approval: Manual}]\n",
+		"waves: [{name: all, nodes: {}, ramp: {}, soak: 20s}]\n",
+		"waves: [{name: racks, each: rack, maxUnavailable: 1}]\n") +
+		one("domains", "", "domains: [{key: rack, maxUnavailable: 1}]\n") +
+		one("pace", "", "", "pace: {nodesPerMinute: 6}\n") +
+		one("windows", "", "", "windows: [{from: \"22:00\", to: \"23:00\"}]\n", "windows: [{from: \"09:00\", to: \"16:00\"}]\n")
+	if lenient {
+		return text + "failure: {max: 100%, min: 1000}\nnodeFaults: {max: 100%}\n"
+	}
+	return text + one("failure", "", "failure: {then: Rollback}\n", "failure: {max: 100%, min: 1000}\n") +
+		one("node faults", "", "nodeFaults: {max: 100%}\n")
+}
+
+// drawLab makes a cluster, and lets things happen there.
+func drawLab(outer *testing.T, t *rapid.T, lenient, mayFail, varied, unchanged bool) *lab {
+	l := newLab(outer, t)
+	chance := func(of int, what string) bool { return rapid.IntRange(1, of).Draw(t, what) == of }
+	for i := range rapid.IntRange(3, 9).Draw(t, "nodes") {
+		name := fmt.Sprintf("node-%d", i)
+		edits := []func(*corev1.Node){
+			surveytest.Label("zone", []string{"a", "b"}[i%2]), surveytest.Label("rack", fmt.Sprintf("r%d", i%3)),
+			surveytest.Label("size", []string{"s", "l", "none"}[i%3]),
+		}
+		if i == 1 || chance(8, "canary") {
+			edits = append(edits, surveytest.Label("canary", "yes"))
+		}
+		if chance(10, "silent") {
+			edits = append(edits, surveytest.Silent)
+		}
+		if chance(10, "tainted") {
+			edits = append(edits, surveytest.Tainted)
+		}
+		l.Node(name, edits...)
+		if chance(5, "full") {
+			l.Other(name)
+		}
+	}
+	l.ds, _ = l.DaemonSet("log-agent", "example.com/agent:1")
+	strategy := &l.ds.Spec.UpdateStrategy
+	limit := intstr.Parse(rapid.SampledFrom([]string{"1", "2", "50%"}).Draw(t, "limit"))
+	switch rapid.IntRange(1, 12).Draw(t, "strategy") {
+	case 1:
+		*strategy = appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}
+	case 2, 3:
+		none := intstr.FromInt32(0)
+		strategy.RollingUpdate = &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &none, MaxSurge: &limit}
+	default:
+		strategy.RollingUpdate = &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &limit}
+	}
+	l.ds.Spec.MinReadySeconds = int32(rapid.IntRange(0, 1).Draw(t, "min ready")) * 3
+	if policy := drawPolicy(t, lenient); policy != "" {
+		l.Policy("careful", policy)
+	}
+	second := !chance(5, "no second revision")
+	// The pod of a template that goes is taken down also where none of the next one can be made. How many nodes that are
+	// before others begin is a matter of time.
+	l.fails = varied && unchanged && !second
+	if varied {
+		l.base()
+		l.restart()
+		l.vary(l.drawVariants("first"))
+		l.show("first", l.Objects.Variants)
+	}
+	l.restart()
+	l.finish()
+	if second {
+		l.applySecond(lenient, mayFail)
+	}
+	for range rapid.IntRange(0, 4).Draw(t, "acts") {
+		l.run(time.Duration(rapid.SampledFrom([]int{1, 5, 20, 60, 700, 40000}).Draw(t, "seconds")) * time.Second)
+		l.somebodyActs()
+		if varied && rapid.Bool().Draw(t, "a node becomes another") {
+			l.relabel()
+		}
+		if varied && chance(3, "somebody writes variants") {
+			l.vary(l.drawVariants("meanwhile"))
+			l.show("meanwhile", l.Objects.Variants)
+		}
+	}
+	l.hush()
+	// Which steps had begun under a policy that is gone only a controller knows that was there. A plan reads objects.
+	if chance(2, "the controller starts again") || len(l.Objects.Policies) == 0 {
+		l.restart()
+		l.hush()
+	}
+	return l
+}
+
+// applySecond applies another template, which may be bad.
+func (l *lab) applySecond(lenient, mayFail bool) {
+	t := l.t
+	chance := func(of int, what string) bool { return rapid.IntRange(1, of).Draw(t, what) == of }
+	second := l.ds.DeepCopy()
+	second.Generation++
+	second.Spec.Template.Spec.Containers[0].Image = "example.com/agent:2"
+	if chance(4, "in one zone") {
+		second.Spec.Template.Spec.NodeSelector = map[string]string{"zone": "b"}
+	}
+	l.apply(second)
+	bad := map[string]bool{}
+	if !lenient && mayFail && chance(3, "the second revision is bad") {
+		for _, n := range l.Objects.Nodes {
+			bad[n.Name] = chance(2, "it fails on "+n.Name)
+		}
+	}
+	l.bad[history.HashOf(l.revision())] = bad
+}
+
+// somebodyActs does what people do to a rollout.
+func (l *lab) somebodyActs() {
+	act := rapid.SampledFrom([]string{"approve", "approve", "approve", "pause", "resume", "abort", "no policy"}).Draw(l.t, "somebody")
+	if act == "no policy" {
+		for _, p := range l.Objects.Policies {
+			l.Objects.Policies = nil
+			l.book.Step(rollouts.Policy{Object: p, Gone: true})
+		}
+		return
+	}
+	r := l.rollout()
+	if r == nil || r.Status.TargetDigest == "" {
+		return
+	}
+	next := r.DeepCopy()
+	next.Generation++
+	switch st := &r.Status; act {
+	case "approve":
+		if st.Step == "" {
+			return
+		}
+		next.Spec.Approved = &v1alpha1.StepApproval{Revision: st.TargetRevision, Digest: st.TargetDigest, Step: st.Step}
+	case "pause":
+		next.Spec.Paused = true
+	case "resume":
+		next.Spec.Paused = false
+	case "abort":
+		next.Spec.Abort = &v1alpha1.Abort{Revision: st.TargetRevision, Digest: st.TargetDigest}
+	}
+	l.write(next)
+}
+
+// compare has the DaemonSet applied, and compares what happens with what was foretold.
+func compare(t *rapid.T, l *lab, p *planner, new *appsv1.DaemonSet, vary []*v1alpha1.DaemonSetVariant) (shaky map[string]bool) {
+	same := new.Generation == l.ds.Generation && maps.Equal(new.Labels, l.ds.Labels)
+	new.Status = l.ds.Status
+	l.done, l.asked = nil, nil
+	clear(l.soaked)
+	clear(l.resized)
+	began := l.Objects.Now
+	// A daemon that does not work is replaced at once, by whatever its node is to have then: in which step that is can be
+	// a matter of seconds. Where a pace makes it wait for its turn, it may be well before, and have to wait for others then.
+	shaky = map[string]bool{}
+	slow, unbound := map[string]bool{}, map[string]bool{}
+	paced := slices.ContainsFunc(l.Objects.Policies, func(p *v1alpha1.RolloutPolicy) bool { return p.Spec.Pace.NodesPerMinute != nil })
+	for _, n := range l.Objects.Nodes {
+		o := l.newestPod(n.Name)
+		shaky[n.Name] = o == nil || !podstate.IsReady(o) || resizesNow(o)
+		// Whether it is bound before it is deleted, and stays then, is a matter of seconds.
+		unbound[n.Name] = o != nil && o.Spec.NodeName == "" && !l.works(n.Name)
+		if shaky[n.Name] && paced {
+			slow[n.Name] = true
+		}
+	}
+	l.vary(vary)
+	l.apply(new)
+	if new.Labels["tier"] == "" || l.refused {
+		l.restart() // see drawLab; how long a pod that was refused is not tried again only this controller knows
+	}
+	newest := l.newest()
+	l.decide()
+	st, guided := l.matrix.Rollout(l.ds.UID)
+	backwards := guided && isBack(&st)
+	if len(l.done) > 0 {
+		backwards = l.done[0].back
+	}
+	l.finish()
+	moved, order, first := l.moves(newest, backwards, shaky)
+
+	touched, acts := map[string]bool{}, false
+	for _, d := range l.done {
+		t.Logf("%+v", d)
+		touched[d.node] = true
+		acts = acts || !d.asked
+	}
+	maps.DeleteFunc(touched, func(name string, _ bool) bool { return slow[name] })
+	maps.DeleteFunc(p.touched, func(name string, _ bool) bool { return slow[name] })
+	if !maps.Equal(touched, p.touched) {
+		t.Errorf("pods were made or deleted on %v, foretold on %v", names(touched), names(p.touched))
+	}
+	if changes := acts || !same; p.out.Changes() != changes {
+		t.Errorf("that something changes was %v, foretold %v", changes, p.out.Changes())
+	}
+	if !slices.Equal(l.asked, p.asked) {
+		t.Errorf("people were asked for %q, foretold %q", l.asked, p.asked)
+	}
+	foretold := map[string]string{}
+	var steps []string
+	for _, s := range p.steps {
+		for _, node := range s.nodes {
+			if !shaky[node] {
+				foretold[node] = s.name
+			}
+		}
+		if slices.ContainsFunc(s.nodes, func(node string) bool { return !shaky[node] }) {
+			steps = append(steps, s.name)
+		}
+	}
+	if !maps.Equal(moved, foretold) {
+		t.Errorf("nodes changed in steps %v, foretold %v", moved, foretold)
+	}
+	// With variants also what a daemon is replaced by, or resized to, is a matter of seconds then.
+	blurred := len(l.Objects.Variants)+len(p.survey.Stored) > 0 && slices.Contains(slices.Collect(maps.Values(shaky)), true)
+	if blurred {
+		slices.Sort(order) // a step begins for the plan with a node whose own time is not compared
+		slices.Sort(steps)
+	}
+	if !slices.Equal(order, steps) {
+		t.Errorf("the steps were %q, foretold %q", order, steps)
+	}
+	for i, s := range p.steps {
+		if s.name != all && !blurred && l.soaked[s.name] != (s.soak > 0) {
+			t.Errorf("that step %s soaked was %v, foretold %s", s.name, l.soaked[s.name], s.soak)
+		}
+		switch window, waits := strings.CutPrefix(s.from, "from "); {
+		case i > 0, blurred:
+		case waits && first.UTC().Format("Mon 2006-01-02 15:04 UTC") != window:
+			t.Errorf("the first step began at %s, foretold from %s", first, window)
+		case s.from == "now" && first.Sub(began) > time.Minute:
+			t.Errorf("the first step began at %s, which was not now, %s", first, began)
+		}
+	}
+	has := p.newest()
+	for _, n := range l.Objects.Nodes {
+		is, room := "", true
+		if o := l.newestPod(n.Name); o != nil {
+			is, room = l.revisionOf(o.UID), o.Spec.NodeName != ""
+		}
+		if slow[n.Name] || unbound[n.Name] {
+			continue
+		}
+		if o, there := has[n.Name]; ofWhich(o.Revision, newest) != ofWhich(is, newest) || there && room != o.Bound {
+			t.Errorf("%s has revision %q, room %v; foretold %q, %v", n.Name, is, room, o.Revision, o.Bound)
+		}
+	}
+	if t.Failed() {
+		if r := l.rollout(); r != nil {
+			t.Logf("the rollout: %s %s\n%+v", r.Status.Phase, r.Status.Message, r)
+		}
+	}
+	return shaky
+}
+
+// moves gives the step of each node that was given the newest revision, or lost its daemon for it, and the steps in the
+// order in which they began, but of some nodes, and when the first node moved.
+func (l *lab) moves(newest string, backwards bool, but map[string]bool) (moved map[string]string, order []string, first time.Time) {
+	moved = map[string]string{}
+	turns := []action.Reason{"", action.ReasonTurn, action.ReasonOutdated, action.ReasonOutdatedUnavailable}
+	for _, d := range l.done {
+		replaces := d.deleted && slices.Contains(turns, d.reason)
+		forward := d.revision == newest && !d.deleted || replaces && d.revision != newest && d.wanted
+		if d.back {
+			forward = backwards && (!d.deleted || replaces)
+		}
+		if _, already := moved[d.node]; already || !forward {
+			continue
+		}
+		if first.IsZero() {
+			first = d.at
+		}
+		if but[d.node] {
+			continue
+		}
+		moved[d.node] = d.step
+		if !slices.Contains(order, d.step) {
+			order = append(order, d.step)
+		}
+	}
+	return moved, order, first
+}
+
+// ofWhich is the template of a revision, or the newest revision with its variants. By which others a pod is called that
+// nobody wants does not matter.
+func ofWhich(revision, newest string) string {
+	if revision == newest {
+		return revision
+	}
+	return content.TemplateOf(revision)
+}
+
+func names(set map[string]bool) []string { return slices.Sorted(maps.Keys(set)) }

@@ -1,0 +1,271 @@
+package survey
+
+import (
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/fetch"
+	"github.com/everynode/everynode/internal/change/history"
+	"github.com/everynode/everynode/internal/change/variant"
+	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
+	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
+	"github.com/everynode/everynode/internal/controller/daemonset/variants"
+)
+
+// Set is one DaemonSet and what belongs to it.
+type Set struct {
+	DaemonSet *appsv1.DaemonSet
+	// Revision is that of its present template, with the content that its rollout leads to where content is a part of
+	// revisions. Numbers are those of all its revisions by name. Stored tells that there is a ControllerRevision of the
+	// template.
+	Revision string
+	Numbers  map[string]int64
+	Stored   bool
+	// Policy is the one that counts, nil if none does, and Rollout the rollout's object, nil if there is none.
+	Policy  *v1alpha1.RolloutPolicy
+	Rollout *v1alpha1.DaemonSetRollout
+
+	survey *Survey
+	// revisions are those that are stored, present is that of the present template.
+	revisions []*appsv1.ControllerRevision
+	present   *appsv1.ControllerRevision
+	// content is the ID of the content of Revision, "" where that is a template alone.
+	content string
+	// variants are those that it has now; nil for none.
+	variants *variant.Set
+	// templates are those of stored revisions, molds the variants on a revision's template, that somebody asked for.
+	templates map[string]*corev1.PodTemplateSpec
+	molds     map[string]*variant.Molds
+}
+
+// Set finds what belongs to a DaemonSet.
+func (s *Survey) Set(ds *appsv1.DaemonSet) (*Set, error) {
+	set := &Set{
+		DaemonSet: ds, Numbers: map[string]int64{}, survey: s, Rollout: s.Rollout(ds),
+		templates: map[string]*corev1.PodTemplateSpec{}, molds: map[string]*variant.Molds{},
+	}
+	for _, r := range s.Revisions {
+		if belongings.OwnerOf(r) == ds.UID {
+			set.revisions = append(set.revisions, r)
+			set.Numbers[history.HashOf(r)] = r.Revision
+		}
+	}
+	plan, err := history.Compute(history.Input{Owner: history.OfDaemonSet(ds), Revisions: set.revisions})
+	if err != nil {
+		return nil, err
+	}
+	set.present = plan.Current
+	if plan.Current == nil {
+		set.present = plan.Create
+		set.Numbers[history.HashOf(plan.Create)] = plan.Create.Revision
+	}
+	set.Revision, set.Stored = history.HashOf(set.present), plan.Current != nil
+	if !belongings.StrategyOf(ds).OnDelete { // else it is not asked
+		set.Policy = s.Policy(ds)
+	}
+	set.addContent()
+	return set, set.addVariants()
+}
+
+// addContent finds the content that the present template has, where the policy wants it to be a part of revisions.
+func (s *Set) addContent() {
+	if s.Policy == nil || s.Policy.Spec.Content == nil || s.Rollout == nil {
+		return
+	}
+	st := &s.Rollout.Status
+	s.content = content.IDOf(st.TargetRevision)
+	if s.content == "" {
+		return
+	}
+	if len(s.survey.Edits[s.DaemonSet.UID]) > 0 {
+		s.content = content.Planned
+	}
+	s.Revision = content.Revision(s.Revision, s.content)
+	whole := []string{s.Revision, st.StableRevision, st.TargetRevision}
+	for i := range st.FailedRevisions {
+		whole = append(whole, st.FailedRevisions[i].Revision)
+	}
+	for _, revision := range whole {
+		if n := s.Numbers[content.TemplateOf(revision)]; n > 0 {
+			s.Numbers[revision] = n
+		}
+	}
+}
+
+// Live are the ways in which running pods can be given the content that was edited; nil if they are replaced. Why says
+// what keeps them from that, though the policy says Live.
+func (s *Set) Live() (live *fact.Live, why string) {
+	edits := s.survey.Edits[s.DaemonSet.UID]
+	if s.content != content.Planned || s.Policy.Spec.Content.Apply != v1alpha1.ContentLive {
+		return nil, ""
+	}
+	strategy := belongings.StrategyOf(s.DaemonSet)
+	if strategy.Surges() {
+		return nil, "with maxSurge a new pod starts beside the old one"
+	}
+	var members []content.Member
+	for _, e := range edits {
+		members = append(members, content.Member{Ref: e.Ref, Copy: e.Ref.Name + "-" + content.Planned})
+	}
+	if _, err := content.Point(&s.DaemonSet.Spec.Template.Spec, members); err != nil {
+		return nil, err.Error()
+	}
+	st := &s.Rollout.Status
+	live = &fact.Live{Ways: [][2]string{{"", content.Planned}}}
+	for _, r := range []string{st.StableRevision, st.TargetRevision} {
+		live.Ways = append(live.Ways, [2]string{content.IDOf(r), content.Planned})
+	}
+	return live, ""
+}
+
+// Project is what the row is told of a pod. Where content is no part of revisions it has that of its template.
+func (s *Set) Project(p *corev1.Pod) fact.Pod {
+	info := fact.OfPod(p, s.DaemonSet.UID)
+	info.Point(p)
+	info.Resize(p)
+	info.Fetch = fetch.ReportOf(p)
+	if s.content == "" {
+		info.Revision = content.TemplateOf(info.Revision)
+	}
+	return info
+}
+
+// Template is the pod template of a revision, the present one if it cannot be read.
+func (s *Set) Template(hash string) *corev1.PodTemplateSpec {
+	hash = content.TemplateOf(hash)
+	if t := s.templates[hash]; t != nil {
+		return t
+	}
+	for _, r := range s.revisions {
+		if history.HashOf(r) != hash || r == s.present {
+			continue
+		}
+		if t, err := history.Template(r); err == nil {
+			s.templates[hash] = t
+			return t
+		}
+	}
+	return &s.DaemonSet.Spec.Template
+}
+
+// Pods are the DaemonSet's pods on the node, the newest last.
+func (s *Set) Pods(name string) []*corev1.Pod {
+	return byAge(s.survey.byOwner[s.DaemonSet.UID][name])
+}
+
+// info is what the row is told of the DaemonSet.
+func (s *Set) info() fact.DaemonSet {
+	ds := s.DaemonSet
+	digest, _ := history.Digest(s.present) // "" of what cannot be read, as in the controller
+	if s.content != "" && s.Rollout.Status.TargetRevision == s.Revision {
+		digest = s.Rollout.Status.TargetDigest
+	}
+	live, _ := s.Live()
+	_, more := fetch.Images(&ds.Spec.Template.Spec)
+	return fact.DaemonSet{
+		UID: ds.UID, Namespace: ds.Namespace, Name: ds.Name, Generation: ds.Generation,
+		Revision: s.Revision, Digest: digest, Live: live,
+		Placement: placement.Compile(&ds.Spec.Template.Spec).Starting(s.survey.starts(ds.Namespace, ds.Name)),
+		Earlier:   belongings.PlacementsOf(slices.Values(s.revisions)),
+		Strategy:  belongings.StrategyOf(ds), MinReadySeconds: ds.Spec.MinReadySeconds, MoreImages: more,
+		Reported: fact.StatusOf(&ds.Status), Conditions: fact.ConditionsOf(&ds.Status),
+	}
+}
+
+// Core is what decides in the controller, with one DaemonSet in it: its row, and the book of what the row follows.
+type Core struct {
+	*matrix.Matrix
+	Book *rollouts.Book
+	// Variants is the book of variants before it; nil where the DaemonSet has nothing to do with them.
+	Variants *variants.Book
+	// Follows is what the book has told the row to follow, nil if its own strategy counts.
+	Follows *fact.Rollout
+}
+
+// Step takes in what the book says, and hands it on.
+func (c *Core) Step(e matrix.Event) {
+	switch e := e.(type) {
+	case fact.Rollout:
+		c.Follows = &e
+	case fact.RolloutGone:
+		c.Follows = nil
+	}
+	if c.Variants != nil {
+		c.Variants.Step(e)
+		return
+	}
+	c.Matrix.Step(e)
+}
+
+// Settle has the book of variants work out what follows from what it was told. What it wants stored counts as stored.
+func (c *Core) Settle() {
+	if c.Variants == nil {
+		return
+	}
+	c.Variants.Settle()
+	for _, j := range c.Variants.Jobs() {
+		c.Variants.TellResult(variants.Result{Job: j, Made: j.Make})
+	}
+	c.Variants.Settle()
+}
+
+// Core returns a core that has been told all that was read, and has not decided anything yet.
+func (s *Set) Core(cfg row.Config) *Core {
+	c := s.surroundings(cfg)
+	s.begin(c, s.info())
+	return c
+}
+
+// surroundings is a core that knows what the DaemonSet follows, and neither its pods nor itself.
+func (s *Set) surroundings(cfg row.Config) *Core {
+	all, ds := s.survey, s.DaemonSet
+	cfg.Foretells = true
+	// The survey itself asks no node: it knows only of a controller that does.
+	cfg.Fetches = cfg.Fetches && s.Rollout != nil && s.Rollout.Status.Fetches()
+	c := &Core{Matrix: matrix.New(cfg)}
+	c.Book = rollouts.New(c, all.Locate)
+	c.Step(fact.Now{Time: all.Now})
+	c.Book.Step(rollouts.Now{Time: all.Now})
+	for _, n := range all.Nodes {
+		c.Step(fact.OfNode(n))
+		c.Step(fact.HealthOf(n))
+	}
+	for _, p := range all.Policies {
+		if p.UID == "" { // not stored: it comes with the manifests of a plan
+			p = p.DeepCopy()
+			p.UID = types.UID("new/" + p.Name)
+		}
+		c.Book.Step(rollouts.Policy{Object: p})
+	}
+	for _, r := range all.Rollouts {
+		if r.Namespace == ds.Namespace && r.Name == ds.Name { // also one that another DaemonSet has left: what failed counts
+			c.Book.Step(rollouts.Rollout{Object: r})
+		}
+	}
+	c.Book.Step(rollouts.DaemonSet{Object: ds})
+	return c
+}
+
+// begin adds the row. Pods that are there before it are judged once, with it.
+func (s *Set) begin(c *Core, row fact.DaemonSet) {
+	if b := s.vary(c); b != nil {
+		c.Variants = b
+		s.beginVaried(c, row)
+		return
+	}
+	for _, pods := range s.survey.byOwner[row.UID] {
+		for _, p := range pods {
+			c.Step(s.Project(p))
+		}
+	}
+	c.Step(row)
+}

@@ -1,0 +1,137 @@
+package survey
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/variant"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/variants"
+)
+
+// addVariants finds the variants that the DaemonSet has now, and makes them a part of its revision.
+func (s *Set) addVariants() error {
+	var all []variant.Variant
+	for _, v := range s.survey.Variants {
+		if v.Namespace == s.DaemonSet.Namespace && variant.Selects(v, s.DaemonSet.Labels) {
+			all = append(all, variant.Of(v))
+		}
+	}
+	var err error
+	s.variants, err = variant.NewSet(all)
+	if err != nil {
+		return err
+	}
+	if s.variants != nil {
+		s.Revision = content.WithVariants(s.Revision, s.variants.ID)
+	}
+	whole := []string{s.Revision}
+	if s.Rollout != nil {
+		whole = append(whole, s.Rollout.Status.StableRevision, s.Rollout.Status.TargetRevision)
+	}
+	for _, revision := range whole {
+		n := s.Numbers[content.TemplateOf(revision)]
+		if content.VariantsOf(revision) != "" && n > 0 {
+			s.Numbers[revision] = n
+		}
+	}
+	return nil
+}
+
+// vary returns what adds variants before a core: nil for a DaemonSet that has nothing to do with them.
+func (s *Set) vary(c *Core) *variants.Book {
+	marked := false
+	for _, pods := range s.survey.byOwner[s.DaemonSet.UID] {
+		marked = marked || slices.ContainsFunc(pods, func(p *corev1.Pod) bool {
+			return variant.MarkOf(p.Annotations, p.Name).Variant != ""
+		})
+	}
+	if s.variants == nil && !marked {
+		return nil
+	}
+	b := variants.New(c.Matrix)
+	all := objects{s, map[types.UID]*corev1.Pod{}}
+	for _, pods := range s.survey.byOwner[s.DaemonSet.UID] {
+		for _, p := range pods {
+			all.pods[p.UID] = p
+		}
+	}
+	b.Objects = all
+	b.Tick(s.survey.Now)
+	for _, n := range s.survey.Nodes {
+		b.TellNode(n, false)
+	}
+	for _, v := range s.survey.Variants {
+		b.TellVariant(v, false)
+	}
+	for _, r := range s.survey.Revisions {
+		if variants.IsStored(r) {
+			b.TellStored(r, false)
+		}
+	}
+	b.TellDaemonSet(s.DaemonSet, false)
+	if c.Follows != nil {
+		b.Step(*c.Follows)
+	}
+	return b
+}
+
+// beginVaried adds the row and its pods by the book of variants. What the controller will store counts as stored.
+func (s *Set) beginVaried(c *Core, row fact.DaemonSet) {
+	for _, pods := range s.survey.byOwner[row.UID] {
+		for _, p := range pods {
+			c.Step(s.Project(p))
+		}
+	}
+	row.Revision = content.WithVariants(row.Revision, "")
+	c.Settle()
+	c.Step(row)
+	c.Settle()
+}
+
+// moldsOf are the present variants on the template of a revision. They are kept: each node asks for them.
+func (s *Set) moldsOf(revision string, template *corev1.PodTemplateSpec) *variant.Molds {
+	if s.molds[revision] == nil {
+		s.molds[revision] = s.variants.On(template)
+	}
+	return s.molds[revision]
+}
+
+// objects are what was read.
+type objects struct {
+	*Set
+	pods map[types.UID]*corev1.Pod
+}
+
+// Pod implements variants.Objects.
+func (o objects) Pod(uid types.UID) *corev1.Pod { return o.pods[uid] }
+
+// Template implements variants.Objects.
+func (o objects) Template(_ types.UID, hash string) *corev1.PodTemplateSpec {
+	return o.Set.Template(hash)
+}
+
+// Variant says by which variant the pod of a node was made, and what keeps the node from another; "" for nothing.
+func (v *View) Variant(name string) (has, why string) {
+	for _, p := range v.Pods(name) {
+		mark := variant.MarkOf(p.Annotations, p.Name)
+		has = mark.Words()
+	}
+	n := v.survey.nodes[name]
+	if v.variants == nil || n == nil {
+		return has, ""
+	}
+	of := variant.OfNode(n)
+	o := v.moldsOf(v.Revision, v.Set.Template(v.Revision)).Of(&of)
+	switch {
+	case o.Err != nil:
+		return has, "it keeps the pod that it has: " + o.Err.Error()
+	case len(o.Tied) > 0:
+		return has, "it keeps the pod that it has: variants " + strings.Join(o.Tied, ", ") + " have the same priority"
+	}
+	return has, ""
+}

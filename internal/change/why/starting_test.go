@@ -1,0 +1,69 @@
+package why
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/survey"
+	"github.com/everynode/everynode/internal/change/survey/surveytest"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
+)
+
+// A node that starts says which group it is at and for whom it waits, and a daemon of a later group that it has its turn
+// still to come.
+func TestNodeThatStarts(t *testing.T) {
+	w := surveytest.New(t)
+	cni, _ := w.DaemonSet("cni", "example.com/cni:1")
+	logs, _ := w.DaemonSet("logs", "example.com/logs:1")
+	group := func(name string) v1alpha1.StartupGroup {
+		return v1alpha1.StartupGroup{Timeout: "5m", DaemonSets: []v1alpha1.StartupDaemonSet{{Namespace: cni.Namespace, Name: name}}}
+	}
+	startup := &v1alpha1.NodeStartup{ObjectMeta: metav1.ObjectMeta{Name: "all"}}
+	startup.Spec.Groups = []v1alpha1.StartupGroup{group("cni"), group("logs"), group("nobody")}
+	w.Node("new")
+	node := w.Objects.Nodes[0]
+	for _, c := range []struct {
+		startups []*v1alpha1.NodeStartup
+		group    int
+		since    time.Duration
+		want     string
+	}{
+		{[]*v1alpha1.NodeStartup{startup}, 1, time.Minute, "Node new starts group 1 of 3 of NodeStartup all; it waits for " + cni.Namespace + "/cni"},
+		{[]*v1alpha1.NodeStartup{startup}, 1, time.Hour, "it waits for longer than the timeout for"},
+		{[]*v1alpha1.NodeStartup{startup}, 3, time.Minute, "/nobody, which does not exist"},
+		{nil, 1, time.Minute, "group 1 of NodeStartup all, which is gone or cannot be read here"},
+	} {
+		w.Objects.Startups = c.startups
+		gate := nodestartup.Gate(nodestartup.Place{Startup: "all", Group: c.group}, v1alpha1.GateJoin, surveytest.Now.Add(-c.since))
+		node.Spec.Taints = []corev1.Taint{*gate}
+		r, err := Node(survey.New(w.Objects), "new", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		r.Write(&out, Style{Now: surveytest.Now})
+		if text := strings.Join(strings.Fields(out.String()), " "); !strings.Contains(text, c.want) {
+			t.Errorf("it says\n%s\nwant %q", text, c.want)
+		}
+		for _, p := range r.DaemonSets {
+			waits := slices.ContainsFunc(p.Reasons, func(reason string) bool {
+				return strings.HasPrefix(reason, "waits for its turn: the node starts group 1 of 3") &&
+					strings.HasSuffix(reason, "for "+cni.Namespace+"/cni")
+			})
+			if want := c.startups != nil && c.group == 1 && p.DaemonSet == logs.Name; waits != want {
+				t.Errorf("at group %d %s says %q", c.group, p.DaemonSet, p.Reasons)
+			}
+		}
+	}
+	node.Spec.Taints = nil
+	if r, err := Node(survey.New(w.Objects), "new", nil); err != nil || r.Starting != "" {
+		t.Errorf("once it is open it says %q, %v", r.Starting, err)
+	}
+}
