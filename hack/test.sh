@@ -40,7 +40,7 @@ stories=$!
 
 # Random tests draw the same cases each time, so that a change is not held up by what another has overlooked;
 # make test-all draws others each time. The output says how to play a case that fails again.
-seed=2
+seed=1
 [ "$all" != all ] || seed=0 # at random
 
 packages=$(hack/test-packages.sh | awk '{ sub("^github.com/everynode/everynode/", "./", $2); print $2, $3 }')

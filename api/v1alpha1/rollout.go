@@ -245,7 +245,7 @@ type FollowedPolicy struct {
 }
 
 // Replacing says what the daemons were like that the rollout takes away, where no pod can
-// say it yet. It is written with the status, and names up to 200 nodes.
+// say it yet. It is written with the status, and names up to 200 nodes of each change.
 type Replacing struct {
 	// Available are nodes whose daemon was available.
 	// +optional
@@ -255,6 +255,11 @@ type Replacing struct {
 	// +optional
 	// +listType=atomic
 	Unavailable []string `json:"unavailable,omitempty"`
+	// Earlier are nodes whose daemon a change took before the rollout turned back, and that have had none available
+	// since. On the way back they use up no limit; against that of the next change they count.
+	// +optional
+	// +listType=atomic
+	Earlier []string `json:"earlier,omitempty"`
 	// Since is when nodes began to go back to the stable template. A pod of it that was made since then,
 	// and does not come up, tells of a daemon that was taken away, also where no name is kept.
 	// +optional

@@ -813,6 +813,11 @@ func (in *Replacing) DeepCopyInto(out *Replacing) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.Earlier != nil {
+		in, out := &in.Earlier, &out.Earlier
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Since != nil {
 		in, out := &in.Since, &out.Since
 		*out = (*in).DeepCopy()

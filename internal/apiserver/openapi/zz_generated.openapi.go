@@ -2311,7 +2311,7 @@ func schema_everynode_everynode_api_v1alpha1_Replacing(ref common.ReferenceCallb
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "Replacing says what the daemons were like that the rollout takes away, where no pod can say it yet. It is written with the status, and names up to 200 nodes.",
+				Description: "Replacing says what the daemons were like that the rollout takes away, where no pod can say it yet. It is written with the status, and names up to 200 nodes of each change.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"available": {
@@ -2341,6 +2341,25 @@ func schema_everynode_everynode_api_v1alpha1_Replacing(ref common.ReferenceCallb
 						},
 						SchemaProps: spec.SchemaProps{
 							Description: "Unavailable are nodes whose daemon was not: what is broken there is no evidence.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Type:   []string{"string"},
+										Format: "",
+									},
+								},
+							},
+						},
+					},
+					"earlier": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Earlier are nodes whose daemon a change took before the rollout turned back, and that have had none available since. On the way back they use up no limit; against that of the next change they count.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

@@ -47,7 +47,7 @@ type Course struct {
 	wake    time.Time
 	nodes   map[string]*node
 	// replacing are nodes between the daemon that a change took away and the next one.
-	replacing map[*node]bool
+	replacing standing.Replacing
 	fleet     *rolloutpolicy.Fleet
 	queue     queue.Queue
 	counts    map[standing.Verdict]int32
@@ -112,7 +112,7 @@ func (c *Course) takeAim() {
 // New returns a course that has been told nothing.
 func New() *Course {
 	c := &Course{
-		nodes: map[string]*node{}, replacing: map[*node]bool{}, queue: queue.New(), counts: map[standing.Verdict]int32{},
+		nodes: map[string]*node{}, queue: queue.New(), counts: map[standing.Verdict]int32{},
 	}
 	c.takeAim()
 	c.recent.changed, c.recent.unblamed = map[*node]bool{}, map[*node]bool{}
@@ -214,7 +214,6 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 		c.reopen(c.begunSteps())
 	}
 	c.recallBefore(stored)
-	c.recallInstead()
 	c.recallAbsentees(stored)
 	c.recallEarlier()
 	c.soakUnseen()
@@ -239,8 +238,9 @@ func (c *Course) restore(status *v1alpha1.DaemonSetRolloutStatus) {
 			c.state.after = ptr.Deref(f.After, metav1.NewTime(c.state.since)).Time
 		}
 	}
-	if r := status.Replacing; r != nil && r.Since != nil {
-		c.state.returns, c.undone = r.Since.Time, r.Undone
+	if r := status.Replacing; r != nil {
+		c.recallSpared(r.Earlier)
+		c.state.returns, c.undone = ptr.Deref(r.Since, metav1.Time{}).Time, r.Undone
 	}
 	if status.StepStarted != nil {
 		c.state.openSince = c.past(status.StepStarted.Time)

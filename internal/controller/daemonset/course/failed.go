@@ -115,7 +115,7 @@ func (c *Course) goneBack() map[string]standing.Before {
 // the template until those that went work. Of a target that failed it is known when it did.
 func (c *Course) noteReturn() {
 	switch {
-	case len(c.replacing) == 0 && (c.changing || c.queue.Totals[standing.Pending]+c.queue.Totals[standing.Held] == 0):
+	case !c.replacing.Any() && (c.changing || c.queue.Totals[standing.Pending]+c.queue.Totals[standing.Held] == 0):
 		c.state.returns, c.undone = time.Time{}, false
 	case c.state.returns.IsZero() && !c.changing:
 		c.state.returns = c.now
@@ -143,12 +143,6 @@ func (c *Course) lastWay() string {
 	return c.state.target
 }
 
-func (c *Course) recallInstead() {
-	for _, n := range c.nodes {
-		n.change.instead = c.lastWay()
-	}
-}
-
 // disregardEarlier has what nodes and pods of the target did until now be no evidence.
 func (c *Course) disregardEarlier() {
 	c.state.since, c.state.after = c.now.Truncate(time.Second), c.api // as the API keeps them
@@ -158,9 +152,11 @@ func (c *Course) disregardEarlier() {
 	c.overlook()
 }
 
-// recallEarlier finds out after a restart which pods are from before the evidence begins.
+// recallEarlier finds out after a restart which pods are from before the evidence begins, and what was to come instead
+// of those that were taken away.
 func (c *Course) recallEarlier() {
 	for _, n := range c.nodes {
+		n.change.instead = c.lastWay()
 		n.change.earlier = !n.daemon.Made.After(c.state.after)
 	}
 }

@@ -214,7 +214,7 @@ func (c *Course) DeleteNode(name string) {
 	c.ungroup(n)
 	c.timers.Stop(&n.timer)
 	c.recent.drop(n)
-	delete(c.replacing, n)
+	c.replacing.Drop(name)
 	c.queue.Blocked.Delete(&n.Member)
 	delete(c.nodes, name) // its failure stays: whoever repairs machines takes away the worst
 	c.counts[n.view.State.Verdict()]--
@@ -334,12 +334,16 @@ func (n *node) unbegun(in *standing.Input) bool {
 
 // noteReplacing keeps the nodes that are between the daemon that a change took away and the next one.
 func (c *Course) noteReplacing(n *node, in *standing.Input) {
-	between := n.daemon.Revision == "" && n.change.before != "" && !in.Leaves
-	if n.chosen.Any() && (between || n.change.taken) {
-		c.replacing[n] = true
-	} else {
-		delete(c.replacing, n)
+	ch, was := &n.change, standing.Before("")
+	between := n.daemon.Revision == "" && ch.before != "" && !in.Leaves
+	switch {
+	case !n.chosen.Any():
+	case ch.taken:
+		was = standing.WasAvailable
+	case between:
+		was = ch.before
 	}
+	c.replacing.Note(n.Name, was, n.chosen.Any() && ch.spared && !ch.taken)
 }
 
 // revoke ends the changes that were let begin for something else and show nowhere. One whose pod is being
@@ -385,6 +389,15 @@ func (c *Course) turnForward() {
 	}
 }
 
+// recallSpared takes over which nodes lost their daemon to a change before the last way back, and have had none since.
+func (c *Course) recallSpared(names []string) {
+	for _, name := range names {
+		if n := c.nodes[name]; n != nil {
+			n.change.spared = !n.daemon.Available
+		}
+	}
+}
+
 // ExpectRecovery is called before Start by who has not watched the nodes until then. Nobody knows whether a
 // daemon that is not available was lost long ago, or comes up again because its node has just come back, as
 // after a power cut that the servers had too: for as long as a start may take, it is not free to be taken.
@@ -405,14 +418,14 @@ func (c *Course) recallBefore(stored map[string]standing.Before) {
 	for _, n := range c.nodes {
 		d, ch := &n.daemon, &n.change
 		ch.before = stored[n.Name]
-		ch.taken = ch.before == standing.WasAvailable && !d.Available
+		ch.taken = !d.Available && (ch.taken || ch.before == standing.WasAvailable && !ch.spared)
 		switch {
 		case d.Revision == "" && c.changing && ch.before == "":
 			ch.before = d.Was
 			if d.Ending == c.state.target {
 				ch.before = d.Before
 			}
-			ch.taken = ch.before == standing.WasAvailable
+			ch.taken = ch.taken || ch.before == standing.WasAvailable && !ch.spared
 		case d.Revision != "" && c.changing && d.Revision == c.state.target:
 			ch.before = d.Before
 		case d.Revision != "":

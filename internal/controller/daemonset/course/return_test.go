@@ -1,6 +1,8 @@
 package course
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,6 +63,90 @@ func TestAWayBackToWhatDoesNotStartTakesNoMoreAfterRestarts(t *testing.T) {
 			}
 		}
 	}
+}
+
+// What a change took before its nodes went back, and what does not come up there either, uses up the limit of the next
+// change, also for controllers that start at any of these moments.
+func TestWhatWasTakenBeforeAWayBackCountsAfterARestart(t *testing.T) {
+	for _, moments := range []string{"", "back", "next", "set", "back, next, set", "unseen"} {
+		w := newWorld()
+		w.addFleet(1, 1, 10, "v1")
+		ds := daemonSet("v1")
+		ds.MaxUnavailable = rolloutpolicy.LimitOf(intstr.FromInt32(2))
+		w.start(policy(t, "waves: [{name: all, percent: 100, soak: 24h}]\nfailure: {max: 100%}"), ds)
+		w.bad = func(string, string) string { return "its image is gone" }
+		at := func(moment string) {
+			if strings.Contains(moments, moment) {
+				w.crash()
+			}
+		}
+		w.update("v2")
+		w.passIn(10*time.Second, 10*time.Minute)
+		w.update("v1")
+		w.passIn(10*time.Second, 10*time.Minute)
+		at("back")
+		w.passIn(10*time.Second, 10*time.Minute)
+		if r := w.course.Status().Replacing; w.working() != 8 || r == nil || len(r.Earlier) != 2 {
+			t.Errorf("restarts: %q: on the way back %d of 10 work, want 8; the status says %+v", moments, w.working(), r)
+		}
+		at("next")
+		if moments == "unseen" {
+			w.ds.Newest = "v3"
+			w.crash()
+		} else {
+			w.update("v3")
+		}
+		at("set")
+		w.passIn(10*time.Second, time.Hour)
+		if n := w.working(); n != 8 {
+			t.Errorf("restarts: %q: %d of 10 work, and 2 may be unavailable", moments, n)
+		}
+	}
+}
+
+// Nodes of which a status says so use up no limit on the way back, and that of the next change unless they work by then.
+// The fourth was taken once more, by the way back.
+func TestNodesThatAnEarlierChangeTook(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 1, 5, "v1")
+	w.start(policy(t, "waves: [{name: all, percent: 100, soak: 24h}]"), daemonSet("v1"))
+	names := w.names()
+	for _, name := range names[:2] {
+		w.nodes[name].daemon = standing.Daemon{}
+		w.fault(name, "its disk is full", false)
+	}
+	w.nodes[names[3]].daemon = standing.Daemon{Revision: "v1", Made: w.now, Bound: w.now, Before: standing.WasAvailable}
+	since := metav1.NewTime(w.now)
+	stored := v1alpha1.Replacing{Available: names[:1], Earlier: names[:4], Since: &since}
+	ours := func() int { return w.course.queue.Totals[standing.Ours] }
+	is := func(when string, counted, named int) {
+		t.Helper()
+		if n := ours(); n != counted {
+			t.Errorf("%s %d nodes count, want %d", when, n, counted)
+		}
+		if r := w.course.Status().Replacing; r == nil || !slices.Equal(r.Earlier, names[:named]) {
+			t.Errorf("%s the status says %+v, want %v in it", when, r, names[:named])
+		}
+	}
+	w.stored.Replacing = &stored
+	w.crash()
+	is("on the way back", 1, 2)
+	third := &w.nodes[names[2]].daemon
+	third.Available, third.Since, third.Trouble = false, time.Time{}, "it crashes"
+	w.tell(names[2])
+	w.update("v2")
+	is("with the next change", 3, 0)
+
+	third.Available, third.Since, third.Trouble = true, w.now, ""
+	w.stored.Replacing, w.stored.TargetRevision, w.stored.StableRevision = &stored, "v1", "v1"
+	w.crash()
+	is("with a change that came while no controller ran", 3, 0)
+
+	w.nodes[names[1]].daemon = standing.Daemon{Was: standing.WasAvailable}
+	w.stored = v1alpha1.DaemonSetRolloutStatus{Replacing: &stored, TargetRevision: "v2", StableRevision: "v1",
+		FailedRevisions: []v1alpha1.FailedRevision{{Revision: "v2", Action: rollback, Time: since}}}
+	w.crash()
+	is("on the way back from one that failed", 1, 2)
 }
 
 // storedAhead has the times of the stored status be those of a clock that was ahead.

@@ -2,7 +2,6 @@ package course
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -109,25 +108,10 @@ func (c *Course) empty(steps []rolloutpolicy.Step) []v1alpha1.StepStatus {
 // between names nodes that have no daemon to say what the one before was like; nil if there is
 // nothing to say of any.
 func (c *Course) between() *v1alpha1.Replacing {
-	if len(c.replacing)+len(c.absentees) == 0 && c.state.returns.IsZero() {
-		return nil
-	}
-	out := &v1alpha1.Replacing{}
+	out := c.replacing.Tell(c.absentees, c.now, failures.Kept)
 	if since := metav1.NewTime(c.state.returns); !since.IsZero() {
+		out = cmp.Or(out, &v1alpha1.Replacing{})
 		out.Since, out.Undone = &since, c.undone
-	}
-	named := slices.SortedFunc(maps.Keys(c.replacing), func(a, b *node) int { return cmp.Compare(a.Name, b.Name) })
-	for _, n := range named[:min(len(named), failures.Kept)] {
-		if n.change.taken || n.change.before == standing.WasAvailable {
-			out.Available = append(out.Available, n.Name)
-		} else {
-			out.Unavailable = append(out.Unavailable, n.Name)
-		}
-	}
-	for _, a := range c.absentees {
-		if len(out.Available)+len(out.Unavailable) < failures.Kept && a.Until.After(c.now) {
-			out.Available = append(out.Available, a.Name)
-		}
 	}
 	return out
 }

@@ -3,8 +3,6 @@ package standing
 import (
 	"slices"
 	"time"
-
-	"github.com/everynode/everynode/api/v1alpha1"
 )
 
 // Absentee is a node that was deleted while it was without an available daemon by our doing. Who repairs a node may
@@ -50,18 +48,4 @@ func (a *Absentees) forget(now time.Time) {
 		old++
 	}
 	*a = slices.Delete(*a, 0, old)
-}
-
-// Replaced is what daemons were like, by node, as a status says it.
-func Replaced(s *v1alpha1.Replacing) map[string]Before {
-	out := map[string]Before{}
-	if s != nil {
-		for _, n := range s.Available {
-			out[n] = WasAvailable
-		}
-		for _, n := range s.Unavailable {
-			out[n] = WasNotAvailable
-		}
-	}
-	return out
 }
