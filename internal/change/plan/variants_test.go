@@ -2,6 +2,7 @@ package plan
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/survey/surveytest"
 )
 
@@ -51,6 +53,17 @@ func TestPlanOfVariants(t *testing.T) {
 	if f := forecast(t, w, ds, ds); f.Changes() || len(f.Variants) > 0 {
 		t.Errorf("without variants: %+v", f)
 	}
+	// There are none any more. The rollout came from some, and a node that is not in its turn has no pod.
+	status, pods := &w.Objects.Rollouts[0].Status, w.Objects.Pods
+	was := *status
+	status.Phase, status.StableRevision = v1alpha1.PhaseProgressing, content.WithVariants(hash, "gone")
+	w.Objects.Pods = slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool {
+		return p.Spec.NodeName == "node-a" || p.Spec.NodeName == "node-c"
+	})
+	if f := forecast(t, w, ds, ds); f.Nodes.Resize != 0 || f.Nodes.Change != 2 {
+		t.Errorf("after there were variants: %+v", f)
+	}
+	*status, w.Objects.Pods = was, pods
 	w.Objects.Variants, w.Objects.Varied = []*v1alpha1.DaemonSetVariant{s, m, xl}, true
 	f := forecast(t, w, ds, ds)
 	var out bytes.Buffer

@@ -42,15 +42,22 @@ func (s *Set) addVariants() error {
 	return nil
 }
 
+// hasOrHad reports whether variants have to do with the DaemonSet: it has some, or its pods or its rollout tell of such.
+func (s *Set) hasOrHad() bool {
+	tells := s.variants != nil
+	if s.Rollout != nil {
+		st := &s.Rollout.Status
+		tells = tells || content.VariantsOf(st.StableRevision) != "" || content.VariantsOf(st.TargetRevision) != ""
+	}
+	for _, pods := range s.survey.byOwner[s.DaemonSet.UID] {
+		tells = tells || slices.ContainsFunc(pods, variants.IsMarked)
+	}
+	return tells
+}
+
 // vary returns what adds variants before a core: nil for a DaemonSet that has nothing to do with them.
 func (s *Set) vary(c *Core) *variants.Book {
-	marked := false
-	for _, pods := range s.survey.byOwner[s.DaemonSet.UID] {
-		marked = marked || slices.ContainsFunc(pods, func(p *corev1.Pod) bool {
-			return variant.MarkOf(p.Annotations, p.Name).Variant != ""
-		})
-	}
-	if s.variants == nil && !marked {
+	if !s.hasOrHad() {
 		return nil
 	}
 	b := variants.New(c.Matrix)

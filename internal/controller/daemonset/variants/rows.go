@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -75,11 +76,13 @@ func (b *Book) onPod(e fact.Pod) {
 	b.rows.Step(e)
 }
 
-// isMarked reports whether a pod was made by a variant, or was given amounts by one in a resize that ended half way.
 func (b *Book) isMarked(uid types.UID) bool {
 	p := b.Objects.Pod(uid)
-	return p != nil && (variant.MarkOf(p.Annotations, p.Name).Variant != "" || halfWay(p))
+	return p != nil && IsMarked(p)
 }
+
+// IsMarked reports whether a pod was made by a variant, or was given amounts by one in a resize that ended half way.
+func IsMarked(p *corev1.Pod) bool { return variant.MarkOf(p.Annotations, p.Name).Variant != "" || halfWay(p) }
 
 // drop forgets a pod. It returns true for one that was kept.
 func (b *Book) drop(uid types.UID) bool {
