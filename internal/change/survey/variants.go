@@ -42,7 +42,7 @@ func (s *Set) addVariants() error {
 	return nil
 }
 
-// hasOrHad reports whether variants have to do with the DaemonSet: it has some, or its pods or its rollout tell of such.
+// hasOrHad reports whether the DaemonSet has variants, or its pods or its rollout tell of some.
 func (s *Set) hasOrHad() bool {
 	tells := s.variants != nil
 	if s.Rollout != nil {

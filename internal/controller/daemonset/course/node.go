@@ -417,24 +417,30 @@ func (c *Course) recallBefore(stored map[string]standing.Before) {
 	f := c.failed
 	for _, n := range c.nodes {
 		d, ch := &n.daemon, &n.change
-		ch.before = stored[n.Name]
+		ch.before = c.beforeOf(d, stored[n.Name])
 		ch.taken = !d.Available && (ch.taken || ch.before == standing.WasAvailable && !ch.spared)
-		switch {
-		case d.Revision == "" && c.changing && ch.before == "":
-			ch.before = d.Was
-			if d.Ending == c.state.target {
-				ch.before = d.Before
-			}
-			ch.taken = ch.taken || ch.before == standing.WasAvailable && !ch.spared
-		case d.Revision != "" && c.changing && d.Revision == c.state.target:
-			ch.before = d.Before
-		case d.Revision != "":
-			ch.before = ""
+		if d.Revision == "" {
+			continue
 		}
-		if d.Revision != "" && d.Before == standing.WasAvailable && !d.Available && c.isOfThisChange(d, f) {
+		ch.before = ""
+		if c.changing && d.Revision == c.state.target {
+			ch.before = d.Before
+		}
+		if d.Before == standing.WasAvailable && !d.Available && c.isOfThisChange(d, f) {
 			ch.taken = true // the status may not have said it yet
 		}
 	}
+}
+
+// beforeOf is what the daemon was like that was taken away: as it is stored, or as the pod says it that was there last.
+func (c *Course) beforeOf(d *standing.Daemon, stored standing.Before) standing.Before {
+	switch {
+	case stored != "", d.Revision != "", !c.changing:
+		return stored
+	case d.Ending == c.state.target:
+		return d.Before
+	}
+	return d.Was
 }
 
 // isOfThisChange reports whether the pod was made in the present direction of the rollout. A time of a clock

@@ -76,13 +76,16 @@ func (b *Book) onPod(e fact.Pod) {
 	b.rows.Step(e)
 }
 
+// isMarked is IsMarked of a pod that may not be known.
 func (b *Book) isMarked(uid types.UID) bool {
 	p := b.Objects.Pod(uid)
 	return p != nil && IsMarked(p)
 }
 
 // IsMarked reports whether a pod was made by a variant, or was given amounts by one in a resize that ended half way.
-func IsMarked(p *corev1.Pod) bool { return variant.MarkOf(p.Annotations, p.Name).Variant != "" || halfWay(p) }
+func IsMarked(p *corev1.Pod) bool {
+	return variant.MarkOf(p.Annotations, p.Name).Variant != "" || halfWay(p)
+}
 
 // drop forgets a pod. It returns true for one that was kept.
 func (b *Book) drop(uid types.UID) bool {
