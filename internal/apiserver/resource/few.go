@@ -2,7 +2,10 @@ package resource
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"reflect"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -32,10 +35,21 @@ func few(errs field.ErrorList) field.ErrorList {
 	return append(errs[:most:most], more)
 }
 
-// written has the value of an error as JSON. The library tells it as such, and makes it for each of the five texts that
-// it asks of an error.
+// longValue is how many bytes of a value an error repeats.
+const longValue = 64 << 10
+
+// written has the value of an error as JSON, or the beginning of it. The library tells it as such, and makes it for each
+// of the five texts that it asks of an error.
 func written(err *field.Error) *field.Error {
+	out := *err
 	switch reflect.ValueOf(err.BadValue).Kind() {
+	case reflect.String:
+		is := reflect.ValueOf(err.BadValue).String()
+		if len(is) <= longValue {
+			return err
+		}
+		out.BadValue = begin(is)
+		return &out
 	case reflect.Map, reflect.Slice, reflect.Struct, reflect.Pointer:
 	default:
 		return err
@@ -44,10 +58,25 @@ func written(err *field.Error) *field.Error {
 		return err
 	}
 	text, failed := json.Marshal(err.BadValue)
-	if failed != nil {
+	switch {
+	case failed != nil:
 		return err // The library tells such a value in another way.
+	case len(text) > longValue:
+		out.BadValue = beginning(begin(string(text)))
+	default:
+		out.BadValue = json.RawMessage(text)
 	}
-	out := *err
-	out.BadValue = json.RawMessage(text)
 	return &out
+}
+
+func begin(text string) string {
+	return fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(text[:longValue], ""), len(text))
+}
+
+// beginning is that of a value. The library tells what is no JSON as it says itself.
+type beginning string
+
+func (b beginning) String() string { return string(b) }
+func (beginning) MarshalJSON() ([]byte, error) {
+	return nil, errors.New("it is only the beginning of a value")
 }

@@ -25,7 +25,7 @@ func TestFewErrorsAreTold(t *testing.T) {
 			errs = append(errs, field.Invalid(nil, i, "short"))
 		}
 		for range c.long {
-			errs = append(errs, field.Invalid(nil, long, "long"))
+			errs = append(errs, field.Invalid(nil, "long", long))
 		}
 		got := few(errs)
 		last := ""
@@ -82,6 +82,35 @@ func TestValuesAreWrittenOnce(t *testing.T) {
 			if got := few(field.ErrorList{err})[0].Error(); got != want && !strings.Contains(want, "0x") {
 				t.Errorf("%T: %s, want %s", value, got, want)
 			}
+		}
+	}
+}
+
+// Of a long value its beginning is told, and how long it is.
+func TestLongValuesAreToldInPart(t *testing.T) {
+	path := field.NewPath("spec")
+	list := make([]string, longValue/4)
+	for i := range list {
+		list[i] = "é"
+	}
+	whole, err := json.Marshal(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Repeat("x", longValue)
+	for _, c := range []struct {
+		value any
+		want  string
+	}{
+		{text, `"` + text + `"`},
+		{text + "é", `"` + text + `... (65538 bytes)"`},
+		{text[1:] + "éé", `"` + text[1:] + `... (65539 bytes)"`},
+		{list, fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(string(whole[:longValue]), ""), len(whole))},
+	} {
+		want := "spec: Invalid value: " + c.want + ": wrong"
+		if got := few(field.ErrorList{field.Invalid(path, c.value, "wrong")})[0].Error(); got != want {
+			t.Errorf("%.20v: told in %d bytes that end with %s, want %d bytes that end with %s", c.value, len(got), got[len(got)-60:],
+				len(want), want[len(want)-60:])
 		}
 	}
 }

@@ -102,6 +102,10 @@ func TestValidate(t *testing.T) {
 		"valid, indexed": {[]edit{indexed(3), func(j *batchv1.Job) {
 			j.Spec.BackoffLimitPerIndex, j.Spec.MaxFailedIndexes = ptr.To[int32](1), ptr.To[int32](3)
 		}, success(batchv1.SuccessPolicyRule{SucceededIndexes: ptr.To("0-1")})}, ""},
+		"valid, with a selector of one's own": {[]edit{func(j *batchv1.Job) {
+			j.Spec.ManualSelector, j.Spec.Selector = ptr.To(true), selector(map[string]string{"a": "b"})
+			j.Spec.Template.Labels = map[string]string{"a": "b"}
+		}}, ""},
 		"always": {[]edit{func(j *batchv1.Job) { j.Spec.Template.Spec.RestartPolicy = "" }}, `spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"`},
 		"negative": {[]edit{func(j *batchv1.Job) {
 			j.Spec.Parallelism, j.Spec.ActiveDeadlineSeconds = ptr.To[int32](-1), ptr.To[int64](-2)

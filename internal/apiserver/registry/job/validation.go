@@ -37,17 +37,11 @@ func Validate(j *batchv1.Job) field.ErrorList { return validate(j, nil) }
 // validate checks a Job whose pod template was old before, which is nil for a new one.
 func validate(j *batchv1.Job, old *corev1.PodTemplateSpec) field.ErrorList {
 	path := field.NewPath("spec")
-	errs := validateGenerated(j, path)
+	wrong := validateSelector(j.Spec.Selector, path.Child("selector"))
+	errs := validateGenerated(j, path, len(wrong) == 0)
 	errs = append(errs, validateSpec(&j.Spec, old, path)...)
-	if j.Spec.Selector == nil {
-		errs = append(errs, field.Required(path.Child("selector"), ""))
-	} else {
-		errs = append(errs, enough.LabelSelector(
-			j.Spec.Selector, metav1validation.LabelSelectorValidationOptions{}, path.Child("selector"),
-		)...)
-	}
-	if s, err := metav1.LabelSelectorAsSelector(j.Spec.Selector); err == nil &&
-		!s.Matches(labels.Set(j.Spec.Template.Labels)) {
+	errs = append(errs, wrong...)
+	if len(wrong) == 0 && !selects(j.Spec.Selector, j.Spec.Template.Labels) {
 		errs = append(errs, field.Invalid(
 			path.Child("template", "metadata", "labels"), j.Spec.Template.Labels, "`selector` does not match template `labels`",
 		))
@@ -62,9 +56,26 @@ func validate(j *batchv1.Job, old *corev1.PodTemplateSpec) field.ErrorList {
 	return errs
 }
 
+func validateSelector(s *metav1.LabelSelector, path *field.Path) field.ErrorList {
+	if s == nil {
+		return field.ErrorList{field.Required(path, "")}
+	}
+	return enough.LabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, path)
+}
+
+// selects reports whether a valid selector selects the labels. The library takes long for one that asks for more labels
+// than there are.
+func selects(s *metav1.LabelSelector, has labels.Set) bool {
+	if len(s.MatchLabels) > len(has) {
+		return false
+	}
+	is, err := metav1.LabelSelectorAsSelector(s)
+	return err != nil || is.Matches(has)
+}
+
 // validateGenerated checks that labels and selector are those that were generated,
 // if that was wanted: then no other controller's pods can be mistaken for the Job's.
-func validateGenerated(j *batchv1.Job, path *field.Path) field.ErrorList {
+func validateGenerated(j *batchv1.Job, path *field.Path, isValid bool) field.ErrorList {
 	if ptr.Deref(j.Spec.ManualSelector, false) || j.Spec.Selector == nil {
 		return nil
 	}
@@ -80,7 +91,7 @@ func validateGenerated(j *batchv1.Job, path *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(at.Key(key), j.Spec.Template.Labels, fmt.Sprintf("must be '%s'", expected[key])))
 		}
 	}
-	if s, err := metav1.LabelSelectorAsSelector(j.Spec.Selector); err == nil && !s.Matches(labels.Set(expected)) {
+	if isValid && !selects(j.Spec.Selector, expected) {
 		errs = append(errs, field.Invalid(path.Child("selector"), j.Spec.Selector, "`selector` not auto-generated"))
 	}
 	return errs
