@@ -109,8 +109,8 @@ func TestLongValuesAreToldInPart(t *testing.T) {
 	} {
 		want := "spec: Invalid value: " + c.want + ": wrong"
 		if got := few(field.ErrorList{field.Invalid(path, c.value, "wrong")})[0].Error(); got != want {
-			t.Errorf("%.20v: told in %d bytes that end with %s, want %d bytes that end with %s", c.value, len(got), got[len(got)-60:],
-				len(want), want[len(want)-60:])
+			t.Errorf("%.20v: told in %d bytes that end with %s, want %d bytes that end with %s", c.value, len(got),
+				got[len(got)-60:], len(want), want[len(want)-60:])
 		}
 	}
 }
