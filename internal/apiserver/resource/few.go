@@ -38,8 +38,8 @@ func few(errs field.ErrorList) field.ErrorList {
 // longValue is how many bytes of a value an error repeats.
 const longValue = 64 << 10
 
-// written has the value of an error as JSON, or the beginning of it. The library tells it as such, and makes it for each
-// of the five texts that it asks of an error.
+// written has the value of an error as JSON, or the beginning of it. The library tells it as such, and makes it for
+// each of the five texts that it asks of an error.
 func written(err *field.Error) *field.Error {
 	out := *err
 	switch reflect.ValueOf(err.BadValue).Kind() {
