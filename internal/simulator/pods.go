@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
-	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/simulator/mounts"
 )
 
 // pods holds the pods of all simulated nodes. A worker takes one pod at a time, so a pod is never worked on twice at
@@ -160,7 +160,8 @@ func (p *pods) sync(ctx context.Context, uid types.UID) (time.Duration, error) {
 	object, known.sim.pending = p.allocate(known, asked, host)
 	now := p.config.Clock.Now()
 	p.examine(known.sim, object, host, now)
-	if err := p.readContent(ctx, known.sim, object); err != nil {
+	err := p.readContent(ctx, known.sim, object)
+	if err != nil {
 		return 0, err
 	}
 	res := known.sim.step(object, gone, now)
@@ -244,30 +245,14 @@ func (p *pods) examine(sim *pod, object *corev1.Pod, host *node, now time.Time) 
 	}
 }
 
-// readContent reads the ConfigMaps that the pod refers to, once, if that can make it ill. One that is not
-// there has nothing in it.
+// readContent finds out what the pod's volumes show, and has that ail it if it can.
 func (p *pods) readContent(ctx context.Context, sim *pod, object *corev1.Pod) error {
-	if !sim.ward.Reads() {
-		return nil
+	reader := mounts.Reader{ConfigMap: p.config.Writer.GetConfigMap, Secret: p.config.Secrets}
+	err := sim.shown.Read(ctx, object, sim.ward.Reads(), reader)
+	if err == nil && sim.ward != nil {
+		sim.ward.Content = sim.shown.Data()
 	}
-	if sim.content == nil {
-		read := []map[string]string{}
-		for _, ref := range content.Refs(&object.Spec) {
-			if ref.Kind != content.ConfigMap {
-				continue
-			}
-			m, err := p.config.Writer.GetConfigMap(ctx, object.Namespace, ref.Name)
-			switch {
-			case err == nil:
-				read = append(read, m.Data)
-			case !apierrors.IsNotFound(err):
-				return err
-			}
-		}
-		sim.content = read
-	}
-	sim.ward.Content = sim.content
-	return nil
+	return err
 }
 
 func (p *pods) forget(uid types.UID, known *entry, host *node) {

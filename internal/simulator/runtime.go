@@ -12,6 +12,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/podworker"
 	podfacts "github.com/everynode/everynode/internal/objects/pod"
 	"github.com/everynode/everynode/internal/simulator/illness"
+	"github.com/everynode/everynode/internal/simulator/mounts"
 )
 
 // pod is one pod on a simulated node: the state machine with a runtime that exists only here. It is pure but for the
@@ -38,8 +39,8 @@ type pod struct {
 	// ward is what ails the pod, boots how often its node had come back from a loss of power when it last acted.
 	ward  *illness.Ward
 	boots int
-	// content is what the pod read from ConfigMaps when it began; nil if that was not asked.
-	content []map[string]string
+	// shown is what the pod has of ConfigMaps and Secrets, if that was asked.
+	shown mounts.Shown
 	// toldUnready is the container of which was told that its probes fail, and toldUnread: that its fault cannot be read.
 	toldUnready string
 	toldUnread  bool
@@ -62,6 +63,7 @@ type result struct {
 // step decides and acts until nothing more can be done now. Gone says that the API no longer has the pod.
 func (p *pod) step(object *corev1.Pod, gone bool, now time.Time) result {
 	in := podworker.Input{Pod: object, Gone: gone, Runtime: &p.runtime, Memory: &p.memory, Pending: p.pending, Now: now}
+	in.Content = p.shown.Content()
 	if p.pulling != nil && !now.Before(p.pulled) {
 		p.endPull(object, now)
 	}

@@ -52,6 +52,9 @@ type Config struct {
 	Taints []corev1.Taint
 	// Capacity of each node; by default 8 CPUs, 32 GiB of memory, 100 GiB of storage and 110 pods.
 	Capacity corev1.ResourceList
+	// Secrets reads one that a pod refers to, so that a bad content in it makes the pod ill. Without it, as in every
+	// cluster, simulated nodes have no right on Secrets, and read none.
+	Secrets func(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 	// Images says how an image behaves, by default as DefaultImages does.
 	Images func(image string) Image
 	// LeaseDuration is how long a node counts as alive after a heartbeat, default 40 s, and Heartbeat how often it gives

@@ -12,15 +12,13 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
-	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/storage/etcd"
+	"github.com/everynode/everynode/test/chaos/describe"
 	"github.com/everynode/everynode/test/chaos/history"
-	"github.com/everynode/everynode/test/chaos/history/revision"
 	"github.com/everynode/everynode/test/chaos/store"
 )
 
@@ -181,61 +179,7 @@ func (j *journal) about(objects []types.UID) (out []string) {
 		if d, ok := j.seen[e.Revision]; ok {
 			when = at(d)
 		}
-		out = append(out, fmt.Sprintf("%s  revision %d: %s", when, e.Revision, describe(e)))
+		out = append(out, fmt.Sprintf("%s  revision %d: %s", when, e.Revision, describe.Event(e)))
 	}
 	return out
-}
-
-func describe(e history.Event) string {
-	var text []string
-	switch o := e.Object.(type) {
-	case *corev1.Pod:
-		text = append(
-			text, "pod "+o.Name, "template "+o.Annotations[history.TemplateMark], "node "+o.Spec.NodeName,
-			string(o.Status.Phase),
-		)
-		for _, c := range o.Status.Conditions {
-			if c.Type == corev1.PodReady {
-				text = append(text, "ready "+string(c.Status))
-			}
-		}
-		if id := revision.ContentOf(o); id != "" {
-			text = append(text, "content "+id)
-		}
-	case *corev1.ConfigMap:
-		text = append(text, "ConfigMap "+o.Name, revision.Value(o))
-	case *appsv1.DaemonSet:
-		text = append(text, "DaemonSet "+o.Name, "template "+o.Spec.Template.Annotations[history.TemplateMark],
-			fmt.Sprintf("generation %d, observed %d", o.Generation, o.Status.ObservedGeneration), strategy(o))
-	case *v1alpha1.RolloutPolicy:
-		text = append(text, "policy "+o.Name, history.Wish(o))
-	case *v1alpha1.DaemonSetRollout:
-		text = append(text, "rollout "+o.Name, history.Wish(o), fmt.Sprintf("%s stable=%s target=%s step=%q failed=%v: %s",
-			o.Status.Phase, o.Status.StableRevision, o.Status.TargetRevision, o.Status.Step, failedOf(o), o.Status.Message))
-	case *appsv1.ControllerRevision:
-		text = append(text, "revision "+o.Name, fmt.Sprintf("number %d", o.Revision))
-	default:
-		text = append(text, e.Object.GetName())
-	}
-	if e.Object.GetDeletionTimestamp() != nil {
-		text = append(text, "terminating")
-	}
-	if e.Deleted {
-		text = append(text, "GONE")
-	}
-	return strings.Join(text, ", ")
-}
-
-func failedOf(r *v1alpha1.DaemonSetRollout) (out []string) {
-	for _, f := range r.Status.FailedRevisions {
-		out = append(out, f.Revision)
-	}
-	return out
-}
-
-func strategy(d *appsv1.DaemonSet) string {
-	if r := d.Spec.UpdateStrategy.RollingUpdate; r != nil {
-		return fmt.Sprintf("maxUnavailable %s, maxSurge %s", r.MaxUnavailable, r.MaxSurge)
-	}
-	return string(d.Spec.UpdateStrategy.Type)
 }

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -104,7 +105,10 @@ var loopsByName = map[string]func(fittings) error{
 			Writer:    simulator.NewWriter(f.client),
 			Heartbeat: heartbeat,
 			Images:    images,
-			Faults:    f.parts.ills,
+			Secrets: func(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+				return f.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+			},
+			Faults: f.parts.ills,
 		})
 		if err != nil {
 			return err
@@ -170,6 +174,7 @@ func (l *loop) stop() {
 func (l *loop) start(p *parts) error {
 	config := restclient.CopyConfig(p.config)
 	config.Transport = l.line
+	config.Impersonate = p.accounts[l.name]
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err

@@ -96,6 +96,7 @@ func series(ctx context.Context, out io.Writer, first uint64, rounds, jobs int, 
 					kinds[r.sort()]++
 					tell(out, played, rounds, r)
 					sum.faults, sum.writes, sum.events = sum.faults+r.faults, sum.writes+r.writes, sum.events+r.events
+					sum.given += r.given
 					if r.bad() {
 						bad++
 					}
@@ -114,6 +115,9 @@ func series(ctx context.Context, out io.Writer, first uint64, rounds, jobs int, 
 	workers.Wait()
 	fmt.Fprintf(out, "\n%d rounds, %d with violations; %d faults, %d writes of users, %d changes judged, in %.0f s\n",
 		played, bad, sum.faults, sum.writes, sum.events, time.Since(start).Seconds())
+	if sum.given > 0 {
+		fmt.Fprintf(out, "%4d contents given to running pods\n", sum.given)
+	}
 	for _, sort := range slices.Sorted(maps.Keys(kinds)) {
 		fmt.Fprintf(out, "%4d of %s\n", kinds[sort], sort)
 	}
@@ -124,6 +128,9 @@ func series(ctx context.Context, out io.Writer, first uint64, rounds, jobs int, 
 func (o outcome) sort() string {
 	if !o.policies {
 		return string(o.kind)
+	}
+	if o.reads != "" {
+		return string(o.kind) + ", " + string(o.trouble) + ", " + string(o.reads)
 	}
 	return string(o.kind) + ", policies, " + string(o.trouble)
 }

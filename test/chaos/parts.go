@@ -50,6 +50,8 @@ type parts struct {
 	busy    sync.Map // loops that something is being done to
 	end     func()
 	trouble plan.Trouble
+	// accounts are who loops are to the API, but for those that are administrators.
+	accounts map[string]restclient.ImpersonationConfig
 	// dead says that the next time all faults end, silent nodes stay so.
 	dead bool
 }
@@ -67,6 +69,12 @@ func startParts(ctx context.Context, r *round) (*parts, error) {
 			return nil, err
 		}
 		p.ills = ills
+	}
+	if p.trouble == plan.Content {
+		p.accounts = map[string]restclient.ImpersonationConfig{"daemonset": {
+			UserName: "system:serviceaccount:kube-system:daemon-set-controller",
+			Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"},
+		}}
 	}
 	if err := p.serve(r.dir); err != nil {
 		p.abandon()

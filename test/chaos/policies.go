@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -18,6 +19,7 @@ import (
 	"github.com/everynode/everynode/internal/simulator/illness"
 	"github.com/everynode/everynode/test/chaos/author"
 	"github.com/everynode/everynode/test/chaos/history"
+	"github.com/everynode/everynode/test/chaos/history/wish"
 	"github.com/everynode/everynode/test/chaos/plan"
 	"github.com/everynode/everynode/test/chaos/remedy"
 )
@@ -45,7 +47,7 @@ faults:
 // ills are the labels of nodes and what ails pods.
 func ills(t plan.Trouble) []byte {
 	if t == plan.Content {
-		return []byte(places + author.Ills[1:])
+		return []byte(strings.Replace(places, "faults:\n", author.Places+"faults:\n", 1) + author.Ills[1:])
 	}
 	return []byte(places)
 }
@@ -77,13 +79,15 @@ func (u *user) policed(ctx context.Context, s plan.Step) (string, error) {
 	case plan.PoorNodes:
 		return u.poorNodes(ctx, s)
 	case plan.DeleteContent:
-		return "", u.author.Delete(ctx)
+		ref := u.author.Pick(s.Third)
+		return ref.String(), u.author.Delete(ctx, ref)
 	case plan.EditContent, plan.BadContent:
 		value := author.Good(s.Pick)
 		if s.Op == plan.BadContent {
 			value = author.Bad
 		}
-		return value, u.author.Write(ctx, value)
+		ref := u.author.Pick(s.Third)
+		return ref.String() + " " + value, u.author.Write(ctx, ref, value)
 	}
 	return u.steer(ctx, s)
 }
@@ -96,7 +100,7 @@ func (u *user) makePolicy(ctx context.Context, s plan.Step) (string, error) {
 		return "", nil
 	}
 	u.wrote("RolloutPolicy", p, created, err)
-	return p.Name + " " + history.Wish(p), err
+	return p.Name + " " + wish.Of(p), err
 }
 
 // setPolicy makes one of many policies.
@@ -170,7 +174,7 @@ func (u *user) editPolicy(ctx context.Context, s plan.Step) (string, error) {
 	}
 	updated, err := api.Update(ctx, p, metav1.UpdateOptions{})
 	u.wrote("RolloutPolicy", p, updated, err)
-	return p.Name + " " + history.Wish(p), err
+	return p.Name + " " + wish.Of(p), err
 }
 
 // steer writes into a rollout what people want of it.
@@ -213,7 +217,7 @@ func (u *user) steer(ctx context.Context, s plan.Step) (string, error) {
 		}
 		r.Spec.Abort = &v1alpha1.Abort{Revision: status.TargetRevision, Digest: status.TargetDigest}
 	}
-	return r.Name + " " + history.Wish(r), u.writeRollout(ctx, r)
+	return r.Name + " " + wish.Of(r), u.writeRollout(ctx, r)
 }
 
 func (u *user) writeRollout(ctx context.Context, r *v1alpha1.DaemonSetRollout) error {

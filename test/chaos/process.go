@@ -21,6 +21,7 @@ import (
 	"github.com/everynode/everynode/internal/storage/etcd"
 	"github.com/everynode/everynode/internal/testenv/freeport"
 	"github.com/everynode/everynode/test/chaos/plan"
+	"github.com/everynode/everynode/test/chaos/store"
 )
 
 // process is the real program, with everything in it, in a process of its own.
@@ -28,6 +29,7 @@ type process struct {
 	binary, dir string
 	nodes       int
 	faulty      string // the file with the labels of nodes; "" without policies
+	plain       string // the file that has Secrets be stored as they are, for the judge to read; "" without content
 	log         io.Writer
 	journal     *journal
 
@@ -50,6 +52,12 @@ func startProcess(ctx context.Context, r *round) (*process, error) {
 	if r.plan.Policies {
 		p.faulty = filepath.Join(r.dir, "nodes.yaml")
 		if err := os.WriteFile(p.faulty, ills(r.plan.Trouble), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	if r.plan.Trouble == plan.Content {
+		p.plain = filepath.Join(r.dir, "encryption.yaml")
+		if err := os.WriteFile(p.plain, []byte(store.Unencrypted), 0o600); err != nil {
 			return nil, err
 		}
 	}
@@ -82,6 +90,9 @@ func (p *process) start(ctx context.Context) error {
 	args := []string{"server", "--data-dir", p.data(), "--listen", "127.0.0.1:" + strconv.Itoa(port), "--simulated-nodes", strconv.Itoa(p.nodes)}
 	if p.faulty != "" {
 		args = append(args, "--faults", p.faulty)
+	}
+	if p.plain != "" {
+		args = append(args, "--encryption-provider-config", p.plain)
 	}
 	if p.apart != nil {
 		args = append(args, "--daemonset-controller=false")

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +18,8 @@ import (
 	"k8s.io/klog/v2/textlogger"
 
 	everynode "github.com/everynode/everynode/api/client"
+	"github.com/everynode/everynode/test/chaos/author"
+	"github.com/everynode/everynode/test/chaos/buffer"
 	"github.com/everynode/everynode/test/chaos/copies"
 	"github.com/everynode/everynode/test/chaos/history"
 	"github.com/everynode/everynode/test/chaos/plan"
@@ -87,8 +88,11 @@ type outcome struct {
 	kind           plan.Kind
 	policies       bool
 	trouble        plan.Trouble
+	reads          plan.Reads
 	faults, writes int
 	events         int
+	// given is how often running pods were given another content.
+	given          int
 	took, settling time.Duration
 	violations     []history.Violation
 	report         string
@@ -115,17 +119,19 @@ func play(ctx context.Context, seed uint64, o options) (out outcome) {
 		return out
 	}
 	defer os.RemoveAll(dir)
-	log := &syncBuffer{}
+	log := &buffer.Shared{}
 	ctx = klog.NewContext(ctx, textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(log), textlogger.Verbosity(3))))
 	r := &round{options: o, dir: dir, log: log, seed: seed, plan: plan.Make(rand.New(rand.NewPCG(seed, 0)), out.kind, out.policies, o.trouble, o.length), journal: newJournal()}
-	out.trouble = r.plan.Trouble
+	out.trouble, out.reads = r.plan.Trouble, r.plan.Reads
 	out.err = r.run(ctx)
 	out.faults, out.writes, out.events, out.settling = r.journal.faults, len(r.journal.record.Writes), len(r.journal.record.Events), r.settling
 	if r.cluster != nil {
 		out.faults += r.cluster.faults()
 	}
 	if r.judged {
-		out.violations = slices.Concat(history.Check(r.journal.record), copies.Check(r.journal.record))
+		out.given = copies.Given(r.journal.record)
+		out.violations = slices.Concat(history.Check(r.journal.record), copies.Check(r.journal.record),
+			copies.Secrecy(r.journal.record, author.Traces(), string(r.log.Bytes()), strings.Join(r.journal.lines, "\n")))
 		for _, text := range unsettled(r.journal.record.Last(), r.settledAt, r.plan.Kind) {
 			out.violations = append(out.violations, history.Violation{Rule: "settled", Message: text, Objects: r.journal.named(text)})
 		}
@@ -141,7 +147,7 @@ type round struct {
 	options
 	seed    uint64
 	dir     string
-	log     *syncBuffer
+	log     *buffer.Shared
 	plan    plan.Plan
 	journal *journal
 	cluster cluster
@@ -281,7 +287,7 @@ func (r *round) report(o outcome) string {
 		fmt.Fprintf(&b, "\nhistory of what is concerned:\n  %s\n", strings.Join(lines, "\n  "))
 	}
 	file := filepath.Join(r.keep, fmt.Sprintf("everynode-chaos-%d.log", o.seed))
-	if err := os.WriteFile(file, r.log.bytes(), 0o600); err == nil {
+	if err := os.WriteFile(file, r.log.Bytes(), 0o600); err == nil {
 		fmt.Fprintf(&b, "\nlogs of the control plane: %s\n", file)
 	}
 	if p, ok := r.cluster.(*process); ok {
@@ -299,25 +305,6 @@ func (r *round) report(o outcome) string {
 	}
 	fmt.Fprintf(&b, "to play it again: make chaos SEED=%d ROUNDS=1%s\n", o.seed, again)
 	return b.String()
-}
-
-// syncBuffer takes the logs of many goroutines.
-type syncBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *syncBuffer) bytes() []byte {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return bytes.Clone(b.buffer.Bytes())
 }
 
 // final is an error that waiting does not mend.

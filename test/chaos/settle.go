@@ -16,7 +16,7 @@ import (
 
 // mend undoes what users broke: images that cannot be pulled, and all that is ill.
 func (u *user) mend(ctx context.Context) error {
-	if err := errors.Join(u.healNodes(ctx), until(ctx, "the ConfigMap to be mended", u.author.Mend)); err != nil {
+	if err := errors.Join(u.healNodes(ctx), until(ctx, "what they hold to be mended", u.author.Mend)); err != nil {
 		return err
 	}
 	return until(ctx, "the templates to be mended", func(ctx context.Context) error {
@@ -112,7 +112,7 @@ func (u *user) replaceBroken(ctx context.Context) error {
 
 // isLeft reports whether nobody but users replaces a pod of a DaemonSet.
 func (u *user) isLeft(d *appsv1.DaemonSet, p *corev1.Pod, s history.State) bool {
-	if u.author.Stuck(p) && !history.WithContent(s.PolicyOf(d)) {
+	if u.author.Stuck(p) && (u.author.Direct(p) || !history.WithContent(s.PolicyOf(d))) {
 		return true
 	}
 	old := p.Annotations[history.TemplateMark] != d.Spec.Template.Annotations[history.TemplateMark]
@@ -150,9 +150,19 @@ func (u *user) state(ctx context.Context) (s history.State, err error) {
 	if err != nil {
 		return s, err
 	}
+	secrets, err := api.CoreV1().Secrets(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return s, err
+	}
+	for i := range maps.Items {
+		s.Contents = append(s.Contents, &maps.Items[i])
+	}
+	for i := range secrets.Items {
+		s.Contents = append(s.Contents, &secrets.Items[i])
+	}
 	return history.State{
-		ConfigMaps: pointers(maps.Items),
-		Sets:       pointers(sets.Items), Revisions: pointers(revisions.Items), Pods: pointers(pods.Items), Nodes: pointers(nodes.Items),
+		Contents: s.Contents,
+		Sets:     pointers(sets.Items), Revisions: pointers(revisions.Items), Pods: pointers(pods.Items), Nodes: pointers(nodes.Items),
 		Policies: pointers(policies.Items), Rollouts: pointers(rollouts.Items),
 	}, nil
 }

@@ -10,12 +10,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/test/chaos/history"
+	"github.com/everynode/everynode/test/chaos/history/wish"
 	"github.com/everynode/everynode/test/chaos/plan"
 )
 
 // What is with a node, and an image that does not work on such nodes.
 const (
-	poorLabel = history.UserKey + "poor"
+	poorLabel = wish.UserKey + "poor"
 	poorImage = "everynode.io/demo:poor"
 )
 

@@ -20,16 +20,18 @@ import (
 
 	"github.com/everynode/everynode/internal/simulator/illness"
 	"github.com/everynode/everynode/test/chaos/author"
+	"github.com/everynode/everynode/test/chaos/describe"
 	"github.com/everynode/everynode/test/chaos/history"
+	"github.com/everynode/everynode/test/chaos/history/wish"
 	"github.com/everynode/everynode/test/chaos/plan"
 )
 
 // The names that users give.
 const (
 	namespace = metav1.NamespaceDefault
-	appLabel  = history.UserKey + "app"
-	poolLabel = history.UserKey + "pool"
-	offTaint  = history.UserKey + "off"
+	appLabel  = wish.UserKey + "app"
+	poolLabel = wish.UserKey + "pool"
+	offTaint  = wish.UserKey + "off"
 	goodImage = "everynode.io/demo:v1"
 	slowImage = "everynode.io/demo:slow"
 	badImage  = "everynode.io/demo:fail"
@@ -54,7 +56,7 @@ type user struct {
 func newUser(c cluster, j *journal, p plan.Plan) *user {
 	u := &user{cluster: c, journal: j, kind: p.Kind}
 	if p.Trouble == plan.Content {
-		u.author = &author.Author{API: c.api, Namespace: namespace, Wrote: u.wrote, Deleted: u.deleted}
+		u.author = &author.Author{API: c.api, Namespace: namespace, Reads: p.Reads, Wrote: u.wrote, Deleted: u.deleted}
 	}
 	return u
 }
@@ -150,15 +152,16 @@ func (u *user) create(ctx context.Context, s plan.Step) (string, error) {
 		return "", nil
 	}
 	u.wrote("DaemonSet", d, created, err)
-	return fmt.Sprintf("%s, template %s, %s", d.Name, d.Spec.Template.Annotations[history.TemplateMark], strategy(d)), err
+	mark := d.Spec.Template.Annotations[history.TemplateMark]
+	return fmt.Sprintf("%s, template %s, %s", d.Name, mark, describe.Strategy(d)), err
 }
 
 // wrote puts a creation or a change into the journal. What was refused was not done.
 func (u *user) wrote(kind string, sent, got metav1.Object, err error) {
-	w := history.Write{Kind: kind, Name: sent.GetName(), UID: sent.GetUID(), Wish: history.Wish(sent)}
+	w := history.Write{Kind: kind, Name: sent.GetName(), UID: sent.GetUID(), Wish: wish.Of(sent)}
 	switch {
 	case err == nil:
-		w.Acknowledged, w.UID, w.Revision, w.Wish = true, got.GetUID(), revisionOf(got), history.Wish(got)
+		w.Acknowledged, w.UID, w.Revision, w.Wish = true, got.GetUID(), revisionOf(got), wish.Of(got)
 	case refused(err):
 		return
 	}
@@ -215,7 +218,7 @@ func (u *user) edit(ctx context.Context, s plan.Step) (string, error) {
 		what += fmt.Sprintf(", template %s, selector %v, %d tolerations", d.Spec.Template.Annotations[history.TemplateMark], d.Spec.Template.Spec.NodeSelector, len(d.Spec.Template.Spec.Tolerations))
 	case plan.EditStrategy:
 		setStrategy(&d.Spec, s.Other)
-		what += fmt.Sprintf(", %s, ready for %d s", strategy(d), d.Spec.MinReadySeconds)
+		what += fmt.Sprintf(", %s, ready for %d s", describe.Strategy(d), d.Spec.MinReadySeconds)
 	case plan.Rollback:
 		template, err := u.earlier(ctx, d, s.Other)
 		if err != nil || template == nil {

@@ -1,10 +1,13 @@
-// Package author writes the ConfigMap that the templates of a round mount, as its author does: values that work, one
-// that does not, and what policies say of it.
+// Package author writes the ConfigMap and the Secret that the templates of a round name, as their author does: values
+// that work, one that does not, and what policies say of them.
 package author
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -14,90 +17,126 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/test/chaos/history/revision"
+	"github.com/everynode/everynode/test/chaos/plan"
 )
 
-// What the ConfigMap holds under its only key; with Bad containers end.
+// What the objects hold under their only key; with Bad, and its like in a Secret, containers end.
 const (
 	key   = "value"
 	first = "v0"
 	Bad   = "bad"
+	// secretly begins each value of the Secret, and no other text of a round.
+	secretly = "s3cr3t-"
 )
 
-// Ills is what ails pods that read Bad, as an item of the faults of simulated nodes.
+// Ills is what ails pods that read Bad, as items of the faults of simulated nodes.
 const Ills = `
 - name: bad content
   badContent: {key: ` + key + `, value: ` + Bad + `, after: 50ms, exitCode: 2}
+- name: bad secret
+  badContent: {key: ` + key + `, value: ` + secretly + Bad + `, after: 50ms, exitCode: 2}
 `
 
-// Author writes as one person. A nil one does nothing: in its rounds there is no such ConfigMap.
+// Places are labels of nodes: most can have running pods show other content.
+const Places = `- {key: everynode.io/live-content, values: ["true", "true", "true", "true", "false"]}
+`
+
+// Traces are the texts of which one is in each text that tells a value of the Secret, as it is or in base64.
+func Traces() []string {
+	whole := secretly[:len(secretly)/3*3] // so many characters go by threes
+	return []string{secretly, base64.StdEncoding.EncodeToString([]byte(whole))}
+}
+
+// Author writes as one person. A nil one does nothing: in its rounds there are no such objects.
 type Author struct {
 	// API is how to write to a namespace now.
 	API       func() kubernetes.Interface
 	Namespace string
+	// Reads is what templates name, and how.
+	Reads plan.Reads
 	// Wrote is told of each write, with its answer.
 	Wrote func(kind string, sent, got metav1.Object, err error)
 	// Deleted is told of each deletion.
 	Deleted func(kind string, gone metav1.Object, err error)
 }
 
-// Prepare makes the ConfigMap, and gives the DaemonSet controller the right to read it.
+// objects are those that templates name.
+func (a *Author) objects() []revision.Ref {
+	switch a.Reads {
+	case plan.ReadsMap:
+		return []revision.Ref{revision.Map}
+	case plan.ReadsSecret:
+		return []revision.Ref{revision.Secret}
+	}
+	return []revision.Ref{revision.Map, revision.Secret}
+}
+
+// Pick is one of them.
+func (a *Author) Pick(number int) revision.Ref {
+	all := a.objects()
+	return all[number%len(all)]
+}
+
+// Prepare makes them, and gives the DaemonSet controller the right to read them.
 func (a *Author) Prepare(ctx context.Context) error {
 	if a == nil {
 		return nil
 	}
+	for _, role := range []string{"everynode:content", "everynode:content-secrets"} {
+		if err := a.allow(ctx, role); err != nil {
+			return err
+		}
+	}
+	for _, ref := range a.objects() {
+		if err := a.create(ctx, ref, first); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *Author) allow(ctx context.Context, role string) error {
 	right := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "content", Namespace: a.Namespace},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "everynode:content"},
+		ObjectMeta: metav1.ObjectMeta{Name: strings.ReplaceAll(role, ":", "-"), Namespace: a.Namespace},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 		Subjects: []rbacv1.Subject{{
 			Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceSystem, Name: "daemon-set-controller",
 		}},
 	}
 	_, err := a.API().RbacV1().RoleBindings(a.Namespace).Create(ctx, right, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("give the right on ConfigMaps: %w", err)
+		return fmt.Errorf("give the rights of %s: %w", role, err)
 	}
-	return a.create(ctx, first)
+	return nil
 }
 
-func (a *Author) create(ctx context.Context, value string) error {
-	m := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: revision.Object, Namespace: a.Namespace}, Data: map[string]string{key: value},
-	}
-	created, err := a.API().CoreV1().ConfigMaps(a.Namespace).Create(ctx, m, metav1.CreateOptions{})
+func (a *Author) create(ctx context.Context, ref revision.Ref, value string) error {
+	o := ours(ref, a.Namespace)
+	put(o, value)
+	created, err := a.send(ctx, o, true)
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}
-	a.Wrote("ConfigMap", m, created, err)
+	a.Wrote(ref.Kind, o, created, err)
 	return err
 }
 
-// Mount has a template refer to the ConfigMap in each way that there is.
-func (a *Author) Mount(t *corev1.PodTemplateSpec) {
-	if a == nil {
+// Follow has most policies make some of the objects a part of revisions.
+func (a *Author) Follow(spec *v1alpha1.RolloutPolicySpec, pick int) {
+	if a == nil || pick%8 == 0 {
 		return
 	}
-	of := &corev1.ConfigMapVolumeSource{
-		LocalObjectReference: corev1.LocalObjectReference{Name: revision.Object}, Optional: new(true),
+	settle := []v1alpha1.Duration{"100ms", "1s"}[pick/8%2]
+	apply := []v1alpha1.ContentApply{v1alpha1.ContentRestart, v1alpha1.ContentLive}[pick%2]
+	if a.Reads == plan.InVolumes {
+		apply = v1alpha1.ContentLive
 	}
-	t.Spec.Volumes = []corev1.Volume{{Name: "conf", VolumeSource: corev1.VolumeSource{ConfigMap: of}}}
-	main := &t.Spec.Containers[0]
-	main.VolumeMounts = []corev1.VolumeMount{{Name: "conf", MountPath: "/conf/value", SubPath: key}}
-	main.EnvFrom = []corev1.EnvFromSource{{
-		ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: of.LocalObjectReference, Optional: of.Optional},
-	}}
-	main.Env = []corev1.EnvVar{{Name: "VALUE", ValueFrom: &corev1.EnvVarSource{
-		ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
-			LocalObjectReference: of.LocalObjectReference, Key: key, Optional: of.Optional,
-		},
-	}}}
-}
-
-// Follow has most policies make the ConfigMap a part of revisions.
-func (a *Author) Follow(spec *v1alpha1.RolloutPolicySpec, pick int) {
-	if a != nil && pick%8 > 0 {
-		settle := []v1alpha1.Duration{"100ms", "1s"}[pick/8%2]
-		apply := []v1alpha1.ContentApply{v1alpha1.ContentRestart, v1alpha1.ContentLive}[pick%2]
-		spec.Content = &v1alpha1.Content{Apply: apply, Settle: settle}
+	spec.Content = &v1alpha1.Content{Apply: apply, Settle: settle}
+	if pick/16%4 > 0 {
+		spec.Content.Secrets = v1alpha1.ContentReferenced
+	}
+	if pick/64%8 == 0 {
+		spec.Content.ConfigMaps = v1alpha1.ContentNone
 	}
 }
 
@@ -105,17 +144,21 @@ func (a *Author) Follow(spec *v1alpha1.RolloutPolicySpec, pick int) {
 func Good(pick int) string { return fmt.Sprintf("v%d", pick%3) }
 
 // Write writes a value.
-func (a *Author) Write(ctx context.Context, value string) error {
-	return a.write(ctx, func(string) string { return value })
+func (a *Author) Write(ctx context.Context, ref revision.Ref, value string) error {
+	return a.write(ctx, ref, func(string) string { return value })
 }
 
-// Delete deletes the ConfigMap. The next value that is written makes it again.
-func (a *Author) Delete(ctx context.Context) error {
-	api := a.API().CoreV1().ConfigMaps(a.Namespace)
-	m, err := api.Get(ctx, revision.Object, metav1.GetOptions{})
+// Delete deletes an object. The next value that is written makes it again.
+func (a *Author) Delete(ctx context.Context, ref revision.Ref) error {
+	o, err := a.get(ctx, ref)
 	if err == nil {
-		err = api.Delete(ctx, m.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(m.UID))})
-		a.Deleted("ConfigMap", m, err)
+		options := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(o.GetUID()))}
+		if ref.Kind == revision.SecretKind {
+			err = a.API().CoreV1().Secrets(a.Namespace).Delete(ctx, ref.Name, options)
+		} else {
+			err = a.API().CoreV1().ConfigMaps(a.Namespace).Delete(ctx, ref.Name, options)
+		}
+		a.Deleted(ref.Kind, o, err)
 	}
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -123,42 +166,49 @@ func (a *Author) Delete(ctx context.Context) error {
 	return err
 }
 
-// Mend writes a value that works in place of one that does not, or of none.
+// Mend writes a value that works in place of each that does not, or of none.
 func (a *Author) Mend(ctx context.Context) error {
 	if a == nil {
 		return nil
 	}
-	return a.write(ctx, func(was string) string {
-		if was == Bad || was == "" {
-			return first
+	for _, ref := range a.objects() {
+		err := a.write(ctx, ref, func(was string) string {
+			if was == Bad || was == "" {
+				return first
+			}
+			return was
+		})
+		if err != nil {
+			return err
 		}
-		return was
-	})
+	}
+	return nil
 }
 
 // write writes what follows from what is there.
-func (a *Author) write(ctx context.Context, next func(string) string) error {
-	m, err := a.API().CoreV1().ConfigMaps(a.Namespace).Get(ctx, revision.Object, metav1.GetOptions{})
+func (a *Author) write(ctx context.Context, ref revision.Ref, next func(string) string) error {
+	o, err := a.get(ctx, ref)
 	if apierrors.IsNotFound(err) {
-		return a.create(ctx, next(""))
+		return a.create(ctx, ref, next(""))
 	}
 	if err != nil {
 		return err
 	}
-	was := m.Data[key]
-	m.Data = map[string]string{key: next(was)}
-	if m.Data[key] == was {
+	was := held(o)
+	value := next(was)
+	if value == was {
 		return nil
 	}
-	updated, err := a.API().CoreV1().ConfigMaps(a.Namespace).Update(ctx, m, metav1.UpdateOptions{})
-	a.Wrote("ConfigMap", m, updated, err)
+	put(o, value)
+	updated, err := a.send(ctx, o, false)
+	a.Wrote(ref.Kind, o, updated, err)
 	return err
 }
 
 // Stuck reports whether a pod has read what it does not work with, and has ended. Where content is no part of
 // revisions nobody replaces it when the object is mended: it read that once, or keeps its copies.
 func (a *Author) Stuck(p *corev1.Pod) bool {
-	if a == nil || len(p.Spec.Volumes) == 0 || p.Spec.Volumes[0].ConfigMap == nil {
+	if a == nil || len(revision.Named(&p.Spec)) == 0 {
 		return false
 	}
 	if len(p.Status.ContainerStatuses) == 0 || p.Status.ContainerStatuses[0].RestartCount == 0 {
@@ -170,4 +220,11 @@ func (a *Author) Stuck(p *corev1.Pod) bool {
 		}
 	}
 	return true
+}
+
+// Direct reports whether a pod names an object itself, which may be no part of its revision.
+func (a *Author) Direct(p *corev1.Pod) bool {
+	return slices.ContainsFunc(revision.Named(&p.Spec), func(r revision.Ref) bool {
+		return r == revision.Map || r == revision.Secret
+	})
 }

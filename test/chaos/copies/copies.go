@@ -1,7 +1,8 @@
-// Package copies judges what becomes of ConfigMaps that are content, from the history alone.
+// Package copies judges what becomes of ConfigMaps and Secrets that are content, from the history alone.
 //
 //   - A pod of a revision with content refers to copies of that content only, each of which is there from before the
-//     pod until the pod is gone, or is no longer its DaemonSet's.
+//     pod until the pod is gone, or is no longer its DaemonSet's. So it is of one whose volumes were pointed at another
+//     content, from then on.
 //   - A copy holds what the author's object held at some time before.
 //   - In the end each pod has what the object holds now, and there are the copies that somebody may yet need, and
 //     where these are swept soon no others (left.go).
@@ -41,27 +42,23 @@ type life struct {
 
 type judge struct {
 	lives map[types.UID]*life
-	// maps are the ConfigMaps of a name.
-	maps  map[string][]*life
+	// named are the ConfigMaps and Secrets of a name.
+	named map[revision.Ref][]*life
 	found []history.Violation
 }
 
 // Check judges a record.
 func Check(r history.Record) []history.Violation {
-	j := &judge{lives: map[types.UID]*life{}, maps: map[string][]*life{}}
+	j := &judge{lives: map[types.UID]*life{}, named: map[revision.Ref][]*life{}}
 	for i := range r.Events {
 		j.take(&r.Events[i])
 	}
-	values := map[string]bool{}
+	written := map[string]bool{}
 	for _, e := range r.Events {
-		switch o := e.Object.(type) {
-		case *corev1.ConfigMap:
-			j.made(&e, o, values)
-		case *corev1.Pod:
-			if l := j.lives[o.UID]; l.from == e.Revision && metav1.GetControllerOfNoCopy(o) != nil {
-				j.pod(l, o)
-			}
-		}
+		j.made(&e, written)
+	}
+	for _, s := range j.stays(r.Events) {
+		j.pod(s)
 	}
 	return j.found
 }
@@ -72,8 +69,8 @@ func (j *judge) take(e *history.Event) {
 	if l == nil {
 		l = &life{object: e.Object, from: e.Revision, to: forEver, leaves: forEver}
 		j.lives[uid] = l
-		if m, ok := e.Object.(*corev1.ConfigMap); ok {
-			j.maps[m.Name] = append(j.maps[m.Name], l)
+		if ref := revision.RefOf(e.Object); ref != (revision.Ref{}) {
+			j.named[ref] = append(j.named[ref], l)
 		}
 	}
 	if e.Deleted {
@@ -98,102 +95,116 @@ func (j *judge) report(rule string, at int64, objects []types.UID, format string
 	})
 }
 
-// made judges a copy when it is made; written is what the author's object has held so far.
-func (j *judge) made(e *history.Event, m *corev1.ConfigMap, written map[string]bool) {
-	switch value := revision.Value(m); {
-	case revision.ByAuthor(m):
+// made judges a copy when it is made; written is what the authors' objects have held so far, by their kind.
+func (j *judge) made(e *history.Event, written map[string]bool) {
+	o, ref := e.Object, revision.RefOf(e.Object)
+	switch value := ref.Kind + " " + revision.Value(o); {
+	case ref.Kind == "":
+	case revision.ByAuthor(o):
 		written[value] = true
-	case m.Labels[revision.ContentLabel] == revision.Copy && !e.Deleted && !written[value]:
-		j.report(Made, e.Revision, []types.UID{m.UID}, "copy %s holds %s, which nobody has written", m.Name, value)
+	case o.GetLabels()[revision.ContentLabel] == revision.Copy && !e.Deleted && !written[value]:
+		j.report(Made, e.Revision, []types.UID{o.GetUID()}, "copy %s holds %s, which nobody has written", ref, value)
 	}
 }
 
-// pod judges what a pod refers to, from its creation on.
-func (j *judge) pod(l *life, p *corev1.Pod) {
-	set := j.lives[owner(p)]
-	if set == nil {
-		return
-	}
-	id, until := revision.ContentOf(p), min(l.leaves, set.leaves)
-	if until <= l.from {
-		return
-	}
-	for _, name := range named(p) {
-		if id == "" {
-			if name != revision.Object {
-				j.report(Refers, l.from, []types.UID{p.UID}, "pod %s has no content and refers to ConfigMap %s", p.Name, name)
-			}
+// stay is a pod while it has one content, and shows the same.
+type stay struct {
+	pod         *corev1.Pod
+	from, until int64
+}
+
+// stays are those of each pod that a DaemonSet has made, in order.
+func (j *judge) stays(events []history.Event) (out []*stay) {
+	last := map[types.UID]*stay{}
+	for _, e := range events {
+		p, is := e.Object.(*corev1.Pod)
+		if !is || j.lives[owner(j.lives[e.Object.GetUID()].object)] == nil {
 			continue
 		}
-		list := set.object.GetName() + "-" + id
-		as, absent := j.listedAt(list, l.from).CopyOf(revision.Object)
-		if as != name {
-			j.report(Refers, l.from, append(j.all(list, name), p.UID),
-				"pod %s of content %s refers to ConfigMap %s, which list %s does not name", p.Name, id, name, list)
+		l, was := j.lives[p.UID], last[p.UID]
+		if e.Revision >= l.leaves || was != nil && same(was.pod, p) {
 			continue
 		}
-		if absent {
-			continue // nothing of that name is there
+		if was != nil {
+			was.until = e.Revision
 		}
-		if gap, ok := j.gap(name, l.from, until); ok {
-			j.report(Early, gap, append(j.all(list, name), p.UID),
-				"copy %s is not there, and pod %s refers to it, which was made at %d and is the DaemonSet's until %d",
-				name, p.Name, l.from, until)
+		set := j.lives[owner(l.object)]
+		now := &stay{p, e.Revision, min(l.leaves, set.leaves)}
+		last[p.UID], out = now, append(out, now)
+	}
+	return out
+}
+
+func same(a, b *corev1.Pod) bool {
+	return revision.ContentOf(a) == revision.ContentOf(b) &&
+		a.Annotations[revision.LiveAnnotation] == b.Annotations[revision.LiveAnnotation]
+}
+
+// pod judges what a pod refers to while it is as it is.
+func (j *judge) pod(s *stay) {
+	p, id := s.pod, revision.ContentOf(s.pod)
+	set := j.lives[owner(j.lives[p.UID].object)]
+	if s.until <= s.from {
+		return
+	}
+	list := revision.Ref{Kind: revision.MapKind, Name: set.object.GetName() + "-" + id}
+	listed := j.listedAt(list, s.from)
+	for _, name := range revision.Shown(p) {
+		own := name == revision.Map || name == revision.Secret
+		m, is := listed.For(name)
+		switch {
+		case own && (id == "" || !listed.Has(name)):
+		case id == "":
+			j.report(Refers, s.from, []types.UID{p.UID}, "pod %s has no content and refers to %s", p.Name, name)
+		case !is:
+			j.report(Refers, s.from, append(j.all(list, name), p.UID),
+				"pod %s of content %s refers to %s, which list %s does not name", p.Name, id, name, list.Name)
+		case m.Absent: // nothing of that name is there
+		default:
+			j.missed(s, list, name)
 		}
 	}
 }
 
-// named are the ConfigMaps that a pod refers to, each once.
-func named(p *corev1.Pod) (names []string) {
-	for i := range p.Spec.Volumes {
-		if v := p.Spec.Volumes[i].ConfigMap; v != nil {
-			names = append(names, v.Name)
-		}
+// missed judges that a copy is there as long as a pod needs it.
+func (j *judge) missed(s *stay, list, name revision.Ref) {
+	gap, ok := j.gap(name, s.from, s.until)
+	if !ok {
+		return
 	}
-	for i := range p.Spec.Containers {
-		for _, from := range p.Spec.Containers[i].EnvFrom {
-			if from.ConfigMapRef != nil {
-				names = append(names, from.ConfigMapRef.Name)
-			}
-		}
-		for _, v := range p.Spec.Containers[i].Env {
-			if v.ValueFrom != nil && v.ValueFrom.ConfigMapKeyRef != nil {
-				names = append(names, v.ValueFrom.ConfigMapKeyRef.Name)
-			}
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	j.report(Early, gap, append(j.all(list, name), s.pod.UID),
+		"copy %s is not there, and pod %s refers to it, which has been so since %d and is the DaemonSet's until %d",
+		name, s.pod.Name, s.from, s.until)
 }
 
 // listedAt is the list of a name as it was at a revision; an empty one if there was none.
-func (j *judge) listedAt(name string, at int64) *revision.List {
-	for _, l := range j.maps[name] {
+func (j *judge) listedAt(name revision.Ref, at int64) *revision.List {
+	for _, l := range j.named[name] {
 		if l.from <= at && at < l.to {
-			list, _ := revision.Read(l.object.(*corev1.ConfigMap))
+			list, _ := revision.Read(l.object)
 			return &list
 		}
 	}
 	return &revision.List{}
 }
 
-func (j *judge) all(names ...string) (out []types.UID) {
+func (j *judge) all(names ...revision.Ref) (out []types.UID) {
 	for _, name := range names {
-		for _, l := range j.maps[name] {
+		for _, l := range j.named[name] {
 			out = append(out, l.object.GetUID())
 		}
 	}
 	return out
 }
 
-// gap is the first revision from one to before another at which there was no ConfigMap of a name.
-func (j *judge) gap(name string, from, until int64) (at int64, ok bool) {
+// gap is the first revision from one to before another at which there was nothing of a name.
+func (j *judge) gap(name revision.Ref, from, until int64) (at int64, ok bool) {
 	for at = from; at < until; {
-		i := slices.IndexFunc(j.maps[name], func(l *life) bool { return l.from <= at && at < l.to })
+		i := slices.IndexFunc(j.named[name], func(l *life) bool { return l.from <= at && at < l.to })
 		if i < 0 {
 			return at, true
 		}
-		at = j.maps[name][i].to
+		at = j.named[name][i].to
 	}
 	return 0, false
 }
@@ -203,13 +214,13 @@ type place struct{ set, node string }
 
 // Unsettled says what is not as it should be in the end; swept: nor is a copy that nobody needs.
 func Unsettled(s history.State, swept bool) (out []string) {
-	values, sets := revision.Values(s.ConfigMaps), map[types.UID]*appsv1.DaemonSet{}
+	values, sets := revision.Values(s.Contents), map[types.UID]*appsv1.DaemonSet{}
 	for _, d := range s.Sets {
 		sets[d.UID] = d
 	}
-	for _, m := range s.ConfigMaps {
-		if is := owner(m); is != "" && sets[is] == nil {
-			out = append(out, "ConfigMap "+m.Name+" belongs to a DaemonSet that is gone")
+	for _, o := range s.Contents {
+		if is := owner(o); is != "" && sets[is] == nil {
+			out = append(out, revision.RefOf(o).String()+" belongs to a DaemonSet that is gone")
 		}
 	}
 	need := func(who string, d *appsv1.DaemonSet, id string) {
@@ -217,16 +228,20 @@ func Unsettled(s history.State, swept bool) (out []string) {
 			out = append(out, fmt.Sprintf("%s has content %s of %s, and its copies are gone", who, id, d.Name))
 		}
 	}
-	now, toRun := revision.Written(s.ConfigMaps), wanted(s)
+	written, toRun := revision.Written(s.Contents), wanted(s)
 	for _, p := range s.Pods {
 		d, id := sets[owner(p)], revision.ContentOf(p)
 		if d == nil {
 			continue
 		}
 		need("pod "+p.Name, d, id)
-		follows := history.WithContent(s.PolicyOf(d)) && toRun[place{d.Name, p.Spec.NodeName}]
-		if follows && (id == "" || values[id] != now) {
-			out = append(out, fmt.Sprintf("pod %s of %s has content %q, which is %s, and the object holds %s",
+		policy := s.PolicyOf(d)
+		if !history.WithContent(policy) || !toRun[place{d.Name, p.Spec.NodeName}] {
+			continue
+		}
+		now := written.Of(revision.Takes(policy.Spec.Content, revision.Named(&d.Spec.Template.Spec)))
+		if id == "" || !values[id].Equal(now) {
+			out = append(out, fmt.Sprintf("pod %s of %s has content %q, which is %s, and the objects hold %s",
 				p.Name, d.Name, id, values[id], now))
 		}
 	}

@@ -14,20 +14,20 @@ import (
 // of it.
 func left(s history.State) (out []string) {
 	lists := map[string]revision.List{} // by their names
-	for _, m := range s.ConfigMaps {
+	for _, m := range s.Contents {
 		if l, ok := revision.Read(m); ok {
-			lists[m.Name] = l
+			lists[m.GetName()] = l
 		}
 	}
-	needed, sets := map[types.UID]map[string]bool{}, map[types.UID]bool{}
+	needed, sets := map[types.UID]map[revision.Ref]bool{}, map[types.UID]bool{}
 	need := func(d *appsv1.DaemonSet, id string) {
 		if needed[d.UID] == nil {
-			needed[d.UID] = map[string]bool{}
+			needed[d.UID] = map[revision.Ref]bool{}
 		}
 		name := d.Name + "-" + id
-		needed[d.UID][name] = true
+		needed[d.UID][revision.Ref{Kind: revision.MapKind, Name: name}] = true
 		for _, m := range lists[name].Members {
-			needed[d.UID][m.Copy] = true
+			needed[d.UID][m.Refers()] = true
 		}
 	}
 	for _, d := range s.Sets {
@@ -48,9 +48,10 @@ func left(s history.State) (out []string) {
 			}
 		}
 	}
-	for _, m := range s.ConfigMaps {
-		if of := owner(m); m.Labels[revision.ContentLabel] != "" && sets[of] && !needed[of][m.Name] {
-			out = append(out, fmt.Sprintf("ConfigMap %s is content that nobody needs", m.Name))
+	for _, o := range s.Contents {
+		ref, of := revision.RefOf(o), owner(o)
+		if o.GetLabels()[revision.ContentLabel] != "" && sets[of] && !needed[of][ref] {
+			out = append(out, fmt.Sprintf("%s is content that nobody needs", ref))
 		}
 	}
 	return out

@@ -1,9 +1,13 @@
 package history
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/test/chaos/history/lately"
 	"github.com/everynode/everynode/test/chaos/history/revision"
 )
 
@@ -20,10 +24,11 @@ func has(p *corev1.Pod, whole string) bool {
 // alike reports whether two pods can have been held for such of one revision.
 func alike(a, b *corev1.Pod) bool { return has(a, wholeOf(b)) || has(b, wholeOf(a)) }
 
-func configMaps(events []Event) (out []*corev1.ConfigMap) {
+// contents are all versions of ConfigMaps and Secrets.
+func contents(events []Event) (out []metav1.Object) {
 	for _, e := range events {
-		if m, ok := e.Object.(*corev1.ConfigMap); ok {
-			out = append(out, m)
+		if revision.RefOf(e.Object) != (revision.Ref{}) {
+			out = append(out, e.Object)
 		}
 	}
 	return out
@@ -31,3 +36,18 @@ func configMaps(events []Event) (out []*corev1.ConfigMap) {
 
 // WithContent reports whether a policy makes content a part of revisions.
 func WithContent(p *v1alpha1.RolloutPolicy) bool { return p != nil && p.Spec.Content != nil }
+
+// takenBy reports whether one of some policies makes just the objects of a content a part of revisions.
+func takenBy(policies []*v1alpha1.RolloutPolicy, named []revision.Ref, held revision.Held) bool {
+	return slices.ContainsFunc(policies, func(p *v1alpha1.RolloutPolicy) bool {
+		return WithContent(p) && held.IsOf(revision.Takes(p.Spec.Content, named))
+	})
+}
+
+func lifeOf(t *track) lately.Life {
+	l := lately.Life{Of: revision.RefOf(t.first()), Gone: t.gone}
+	for _, v := range t.versions {
+		l.Versions = append(l.Versions, lately.Version{From: v.from, Value: revision.Value(v.object)})
+	}
+	return l
+}

@@ -4,20 +4,22 @@ import (
 	"fmt"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/test/chaos/history/revision"
+	"github.com/everynode/everynode/test/chaos/history/wish"
 )
 
 // writes has the author write a value, and copies be made of it as content of that ID.
 func (s *guidedStory) writes(value, id string) {
-	conf := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: revision.Object, UID: "conf"}, Data: map[string]string{"value": value}}
+	conf := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: revision.Map.Name, UID: "conf"}, Data: map[string]string{"value": value}}
 	s.put(conf)
 	s.record.Writes = append(s.record.Writes, Write{
-		Kind: "ConfigMap", Name: "conf", UID: "conf", Acknowledged: true, Revision: s.record.Events[len(s.record.Events)-1].Revision, Wish: Wish(conf),
+		Kind: "ConfigMap", Name: "conf", UID: "conf", Acknowledged: true, Revision: s.record.Events[len(s.record.Events)-1].Revision, Wish: wish.Of(conf),
 	})
 	if id != "" {
 		s.copies(value, id)
@@ -31,14 +33,19 @@ func (s *guidedStory) copies(value, id string) {
 	})
 	s.put(&corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "agent-" + id, UID: types.UID("agent-" + id), Labels: map[string]string{revision.ContentLabel: revision.Manifest}},
-		Data:       map[string]string{"content.json": fmt.Sprintf(`{"id":%q,"members":[{"name":"conf","copy":%q}]}`, id, "conf-"+id)},
+		Data: map[string]string{"content.json": fmt.Sprintf(
+			`{"id":%q,"members":[{"kind":"ConfigMap","name":"conf","copy":%q}]}`, id, "conf-"+id)},
 	})
 }
 
 // contentFleet has a fleet of t1 with content a, and a rollout to content b whose canary has begun.
 func contentFleet() *guidedStory {
 	s := guidedFleet(func(p *v1alpha1.RolloutPolicy) { p.Spec.Content, p.Spec.Domains = &v1alpha1.Content{}, nil })
-	s.edit(template("t1"))
+	s.edit(func(d *appsv1.DaemonSet) {
+		template("t1")(d)
+		of := &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: revision.Map.Name}}
+		d.Spec.Template.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{ConfigMap: of}}}
+	})
 	s.writes("v0", "a")
 	for _, p := range s.pods {
 		p.Labels[revision.Label] = "hash-t1.a"

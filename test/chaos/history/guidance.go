@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/test/chaos/history/lately"
 	"github.com/everynode/everynode/test/chaos/history/revision"
 )
 
@@ -48,7 +49,7 @@ func (j *judge) guide(d decision) *guidance {
 			g.marks = append(g.marks, markOfSet(set))
 		}
 	}
-	g.marks = j.withContents(g)
+	g.marks = j.withContents(g, revision.Named(&d.specs[0].Spec.Template.Spec))
 	return g
 }
 
@@ -223,9 +224,9 @@ func (j *judge) sortPolicies(t *track) {
 		j.policies = append(j.policies, t)
 	case *v1alpha1.DaemonSetRollout:
 		j.rollouts[o.Name] = append(j.rollouts[o.Name], t)
-	case *corev1.ConfigMap:
+	case *corev1.ConfigMap, *corev1.Secret:
 		if revision.ByAuthor(o) {
-			j.authors = append(j.authors, t)
+			j.authors = append(j.authors, lifeOf(t))
 		}
 	case *appsv1.ControllerRevision:
 		j.markOfHash[hashOf(o)] = markOfRevision(o)
@@ -285,46 +286,24 @@ func (j *judge) whole(of string) string {
 
 // withContents are the revisions that can be the newest: each of its templates with each content that can have been
 // known to be, and without, as the policies want it.
-func (j *judge) withContents(g *guidance) (out []string) {
-	with := slices.ContainsFunc(g.policies, WithContent)
+func (j *judge) withContents(g *guidance, named []revision.Ref) (out []string) {
 	without := g.free || g.absent || !g.ruled ||
 		slices.ContainsFunc(g.policies, func(p *v1alpha1.RolloutPolicy) bool { return !WithContent(p) })
-	recent := j.recent(g)
+	span := lately.Span{Low: g.low, High: g.high}
+	for _, r := range g.rollouts {
+		_, id := revision.Split(r.Status.TargetRevision)
+		span.Targets = append(span.Targets, j.values[id])
+	}
 	for _, mark := range g.marks {
 		if without {
 			out = append(out, mark)
 		}
-		for id, value := range j.values {
-			if with && slices.Contains(recent, value) {
+		for id, held := range j.values {
+			if takenBy(g.policies, named, held) && span.Had(j.authors, held) {
 				out = append(out, revision.Join(mark, id))
 			}
 		}
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
-}
-
-// recent is what the author's object held of late: since it last held what the rollout's target has.
-func (j *judge) recent(g *guidance) (values []string) {
-	var targets []string
-	for _, r := range g.rollouts {
-		_, id := revision.Split(r.Status.TargetRevision)
-		targets = append(targets, j.values[id])
-	}
-	for _, t := range j.authors {
-		if t.gone != 0 && t.gone <= g.high {
-			values = append(values, revision.Gone)
-		}
-		for _, v := range slices.Backward(t.versions) {
-			if v.from > g.high {
-				continue
-			}
-			value := revision.Value(v.object.(*corev1.ConfigMap))
-			values = append(values, value)
-			if v.from <= g.low && slices.Contains(targets, value) {
-				break
-			}
-		}
-	}
-	return values
 }

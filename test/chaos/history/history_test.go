@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/test/chaos/history/wants"
+	"github.com/everynode/everynode/test/chaos/history/wish"
 )
 
 // surgesOn has a user take one of the two pods, old or new, of the first node out of
@@ -22,7 +23,7 @@ func surgesOn(out int) *story {
 	b := s.pod("b1", "n1")
 	s.put(b)
 	taken := []*corev1.Pod{old[0], b}[out]
-	delete(taken.Labels, UserKey+"app")
+	delete(taken.Labels, wish.UserKey+"app")
 	s.put(taken)
 	s.wrote(taken)
 	s.put(s.pod("b2", "n2"))
@@ -286,7 +287,7 @@ func TestHistories(t *testing.T) {
 			s := began()
 			lost := s.set.DeepCopy()
 			template("t2")(lost)
-			s.record.Writes = append(s.record.Writes, Write{Kind: "DaemonSet", Name: "agent", UID: "agent", Acknowledged: true, Revision: s.next(), Wish: Wish(lost)})
+			s.record.Writes = append(s.record.Writes, Write{Kind: "DaemonSet", Name: "agent", UID: "agent", Acknowledged: true, Revision: s.next(), Wish: wish.Of(lost)})
 			return s
 		}, Writes + ": a change of DaemonSet agent was acknowledged as"},
 		{"an acknowledged creation that is lost", func() *story {

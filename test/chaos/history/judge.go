@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/test/chaos/history/lately"
 	"github.com/everynode/everynode/test/chaos/history/revision"
 	"github.com/everynode/everynode/test/chaos/history/wants"
 )
@@ -64,9 +65,9 @@ type judge struct {
 	policies   []*track
 	rollouts   map[string][]*track
 	markOfHash map[string]string
-	// authors are the tracks of the ConfigMap that templates name, values what each content holds.
-	authors []*track
-	values  map[string]string
+	// authors are the objects that templates name, values what each content holds.
+	authors []lately.Life
+	values  map[string]revision.Held
 	found   []Violation
 }
 
@@ -97,7 +98,7 @@ func newJudge(r Record) *judge {
 	for _, t := range inOrder(j.tracks) {
 		j.sort(t)
 	}
-	j.values = revision.Values(configMaps(r.Events))
+	j.values = revision.Values(contents(r.Events))
 	return j
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/test/chaos/history/wish"
 )
 
 // guidedStory is one in which a policy with a canary, n1, and the rest holds. n2 and n3
@@ -64,7 +65,7 @@ func (s *guidedStory) says(change func(*v1alpha1.DaemonSetRollout)) {
 	change(s.rollout)
 	s.put(s.rollout)
 	s.record.Writes = append(s.record.Writes, Write{
-		Kind: "DaemonSetRollout", Name: "agent", UID: "rollout", Acknowledged: true, Revision: s.record.Events[len(s.record.Events)-1].Revision, Wish: Wish(s.rollout),
+		Kind: "DaemonSetRollout", Name: "agent", UID: "rollout", Acknowledged: true, Revision: s.record.Events[len(s.record.Events)-1].Revision, Wish: wish.Of(s.rollout),
 	})
 }
 
@@ -319,7 +320,7 @@ func TestHistoriesWithAPolicy(t *testing.T) {
 			s := guidedFleet()
 			s.policy.Spec.Windows = []v1alpha1.Window{{From: "00:00", To: "24:00", TimeZone: "Atlantis"}}
 			s.put(s.policy)
-			s.record.Writes = append(s.record.Writes, Write{Kind: "RolloutPolicy", Name: "policy", UID: "policy", Wish: Wish(s.policy)})
+			s.record.Writes = append(s.record.Writes, Write{Kind: "RolloutPolicy", Name: "policy", UID: "policy", Wish: wish.Of(s.policy)})
 			s.takes(1)
 			return s
 		}, Still + ": node n1 was changed though the policy cannot be followed"},
@@ -352,7 +353,7 @@ func TestHistoriesWithAPolicy(t *testing.T) {
 			s.put(s.rollout)
 			s.policy.Spec.Waves = append(s.policy.Spec.Waves, v1alpha1.Wave{Name: "racks", Each: "rack", MaxUnavailable: ptr.To(intstr.FromInt32(1))})
 			s.put(s.policy)
-			s.record.Writes = append(s.record.Writes, Write{Kind: "RolloutPolicy", Name: "policy", UID: "policy", Wish: Wish(s.policy)})
+			s.record.Writes = append(s.record.Writes, Write{Kind: "RolloutPolicy", Name: "policy", UID: "policy", Wish: wish.Of(s.policy)})
 			s.takes(4)
 			// The controller may have seen the policy of before, or this one.
 			edited, taken := &s.record.Events[len(s.record.Events)-3], s.record.Events[len(s.record.Events)-2]

@@ -17,6 +17,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/test/chaos/history/wants"
+	"github.com/everynode/everynode/test/chaos/history/wish"
 )
 
 // State is everything that exists at one moment.
@@ -27,8 +28,8 @@ type State struct {
 	Revisions []*appsv1.ControllerRevision
 	Policies  []*v1alpha1.RolloutPolicy
 	Rollouts  []*v1alpha1.DaemonSetRollout
-	// ConfigMaps are those of DaemonSets' contents, and what they were copied from.
-	ConfigMaps []*corev1.ConfigMap
+	// Contents are the ConfigMaps and Secrets of DaemonSets' contents, and what they were copied from.
+	Contents []metav1.Object
 }
 
 // Last is what exists at the end of a record.
@@ -50,8 +51,8 @@ func (r Record) Last() (s State) {
 			s.Policies = append(s.Policies, o)
 		case *v1alpha1.DaemonSetRollout:
 			s.Rollouts = append(s.Rollouts, o)
-		case *corev1.ConfigMap:
-			s.ConfigMaps = append(s.ConfigMaps, o)
+		case *corev1.ConfigMap, *corev1.Secret:
+			s.Contents = append(s.Contents, o)
 		}
 	}
 	return s
@@ -81,7 +82,8 @@ func (s State) nodes() (out []string) {
 			out = append(out, "node "+n.Name+" is not ready")
 		}
 		for _, taint := range n.Spec.Taints {
-			if !strings.HasPrefix(taint.Key, UserKey) && (taint.Key != corev1.TaintNodeUnschedulable || !n.Spec.Unschedulable) {
+			cordoned := taint.Key == corev1.TaintNodeUnschedulable && n.Spec.Unschedulable
+			if !strings.HasPrefix(taint.Key, wish.UserKey) && !cordoned {
 				out = append(out, "node "+n.Name+" still has taint "+taint.ToString())
 			}
 		}

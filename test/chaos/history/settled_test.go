@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+
+	"github.com/everynode/everynode/test/chaos/history/wish"
 )
 
 func metaNamed(name string) metav1.ObjectMeta {
@@ -137,4 +139,4 @@ func TestUnsettled(t *testing.T) {
 	}
 }
 
-const offKey = UserKey + "off"
+const offKey = wish.UserKey + "off"

@@ -116,8 +116,11 @@ func (s State) complete(d *appsv1.DaemonSet, r *v1alpha1.DaemonSetRollout) (out 
 // wants that.
 func (s State) newest(d *appsv1.DaemonSet, template, of string) bool {
 	hash, id := revision.Split(of)
-	if hash != template || !WithContent(s.PolicyOf(d)) {
+	p := s.PolicyOf(d)
+	if hash != template || !WithContent(p) {
 		return of == template
 	}
-	return revision.Values(s.ConfigMaps)[id] == revision.Written(s.ConfigMaps)
+	held, known := revision.Values(s.Contents)[id]
+	refs := revision.Takes(p.Spec.Content, revision.Named(&d.Spec.Template.Spec))
+	return known && held.Equal(revision.Written(s.Contents).Of(refs))
 }

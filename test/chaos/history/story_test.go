@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/test/chaos/history/wish"
 )
 
 // story makes up a history. Between two things that happen so much time passes
@@ -27,7 +28,7 @@ func began(change ...func(*appsv1.DaemonSet)) *story {
 	s := &story{now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC), set: &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "agent", UID: "agent", Generation: 1},
 		Spec: appsv1.DaemonSetSpec{
-			Selector:             &metav1.LabelSelector{MatchLabels: map[string]string{UserKey + "app": "agent"}},
+			Selector:             &metav1.LabelSelector{MatchLabels: map[string]string{wish.UserKey + "app": "agent"}},
 			RevisionHistoryLimit: ptr.To(int32(10)),
 			Template:             corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{TemplateMark: "t1"}}},
 		},
@@ -64,7 +65,7 @@ func (s *story) next() int64 { return int64(len(s.record.Events)+1) * 2 * lag }
 func (s *story) wrote(o metav1.Object) {
 	kind := map[bool]string{true: "DaemonSet", false: "Pod"}[o.GetUID() == "agent"]
 	s.record.Writes = append(s.record.Writes, Write{
-		Kind: kind, Name: o.GetName(), UID: o.GetUID(), Acknowledged: true, Revision: s.record.Events[len(s.record.Events)-1].Revision, Wish: Wish(o),
+		Kind: kind, Name: o.GetName(), UID: o.GetUID(), Acknowledged: true, Revision: s.record.Events[len(s.record.Events)-1].Revision, Wish: wish.Of(o),
 	})
 }
 
@@ -121,7 +122,7 @@ func (s *story) pod(name, node string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(s.now),
-			Labels:          map[string]string{UserKey + "app": "agent", appsv1.ControllerRevisionHashLabelKey: "hash-" + markOfSet(s.set)},
+			Labels:          map[string]string{wish.UserKey + "app": "agent", appsv1.ControllerRevisionHashLabelKey: "hash-" + markOfSet(s.set)},
 			Annotations:     map[string]string{TemplateMark: markOfSet(s.set)},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s.set, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))},
 		},

@@ -1,66 +1,15 @@
 package history
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/test/chaos/history/revision"
+	"github.com/everynode/everynode/test/chaos/history/wish"
 )
-
-// UserKey begins the keys of the labels and taints that users put on nodes and
-// pods in a round.
-const UserKey = "example.com/"
-
-// Wish is the part of an object that only users write, as a text to compare.
-func Wish(o metav1.Object) string {
-	var wish any
-	switch o := o.(type) {
-	case *appsv1.DaemonSet:
-		wish = o.Spec
-	case *corev1.Node:
-		var taints []string
-		for _, t := range o.Spec.Taints {
-			if strings.HasPrefix(t.Key, UserKey) {
-				taints = append(taints, t.ToString())
-			}
-		}
-		slices.Sort(taints)
-		wish = []any{own(o.Labels), taints, o.Spec.Unschedulable}
-	case *corev1.Pod:
-		wish = own(o.Labels)
-	case *v1alpha1.RolloutPolicy:
-		wish = o.Spec
-	case *v1alpha1.DaemonSetRollout:
-		wish = o.Spec
-	case *corev1.ConfigMap:
-		return revision.Value(o)
-	default:
-		return ""
-	}
-	text, err := json.Marshal(wish)
-	if err != nil {
-		panic("history: plain API types do not marshal: " + err.Error())
-	}
-	return string(text)
-}
-
-func own(labels map[string]string) map[string]string {
-	out := map[string]string{}
-	for key, value := range labels {
-		if strings.HasPrefix(key, UserKey) {
-			out[key] = value
-		}
-	}
-	return out
-}
 
 // checkWrites finds acknowledged writes that are not in the history as they were
 // answered, and changes of what users write that no user made.
@@ -87,13 +36,14 @@ func checkWrites(r Record, tracks map[types.UID]*track) (found []Violation) {
 		uid := t.first().GetUID()
 		for i := 1; i < len(t.versions); i++ {
 			is, was := t.versions[i], t.versions[i-1]
-			if Wish(is.object) == Wish(was.object) || explained(byObject[uid], is) {
+			if wish.Of(is.object) == wish.Of(was.object) || explained(byObject[uid], is) {
 				continue
 			}
-			report(is.from, uid, "%s was changed by nobody's wish from %s to %s", is.object.GetName(), Wish(was.object), Wish(is.object))
+			report(is.from, uid, "%s was changed by nobody's wish from %s to %s",
+				is.object.GetName(), wish.Of(was.object), wish.Of(is.object))
 		}
 		set, isSet := t.first().(*appsv1.DaemonSet)
-		if isSet && !explained(byObject[uid], t.versions[0]) && !slices.Contains(unknown["DaemonSet "+set.Name], Wish(set)) {
+		if isSet && !explained(byObject[uid], t.versions[0]) && !slices.Contains(unknown["DaemonSet "+set.Name], wish.Of(set)) {
 			report(t.versions[0].from, uid, "DaemonSet %s was made by nobody, or is not what was asked for", set.Name)
 		}
 	}
@@ -112,7 +62,7 @@ func missing(w Write, t *track) string {
 	case t.gone != 0 && w.Revision == t.versions[len(t.versions)-1].from:
 		return "" // A change of an object that only waits to go takes it away.
 	}
-	if o := t.at(w.Revision); o == nil || Wish(o) != w.Wish {
+	if o := t.at(w.Revision); o == nil || wish.Of(o) != w.Wish {
 		return fmt.Sprintf("a change of %s %s was acknowledged as %s, and the history has %s", w.Kind, w.Name, w.Wish, wishOf(o))
 	}
 	return ""
@@ -122,12 +72,12 @@ func wishOf(o metav1.Object) string {
 	if o == nil {
 		return "nothing"
 	}
-	return Wish(o)
+	return wish.Of(o)
 }
 
 // explained reports whether a user made the object so.
 func explained(writes []Write, v version) bool {
 	return slices.ContainsFunc(writes, func(w Write) bool {
-		return !w.Delete && w.Wish == Wish(v.object) && (w.Revision == v.from || !w.Acknowledged)
+		return !w.Delete && w.Wish == wish.Of(v.object) && (w.Revision == v.from || !w.Acknowledged)
 	})
 }

@@ -129,6 +129,8 @@ type Plan struct {
 	Policies bool
 	// Trouble is what a round with policies is about.
 	Trouble Trouble
+	// Reads is how templates name what is content, where that is the trouble.
+	Reads Reads
 	// First are steps that are taken, and waited for, before anything goes wrong.
 	First []Step
 	Steps []Step

@@ -21,9 +21,9 @@ const (
 	DeleteRevision Op = "delete ControllerRevision"
 	CreatePoorSet  Op = "create DaemonSet whose image does not work on poor nodes"
 	PoorNodes      Op = "nodes become poor"
-	EditContent    Op = "edit ConfigMap"
-	DeleteContent  Op = "delete ConfigMap"
-	BadContent     Op = "edit ConfigMap to what makes containers end"
+	EditContent    Op = "edit content"
+	DeleteContent  Op = "delete content"
+	BadContent     Op = "edit content to what makes containers end"
 	SickNode       Op = "node says that it is not ready"
 	WellNode       Op = "node is well again"
 )

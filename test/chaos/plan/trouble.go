@@ -21,12 +21,26 @@ const (
 	LostRevisions Trouble = "lost revisions"
 	// LongWords: what refuses pods says 100 kB about it.
 	LongWords Trouble = "long words"
-	// Content: the ConfigMap that templates mount is a part of their revisions, and users edit it.
+	// Content: the ConfigMap and the Secret that templates mount are a part of their revisions, and users edit them.
 	Content Trouble = "content"
 )
 
 // Troubles are all of them. Those that make more of a fault of parts are nothing more on the real process.
 var Troubles = []Trouble{Usual, BadStable, DeadNodes, LostRevisions, LongWords, Content}
+
+// Reads says what of a ConfigMap and a Secret the templates of a round name, and in which ways.
+type Reads string
+
+// The ways. Only a pod that names them in whole volumes alone can be given others as it runs.
+const (
+	ReadsMap    Reads = "a ConfigMap, in each way"
+	ReadsSecret Reads = "a Secret, in each way"
+	ReadsBoth   Reads = "a ConfigMap and a Secret, in each way"
+	InVolumes   Reads = "a ConfigMap and a Secret, in whole volumes"
+)
+
+// ReadsAll are all of them, some more often.
+var ReadsAll = []Reads{ReadsMap, ReadsSecret, ReadsBoth, ReadsBoth, InVolumes, InVolumes, InVolumes}
 
 // addTrouble adds what makes the trouble, and brings all steps in order again.
 func (p *Plan) addTrouble(dice Dice, length time.Duration) {
@@ -57,9 +71,14 @@ func (p *Plan) addTrouble(dice Dice, length time.Duration) {
 			add(DeleteRevision, 0, length)
 		}
 	case Content:
+		p.Reads = ReadsAll[dice.IntN(len(ReadsAll))]
 		quiet := time.Duration(p.Nodes%2) * length / 2
+		if p.Reads == InVolumes {
+			quiet = length / 2
+			add(EditContent, 0, length/8)
+		}
 		p.editContent(quiet)
-		add(BadContent, 0, length/6)
+		add(BadContent, length/8, length/4)
 		for range 4 {
 			add(Approve, 0, length)
 		}

@@ -33,6 +33,10 @@ var Kept = []struct {
 	{corev1.SchemeGroupVersion, "pods", func() runtime.Object { return &corev1.Pod{} }, func() runtime.Object { return &corev1.PodList{} }, "/pods"},
 	{corev1.SchemeGroupVersion, "nodes", func() runtime.Object { return &corev1.Node{} }, func() runtime.Object { return &corev1.NodeList{} }, "/nodes"},
 	{corev1.SchemeGroupVersion, "configmaps", func() runtime.Object { return &corev1.ConfigMap{} }, func() runtime.Object { return &corev1.ConfigMapList{} }, "/configmaps"},
+	{
+		corev1.SchemeGroupVersion, "secrets",
+		func() runtime.Object { return &corev1.Secret{} }, func() runtime.Object { return &corev1.SecretList{} }, "/secrets",
+	},
 	{appsv1.SchemeGroupVersion, "daemonsets", func() runtime.Object { return &appsv1.DaemonSet{} }, func() runtime.Object { return &appsv1.DaemonSetList{} }, "/apps/daemonsets"},
 	{appsv1.SchemeGroupVersion, "controllerrevisions", func() runtime.Object { return &appsv1.ControllerRevision{} }, func() runtime.Object { return &appsv1.ControllerRevisionList{} }, "/apps/controllerrevisions"},
 	{v1alpha1.GroupVersion, "rolloutpolicies", func() runtime.Object { return &v1alpha1.RolloutPolicy{} }, func() runtime.Object { return &v1alpha1.RolloutPolicyList{} }, "/everynode.io/rolloutpolicies"},
@@ -49,6 +53,10 @@ var (
 	}()
 	codecs = serializer.NewCodecFactory(Kinds)
 )
+
+// Unencrypted is a configuration for servers that has Secrets be stored as they are, for Watch to read.
+const Unencrypted = `{"kind": "EncryptionConfiguration", "apiVersion": "apiserver.config.k8s.io/v1",
+"resources": [{"resources": ["secrets"], "providers": [{"identity": {}}]}]}`
 
 // endOfHistory is the object that is written when all else has been.
 const endOfHistory = "end-of-history"

@@ -3,11 +3,18 @@
 package revision
 
 import (
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
 )
 
 // The labels of pods and of what stands for content, with their values.
@@ -18,8 +25,33 @@ const (
 	Manifest     = "manifest"
 )
 
-// Object is the ConfigMap that templates of rounds name, and no other.
-const Object = "conf"
+// Ref names an object, or a copy of one.
+type Ref struct{ Kind, Name string }
+
+func (r Ref) String() string { return r.Kind + " " + r.Name }
+
+// The kinds of a Ref.
+const (
+	MapKind    = "ConfigMap"
+	SecretKind = "Secret"
+)
+
+// The objects that templates of rounds name, and no others.
+var (
+	Map    = Ref{MapKind, "conf"}
+	Secret = Ref{SecretKind, "pass"}
+)
+
+// RefOf is the name of a ConfigMap or a Secret; the zero Ref of anything else.
+func RefOf(o metav1.Object) Ref {
+	switch o := o.(type) {
+	case *corev1.ConfigMap:
+		return Ref{MapKind, o.Name}
+	case *corev1.Secret:
+		return Ref{SecretKind, o.Name}
+	}
+	return Ref{}
+}
 
 // Split parts a revision into the template's hash and the content's ID, which may be "".
 func Split(revision string) (template, id string) {
@@ -48,77 +80,149 @@ func Of(p *corev1.Pod) string {
 
 // List is what a manifest says: the copies of a content.
 type List struct {
-	ID      string `json:"id"`
-	Members []struct {
-		Name   string `json:"name"`
-		Copy   string `json:"copy"`
-		Absent bool   `json:"absent"`
-	} `json:"members"`
+	ID      string   `json:"id"`
+	Members []Member `json:"members"`
 }
 
+// Member is an object of a content. There is a copy of that name, unless the object was absent.
+type Member struct {
+	Kind   string `json:"kind"`
+	Name   string `json:"name"`
+	Copy   string `json:"copy"`
+	Absent bool   `json:"absent"`
+}
+
+// Ref is the object's own name.
+func (m *Member) Ref() Ref { return Ref{m.Kind, m.Name} }
+
+// Refers is the name by which pods of the content refer to it.
+func (m *Member) Refers() Ref { return Ref{m.Kind, m.Copy} }
+
 // Read reads a manifest; false if the object is none.
-func Read(m *corev1.ConfigMap) (l List, ok bool) {
-	if m.Labels[ContentLabel] != Manifest {
+func Read(o metav1.Object) (l List, ok bool) {
+	m, is := o.(*corev1.ConfigMap)
+	if !is || m.Labels[ContentLabel] != Manifest {
 		return l, false
 	}
 	err := json.Unmarshal([]byte(m.Data["content.json"]), &l)
 	return l, err == nil && l.ID != ""
 }
 
-// CopyOf is the name by which pods of the content refer to an object; "" if it is no part of it. There is a copy of
-// that name, unless the object was absent.
-func (l *List) CopyOf(name string) (as string, absent bool) {
-	for _, m := range l.Members {
-		if m.Name == name {
-			return m.Copy, m.Absent
-		}
+// For is the member by whose name pods of the content refer to something.
+func (l *List) For(name Ref) (m Member, is bool) {
+	i := slices.IndexFunc(l.Members, func(m Member) bool { return m.Refers() == name })
+	if i < 0 {
+		return m, false
 	}
-	return "", false
+	return l.Members[i], true
+}
+
+// Has reports whether an object is a part of the content.
+func (l *List) Has(object Ref) bool {
+	return slices.ContainsFunc(l.Members, func(m Member) bool { return m.Ref() == object })
 }
 
 // Gone is what stands for the value of an object that is not there.
 const Gone = "gone"
 
-// Value is what an object holds, as a text to compare.
-func Value(m *corev1.ConfigMap) string {
-	text, err := json.Marshal([]any{m.Data, m.BinaryData})
+// Value is what a ConfigMap or a Secret holds, as a text to compare. That of a Secret is not in it.
+func Value(o metav1.Object) string {
+	switch o := o.(type) {
+	case *corev1.ConfigMap:
+		return text(o.Data, o.BinaryData)
+	case *corev1.Secret:
+		return fmt.Sprintf("%.8x", sha256.Sum256([]byte(text(o.Data))))
+	}
+	return ""
+}
+
+func text(maps ...any) string {
+	text, err := json.Marshal(maps)
 	if err != nil {
 		panic("revision: plain maps do not marshal: " + err.Error())
 	}
 	return string(text)
 }
 
-// Values is what each content holds of Object, by its ID, as far as there were copies of it.
-func Values(all []*corev1.ConfigMap) map[string]string {
-	held, out := map[string]string{}, map[string]string{}
-	for _, m := range all {
-		if m.Labels[ContentLabel] == Copy {
-			held[m.Name] = Value(m)
+// Held is what objects hold, each by its Value.
+type Held map[Ref]string
+
+// Of is what some of them hold.
+func (h Held) Of(refs []Ref) Held {
+	out := Held{}
+	for _, r := range refs {
+		out[r] = h[r]
+	}
+	return out
+}
+
+// IsOf reports whether it is of just these objects.
+func (h Held) IsOf(refs []Ref) bool {
+	return len(refs) == len(h) && !slices.ContainsFunc(refs, func(r Ref) bool { return h[r] == "" })
+}
+
+func (h Held) String() string {
+	var out []string
+	for ref, value := range h {
+		out = append(out, ref.String()+"="+value)
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
+}
+
+// Equal reports whether both are of the same objects, and these hold the same.
+func (h Held) Equal(o Held) bool { return maps.Equal(h, o) }
+
+// Values is what each content holds, by its ID, if there were all copies of it.
+func Values(all []metav1.Object) map[string]Held {
+	copied, out := Held{}, map[string]Held{}
+	for _, o := range all {
+		if o.GetLabels()[ContentLabel] == Copy {
+			copied[RefOf(o)] = Value(o)
 		}
 	}
-	for _, m := range all {
-		l, ok := Read(m)
-		as, absent := l.CopyOf(Object)
-		value, known := held[as]
-		if absent {
-			value, known = Gone, true
+	for _, o := range all {
+		l, ok := Read(o)
+		held := Held{}
+		for _, m := range l.Members {
+			value, known := copied[m.Refers()]
+			if m.Absent {
+				value, known = Gone, true
+			}
+			held[m.Ref()], ok = value, ok && known
 		}
-		if ok && known {
-			out[l.ID] = value
+		if ok {
+			out[l.ID] = held
 		}
 	}
 	return out
 }
 
-// ByAuthor reports whether it is Object itself, which people write.
-func ByAuthor(m *corev1.ConfigMap) bool { return m.Name == Object && m.Labels[ContentLabel] == "" }
+// ByAuthor reports whether it is one of the objects that people write.
+func ByAuthor(o metav1.Object) bool {
+	ref := RefOf(o)
+	return (ref == Map || ref == Secret) && o.GetLabels()[ContentLabel] == ""
+}
 
-// Written is what Object holds, of all ConfigMaps.
-func Written(all []*corev1.ConfigMap) (value string) {
-	for _, m := range all {
-		if ByAuthor(m) {
-			return Value(m)
+// Written is what people have written, of all ConfigMaps and Secrets.
+func Written(all []metav1.Object) Held {
+	out := Held{Map: Gone, Secret: Gone}
+	for _, o := range all {
+		if ByAuthor(o) {
+			out[RefOf(o)] = Value(o)
 		}
 	}
-	return Gone
+	return out
+}
+
+// Takes is what a policy makes a part of revisions, of what a template names.
+func Takes(c *v1alpha1.Content, named []Ref) []Ref {
+	var out []Ref
+	for _, r := range named {
+		if r.Kind == MapKind && c.ConfigMaps != v1alpha1.ContentNone ||
+			r.Kind == SecretKind && c.Secrets == v1alpha1.ContentReferenced {
+			out = append(out, r)
+		}
+	}
+	return out
 }

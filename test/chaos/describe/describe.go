@@ -1,0 +1,71 @@
+// Package describe tells of objects and of their changes, for people; pure.
+package describe
+
+import (
+	"fmt"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/test/chaos/history"
+	"github.com/everynode/everynode/test/chaos/history/revision"
+	"github.com/everynode/everynode/test/chaos/history/wish"
+)
+
+// Event tells of a change in one line. What a Secret holds is not in it.
+func Event(e history.Event) string {
+	var text []string
+	switch o := e.Object.(type) {
+	case *corev1.Pod:
+		text = append(
+			text, "pod "+o.Name, "template "+o.Annotations[history.TemplateMark], "node "+o.Spec.NodeName,
+			string(o.Status.Phase),
+		)
+		for _, c := range o.Status.Conditions {
+			if c.Type == corev1.PodReady {
+				text = append(text, "ready "+string(c.Status))
+			}
+		}
+		if id := revision.ContentOf(o); id != "" {
+			text = append(text, "content "+id)
+		}
+	case *corev1.ConfigMap, *corev1.Secret:
+		text = append(text, revision.RefOf(o).String(), revision.Value(o))
+	case *appsv1.DaemonSet:
+		text = append(text, "DaemonSet "+o.Name, "template "+o.Spec.Template.Annotations[history.TemplateMark],
+			fmt.Sprintf("generation %d, observed %d", o.Generation, o.Status.ObservedGeneration), Strategy(o))
+	case *v1alpha1.RolloutPolicy:
+		text = append(text, "policy "+o.Name, wish.Of(o))
+	case *v1alpha1.DaemonSetRollout:
+		text = append(text, "rollout "+o.Name, wish.Of(o), fmt.Sprintf("%s stable=%s target=%s step=%q failed=%v: %s",
+			o.Status.Phase, o.Status.StableRevision, o.Status.TargetRevision, o.Status.Step, failedOf(o), o.Status.Message))
+	case *appsv1.ControllerRevision:
+		text = append(text, "revision "+o.Name, fmt.Sprintf("number %d", o.Revision))
+	default:
+		text = append(text, e.Object.GetName())
+	}
+	if e.Object.GetDeletionTimestamp() != nil {
+		text = append(text, "terminating")
+	}
+	if e.Deleted {
+		text = append(text, "GONE")
+	}
+	return strings.Join(text, ", ")
+}
+
+func failedOf(r *v1alpha1.DaemonSetRollout) (out []string) {
+	for _, f := range r.Status.FailedRevisions {
+		out = append(out, f.Revision)
+	}
+	return out
+}
+
+// Strategy tells how a DaemonSet is updated.
+func Strategy(d *appsv1.DaemonSet) string {
+	if r := d.Spec.UpdateStrategy.RollingUpdate; r != nil {
+		return fmt.Sprintf("maxUnavailable %s, maxSurge %s", r.MaxUnavailable, r.MaxSurge)
+	}
+	return string(d.Spec.UpdateStrategy.Type)
+}
