@@ -125,15 +125,11 @@ func (j *journal) read(ctx context.Context, db *etcd.Server) error {
 }
 
 // called notes that the DaemonSet controller is about to ask for something.
-func (j *journal) called(pod string, remove bool) {
+func (j *journal) called(c history.Call) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.record.Calls = append(j.record.Calls, history.Call{
-		Pod:    pod,
-		Delete: remove,
-		Since:  j.newest,
-		Early:  j.before(underWay),
-	})
+	c.Since, c.Early = j.newest, j.before(underWay)
+	j.record.Calls = append(j.record.Calls, c)
 }
 
 // delivered notes that the DaemonSet controller is about to learn of an object.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/netip"
@@ -41,6 +42,8 @@ import (
 	"github.com/everynode/everynode/internal/scheduler"
 	"github.com/everynode/everynode/internal/simulator"
 	"github.com/everynode/everynode/test/chaos/faults"
+	"github.com/everynode/everynode/test/chaos/history"
+	"github.com/everynode/everynode/test/chaos/history/revision"
 	"github.com/everynode/everynode/test/chaos/store"
 )
 
@@ -267,13 +270,20 @@ type listeningWriter struct {
 }
 
 func (w listeningWriter) CreatePod(ctx context.Context, p *corev1.Pod) (*corev1.Pod, error) {
-	w.journal.called(p.Name, false)
+	w.journal.called(history.Call{Pod: p.Name})
 	return w.Writer.CreatePod(ctx, p)
 }
 
 func (w listeningWriter) DeletePod(ctx context.Context, namespace, name string, uid types.UID) error {
-	w.journal.called(name, true)
+	w.journal.called(history.Call{Pod: name, Delete: true})
 	return w.Writer.DeletePod(ctx, namespace, name, uid)
+}
+
+func (w listeningWriter) PatchPod(ctx context.Context, namespace, name string, patch []byte) (*corev1.Pod, error) {
+	if bytes.Contains(patch, []byte(revision.LiveAnnotation)) {
+		w.journal.called(history.Call{Pod: name, Point: true})
+	}
+	return w.Writer.PatchPod(ctx, namespace, name, patch)
 }
 
 // noEvents keeps the scheduler's events from the database; nobody reads them.

@@ -24,6 +24,7 @@ import (
 const (
 	key   = "value"
 	first = "v0"
+	last  = "v9"
 	Bad   = "bad"
 	// secretly begins each value of the Secret, and no other text of a round.
 	secretly = "s3cr3t-"
@@ -166,14 +167,18 @@ func (a *Author) Delete(ctx context.Context, ref revision.Ref) error {
 	return err
 }
 
-// Mend writes a value that works in place of each that does not, or of none.
+// Mend writes a value that works in place of each that does not, or of none. Where running pods can be given it, it is
+// another one for all.
 func (a *Author) Mend(ctx context.Context) error {
 	if a == nil {
 		return nil
 	}
 	for _, ref := range a.objects() {
 		err := a.write(ctx, ref, func(was string) string {
-			if was == Bad || was == "" {
+			switch {
+			case a.Reads == plan.InVolumes: // so that a fleet that is well is given it
+				return last
+			case was == Bad || was == "":
 				return first
 			}
 			return was

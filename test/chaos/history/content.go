@@ -51,3 +51,37 @@ func lifeOf(t *track) lately.Life {
 	}
 	return l
 }
+
+// pointed judges that a running pod was given another content: it must be the node's, in its turn.
+func (j *judge) pointed(e *Event, p *corev1.Pod) {
+	was, _ := j.tracks[p.UID].at(e.Revision - 1).(*corev1.Pod)
+	to := p.Annotations[revision.LiveAnnotation]
+	if was == nil || to == "" || to == was.Annotations[revision.LiveAnnotation] || ownerOf(p) == "" {
+		return
+	}
+	d, ok := j.decideAfter(e, p, Call{Point: true, Since: j.lastPointed(p, e.Revision)})
+	if !ok || d.at.node == "" {
+		return
+	}
+	j.givenOne(d, p)
+	g := j.guidanceOf(d)
+	if g == nil || g.mixed() {
+		return
+	}
+	if why := j.standsStill(g); why != "" {
+		j.report(Still, d.event, g.concerned(d, p.UID), "pod %s was given other content though %s", p.Name, why)
+	}
+}
+
+// lastPointed is the revision before another at which a pod was given a content, or was made.
+func (j *judge) lastPointed(p *corev1.Pod, before int64) (at int64) {
+	said := ""
+	for i, v := range j.tracks[p.UID].versions {
+		to := v.object.GetAnnotations()[revision.LiveAnnotation]
+		if v.from < before && (i == 0 || to != said) {
+			at = v.from
+		}
+		said = to
+	}
+	return at
+}

@@ -65,6 +65,14 @@ func (s *guidedStory) with(id, name, node string) {
 	s.ready(p)
 }
 
+// points has the pod of a node be given a content as it runs.
+func (s *guidedStory) points(node int, id string) {
+	p := s.pods[node-1].DeepCopy()
+	p.Labels[revision.Label] = "hash-t1." + id
+	p.Annotations[revision.LiveAnnotation] = fmt.Sprintf(`{"content":%q}`, id)
+	s.put(p)
+}
+
 func (s *guidedStory) userTakes(node int) {
 	p := s.pods[node-1]
 	s.record.Writes = append(s.record.Writes, Write{Kind: "Pod", Name: p.Name, UID: p.UID, Delete: true})
@@ -127,6 +135,24 @@ func TestHistoriesWithContent(t *testing.T) {
 			s.says(func(r *v1alpha1.DaemonSetRollout) { r.Spec.Retry = &v1alpha1.Retry{Revision: "hash-t1.b", Count: 1} })
 			s.with("b", "new-1", "n1")
 		}, ""},
+		{"running pods are given a content, step by step", func(s *guidedStory) {
+			s.points(1, "b")
+			s.says(func(r *v1alpha1.DaemonSetRollout) {
+				r.Spec.Approved = &v1alpha1.StepApproval{Revision: "hash-t1.b", Step: "canary"}
+			})
+			s.status(v1alpha1.PhaseProgressing, "t1.a", "t1.b", "rest")
+			s.points(2, "b")
+		}, ""},
+		{"a running pod is given the target's content before the node's step", func(s *guidedStory) { s.points(2, "b") },
+			Assigned + `: pod old-2 on node n2 was made of template "t1.b", which was not the node's`},
+		{"a running pod is given another content than the target's", func(s *guidedStory) {
+			s.copies("v2", "c")
+			s.points(1, "c")
+		}, Assigned + `: pod old-1 on node n1 was made of template "t1.c", which was not the node's`},
+		{"a running pod is given a content while the rollout is paused", func(s *guidedStory) {
+			s.says(func(r *v1alpha1.DaemonSetRollout) { r.Spec.Paused = true })
+			s.points(1, "b")
+		}, Still + ": pod old-1 was given other content though the rollout is paused"},
 		{"another content of the same template", func(s *guidedStory) {
 			s.takes(1)
 			fails(s)

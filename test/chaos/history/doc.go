@@ -22,7 +22,8 @@
 //     pace; where a template takes a daemon away it goes in its node's turn, and no pod
 //     is made where its template wants none.
 //     On the way back only what was taken since the turn counts: what the target has broken keeps no others.
-//   - Content (content.go): where a ConfigMap is a part of revisions, all this holds of them; test/chaos/copies has more.
+//   - Content (content.go): where ConfigMaps and Secrets are a part of revisions, all this holds of them, also of
+//     content that a running pod is given; test/chaos/copies has more.
 //   - Stranded (stranded.go): while nodes are dead, all others get what they are to have, but those that
 //     share a domain with a dead one.
 //   - Writes: what was acknowledged to a user is in the history as answered, and nobody else changes what users write.

@@ -42,7 +42,8 @@ type Write struct {
 // Call is a request of the DaemonSet controller's, known only where the
 // controller runs apart.
 type Call struct {
-	Delete bool
+	// Delete says that it was for the end of a pod, Point for other content of a running one; else a pod was made.
+	Delete, Point bool
 	// Pod is the name.
 	Pod string
 	// Since is the newest revision there was when the request was made, Early that some

@@ -157,6 +157,8 @@ func (j *judge) event(e *Event) {
 			if ownerOf(o) != "" {
 				j.removed(e, o)
 			}
+		default:
+			j.pointed(e, o)
 		}
 	}
 }
@@ -174,11 +176,16 @@ type decision struct {
 // decide finds that out; ok is false if the DaemonSet is being deleted, and so
 // others do things to its pods too.
 func (j *judge) decide(e *Event, p *corev1.Pod) (d decision, ok bool) {
-	d = decision{at: place{ownerOf(p), targetOf(p)}, event: e.Revision, since: e.Revision - lag, early: e.Revision - lag}
 	remove := e.Deleted || p.DeletionTimestamp != nil
+	return j.decideAfter(e, p, Call{Delete: remove, Since: j.earliest(p, remove)})
+}
+
+// decideAfter does so with the first call of a kind that was made at some revision, or later.
+func (j *judge) decideAfter(e *Event, p *corev1.Pod, of Call) (d decision, ok bool) {
+	d = decision{at: place{ownerOf(p), targetOf(p)}, event: e.Revision, since: e.Revision - lag, early: e.Revision - lag}
 	if j.Told {
 		i := slices.IndexFunc(j.calls[p.Name], func(c Call) bool {
-			return c.Delete == remove && c.Since >= j.earliest(p, remove)
+			return c.Delete == of.Delete && c.Point == of.Point && c.Since >= of.Since
 		})
 		if i < 0 {
 			return d, false

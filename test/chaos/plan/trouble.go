@@ -75,10 +75,12 @@ func (p *Plan) addTrouble(dice Dice, length time.Duration) {
 		quiet := time.Duration(p.Nodes%2) * length / 2
 		if p.Reads == InVolumes {
 			quiet = length / 2
+			p.keepInPlace()
 			add(EditContent, 0, length/8)
+			add(EditContent, length/8, length/4)
 		}
-		p.editContent(quiet)
-		add(BadContent, length/8, length/4)
+		p.editContent(quiet, p.Reads == InVolumes)
+		add(BadContent, length/8, length/3)
 		for range 4 {
 			add(Approve, 0, length)
 		}
@@ -90,21 +92,32 @@ func (p *Plan) addTrouble(dice Dice, length time.Duration) {
 	slices.SortStableFunc(p.Steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
 }
 
+// keepInPlace has no DaemonSet put new pods beside old ones, which cannot be given content as they run.
+func (p *Plan) keepInPlace() {
+	for i := range p.First {
+		if p.First[i].Op == CreateSet {
+			p.First[i].Other = p.First[i].Other/8*8 + p.First[i].Other%4
+		}
+	}
+	p.Steps = slices.DeleteFunc(p.Steps, func(s Step) bool { return s.Op == EditStrategy })
+}
+
 // editContent has users edit the ConfigMap where they would have edited templates, most of the time. First they leave
 // all alone for a while: what does not work takes its time to be seen.
-func (p *Plan) editContent(quiet time.Duration) {
+// With only, nobody edits templates.
+func (p *Plan) editContent(quiet time.Duration, only bool) {
 	edits := []Op{EditTemplate, BreakTemplate, CrashTemplate, StallTemplate, Rollback, EditPlacement}
 	ends := []Op{DeletePolicy, SpoilPolicy, DeleteSet, OrphanSet, ReplaceSet, Abort}
 	var out []Step
 	for _, s := range p.Steps {
 		switch edit := slices.Contains(edits, s.Op); {
-		case s.At < quiet && (edit || slices.Contains(ends, s.Op)):
+		case s.At < quiet && (edit && !only || slices.Contains(ends, s.Op)):
 			continue
 		case edit && s.Other%8 > 5:
 			s.Op = BadContent
 		case edit && s.Other%8 == 2:
 			s.Op = DeleteContent
-		case edit && s.Other%8 > 1:
+		case edit && (only || s.Other%8 > 1):
 			s.Op = EditContent
 		}
 		out = append(out, s)
