@@ -56,7 +56,11 @@ func Secrecy(r history.Record, traces []string, written ...string) (found []hist
 	for _, text := range written {
 		for line := range strings.Lines(text) {
 			if holds(line) {
-				found = append(found, history.Violation{Rule: Told, Message: "this is written: " + strings.TrimSpace(line)})
+				// Up to what the Secret holds: a report must not tell it either.
+				for _, t := range traces {
+					line, _, _ = strings.Cut(line, t)
+				}
+				found = append(found, history.Violation{Rule: Told, Message: "it follows this: " + strings.TrimSpace(line)})
 			}
 		}
 	}
