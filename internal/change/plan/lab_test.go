@@ -44,6 +44,8 @@ type lab struct {
 	variants *variants.Book
 	// resized are the nodes whose pod was given other amounts last, and whether it was restarted for them.
 	resized map[string]bool
+	// withheld are nodes that did not give their pod other amounts.
+	withheld map[string]bool
 	// present is the ID of the present variants. fails: some of their formulas may fail.
 	present string
 	fails   bool
@@ -87,7 +89,8 @@ type event struct {
 }
 
 func newLab(outer *testing.T, t *rapid.T) *lab {
-	return &lab{t: t, World: surveytest.New(outer), bad: map[string]map[string]bool{}, soaked: map[string]bool{}, resized: map[string]bool{}}
+	return &lab{t: t, World: surveytest.New(outer), bad: map[string]map[string]bool{}, soaked: map[string]bool{},
+		resized: map[string]bool{}, withheld: map[string]bool{}}
 }
 
 // hear lets the controller hear of something, a second later at most.

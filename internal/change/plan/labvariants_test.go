@@ -183,6 +183,7 @@ func (l *lab) give(uid types.UID) {
 	if reason == "" && len(survey.New(l.Objects).Reasons(p, p.Spec.NodeName, []*corev1.Pod{p})) > 0 {
 		reason = corev1.PodReasonDeferred
 	}
+	l.withheld[p.Spec.NodeName] = reason != ""
 	restarts = restarts && reason == "" && p.Status.ObservedGeneration < p.Generation
 	l.change(uid, func(p *corev1.Pod) {
 		p.Status.ObservedGeneration = p.Generation

@@ -67,5 +67,5 @@ func infeasible(is *corev1.Pod, now time.Time) {
 	})
 }
 
-// givenSoon reports whether a pod is being given other amounts, and its node has room for them.
+// givenSoon reports whether a pod is being given other amounts, and its node has not said that it lacks room for them.
 func givenSoon(o *fact.Pod) bool { return o.Resized && o.Mounted.IsZero() && o.Unplaceable == "" }

@@ -47,6 +47,8 @@ type play struct {
 	made     int
 	// molded are the pods that are made, or given other amounts, where there are variants.
 	molded map[types.UID]*corev1.Pod
+	// unanswered are the nodes that were asked to give their pod other amounts, and have not said what comes of it.
+	unanswered []string
 	record
 }
 
@@ -92,7 +94,10 @@ func (p *play) begin(o fact.Pod) {
 		p.place(o)
 	case p.answers(o.Node) && o.Phase == fact.PodActive && o.Trouble == "":
 		from := p.now
-		if o.Ready && !givenSoon(&o) {
+		switch {
+		case givenSoon(&o):
+			p.unanswered = append(p.unanswered, o.Node)
+		case o.Ready:
 			from = o.ReadySince.Add(-p.starts)
 		}
 		if from.Add(p.batch()).After(p.now) {

@@ -251,6 +251,7 @@ func compare(t *rapid.T, l *lab, p *planner, new *appsv1.DaemonSet, vary []*v1al
 	l.done, l.asked = nil, nil
 	clear(l.soaked)
 	clear(l.resized)
+	clear(l.withheld)
 	began := l.Objects.Now
 	// A daemon that does not work is replaced at once, by whatever its node is to have then: in which step that is can be
 	// a matter of seconds. Where a pace makes it wait for its turn, it may be well before, and have to wait for others then.
@@ -279,6 +280,12 @@ func compare(t *rapid.T, l *lab, p *planner, new *appsv1.DaemonSet, vary []*v1al
 		backwards = l.done[0].back
 	}
 	l.finish()
+	if slices.ContainsFunc(p.unanswered, func(node string) bool { return l.withheld[node] }) {
+		for _, n := range l.Objects.Nodes {
+			shaky[n.Name] = true // the plan took for granted that there is room, and there is none
+		}
+		return shaky
+	}
 	moved, order, first := l.moves(newest, backwards, shaky)
 
 	touched, acts := map[string]bool{}, false

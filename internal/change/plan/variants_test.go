@@ -16,6 +16,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/survey/surveytest"
+	"github.com/everynode/everynode/internal/change/variant/resizing"
 )
 
 // A plan of variants says which nodes get which, what their pods request before and after, and which nodes are resized,
@@ -64,6 +65,24 @@ func TestPlanOfVariants(t *testing.T) {
 		t.Errorf("after there were variants: %+v", f)
 	}
 	*status, w.Objects.Pods = was, pods
+	// What comes of a resize is not known yet.
+	asked, image := w.Objects.Pods[0].DeepCopy(), ds.DeepCopy()
+	asked.Generation, asked.Status.ObservedGeneration = 2, 1
+	record, err := (&resizing.Record{Pod: asked.Name, Generation: 2, At: surveytest.Now}).Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	metav1.SetMetaDataAnnotation(&asked.ObjectMeta, resizing.Annotation, record)
+	w.Objects.Pods = append([]*corev1.Pod{asked}, pods[1:]...)
+	image.Spec.Template.Spec.Containers[0].Image = "example.com/agent:2"
+	const granted = "a resize is under way on 1 node, such as "
+	if f := forecast(t, w, ds, image); !strings.Contains(strings.Join(f.Warnings, "\n"), granted+asked.Spec.NodeName) {
+		t.Errorf("with a resize that is not answered the warnings are %q", f.Warnings)
+	}
+	w.Objects.Pods = pods
+	if f := forecast(t, w, ds, image); strings.Contains(strings.Join(f.Warnings, "\n"), granted) {
+		t.Errorf("without one the warnings are %q", f.Warnings)
+	}
 	w.Objects.Variants, w.Objects.Varied = []*v1alpha1.DaemonSetVariant{s, m, xl}, true
 	f := forecast(t, w, ds, ds)
 	var out bytes.Buffer

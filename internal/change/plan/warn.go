@@ -35,6 +35,10 @@ func (p *planner) warn() {
 	if n.Change+n.New > 0 {
 		p.warnOfChange()
 	}
+	if n := len(p.unanswered); n > 0 && p.out.Changes() {
+		p.add("a resize is under way on %s, such as %s: the plan takes for granted that there is room for it",
+			survey.Count(n, "node"), slices.Min(p.unanswered))
+	}
 	if p.restarts != "" {
 		p.add("the policy says apply: Live, and pods are replaced all the same: %s", p.restarts)
 	}
