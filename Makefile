@@ -116,7 +116,7 @@ bench-dashboard: build ## Open the dashboard of simulated nodes in Chromium, and
 	@EVERYNODE_BINARY="$(CURDIR)/bin/everynode" bash -o pipefail -c "$(GO) test -trimpath -count 1 -timeout 40m -v -run '^TestAFleetThatChanges$$' ./test/browser -nodes $(NODES) | grep -E '^ok|FAIL|fleet_test|page_test'"
 
 .PHONY: bench-policy
-bench-policy: build ## Compare rollouts with and without a policy that asks for no pauses, in turn (NODES=1000,5000 RUNS=3).
+bench-policy: build ## Compare rollouts without a policy, under one that asks for no pauses, and with content, in turn (NODES=1000,5000 RUNS=3).
 	@$(GO) run ./test/scale -policy -nodes $(NODES) -runs $(RUNS)
 
 .PHONY: bench-content

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,7 +82,7 @@ func measureContent(ctx context.Context, o options) (r spoiled, err error) {
 	if err = errors.Join(err, ills.Close()); err != nil {
 		return r, fmt.Errorf("write the file of faults: %w", err)
 	}
-	o.more = []string{"--faults", ills.Name()}
+	o.more, o.mounts = []string{"--faults", ills.Name()}, true
 	b, cleanUp, err := newBench(ctx, o)
 	if err != nil {
 		return r, err
@@ -137,21 +138,9 @@ func (c contentBench) prepare(ctx context.Context, own *everynode.Client) error 
 	if err != nil {
 		return err
 	}
-	_, err = c.client.RbacV1().RoleBindings("default").Create(ctx, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "content"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "everynode:content"},
-		Subjects: []rbacv1.Subject{
-			{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceSystem, Name: "daemon-set-controller"},
-		},
-	}, metav1.CreateOptions{})
+	err = c.makeConf(ctx)
 	if err != nil {
-		return fmt.Errorf("give the right on ConfigMaps: %w", err)
-	}
-	_, err = c.client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: conf}, Data: map[string]string{confKey: "good"},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return fmt.Errorf("make the ConfigMap: %w", err)
+		return err
 	}
 	p := &v1alpha1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "careful"}}
 	err = yaml.UnmarshalStrict([]byte(withContent), &p.Spec)
@@ -162,14 +151,38 @@ func (c contentBench) prepare(ctx context.Context, own *everynode.Client) error 
 	if err != nil {
 		return fmt.Errorf("make the policy: %w", err)
 	}
-	ds := c.daemonSet(updated)
-	of := &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: conf}}
-	ds.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "c", VolumeSource: corev1.VolumeSource{ConfigMap: of}}}
-	_, err = c.client.AppsV1().DaemonSets("default").Create(ctx, ds, metav1.CreateOptions{})
+	err = c.apply(ctx, updated)
 	if err != nil {
 		return fmt.Errorf("make the DaemonSet: %w", err)
 	}
 	return c.phase(ctx, "", v1alpha1.PhaseComplete)
+}
+
+// makeConf makes the ConfigMap, and lets the DaemonSet controller read it.
+func (b *bench) makeConf(ctx context.Context) error {
+	_, err := b.client.RbacV1().RoleBindings("default").Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "content"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "everynode:content"},
+		Subjects: []rbacv1.Subject{
+			{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceSystem, Name: "daemon-set-controller"},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("give the right on ConfigMaps: %w", err)
+	}
+	_, err = b.client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: conf}, Data: map[string]string{confKey: "good"},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("make the ConfigMap: %w", err)
+	}
+	return nil
+}
+
+// mountConf has the pods of a DaemonSet mount it.
+func mountConf(ds *appsv1.DaemonSet) {
+	of := &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: conf}}
+	ds.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "c", VolumeSource: corev1.VolumeSource{ConfigMap: of}}}
 }
 
 // plan asks for the plan of the bad key, which must name the DaemonSet, the key and how many nodes there are.

@@ -38,6 +38,8 @@ type options struct {
 	profiles string
 	// more are flags of the server.
 	more []string
+	// mounts says that pods mount a ConfigMap.
+	mounts bool
 }
 
 type result struct {

@@ -62,7 +62,7 @@ func (b *bench) apply(ctx context.Context, name string) error {
 func (b *bench) daemonSet(name string) *appsv1.DaemonSet {
 	labels := map[string]string{"app": name}
 	unavailable := intstr.Parse(b.unavailable)
-	return &appsv1.DaemonSet{
+	ds := &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: appsv1.DaemonSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -76,6 +76,10 @@ func (b *bench) daemonSet(name string) *appsv1.DaemonSet {
 			},
 		},
 	}
+	if b.mounts {
+		mountConf(ds)
+	}
+	return ds
 }
 
 func (b *bench) update(ctx context.Context) error { return b.rollOut(ctx, "everynode.io/demo:v2") }

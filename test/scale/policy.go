@@ -5,105 +5,154 @@ import (
 	"fmt"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	everynode "github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/content"
 )
 
-// mostByPolicy is how much longer a rollout may take under a policy that asks for no pauses.
-const mostByPolicy = 1.3
+// So much longer a rollout may take under a policy that asks for no pauses than without one, and where that makes a
+// ConfigMap a part of revisions than under one that does not.
+const (
+	mostByPolicy  = 1.3
+	mostByContent = 1.1
+)
 
-// runPolicy compares rollouts with and without a policy that asks for no pauses, one after the other on one control
-// plane: what else the machine does then meets both.
+// compared is how many times as long rollouts took: under a policy as without one, by the clock and in CPU time, and
+// with content as under the policy alone.
+type compared struct{ clock, cpu, content, contentCPU float64 }
+
+// runPolicy compares rollouts without a policy, under one that asks for no pauses, and under one that has content, one
+// after the other on one control plane: what else the machine does then meets all.
 func runPolicy(ctx context.Context, o options, nodes []int, runs int) error {
 	fmt.Println(machine())
 	fmt.Printf(
-		"\nRollouts with maxUnavailable %s, in turn without a policy and under one without pauses; seconds by the clock / "+
-			"seconds of the server's CPU time.\n\n",
+		"\nRollouts with maxUnavailable %s, in turn without a policy, under one without pauses, and under one with "+
+			"content; seconds by the clock / seconds of the server's CPU time.\n\n",
 		o.unavailable,
 	)
-	fmt.Println("| nodes | without | under a policy | by the clock | CPU |")
-	fmt.Println("|------:|--------:|---------------:|-------------:|----:|")
+	fmt.Println("| nodes | without | under a policy | by the clock | CPU | with content | by the clock | CPU |")
+	fmt.Println("|------:|--------:|---------------:|-------------:|----:|-------------:|-------------:|----:|")
+	o.mounts = true
 	for _, o.nodes = range nodes {
-		clocks, cpus, err := measurePolicy(ctx, o, runs)
+		all, err := measurePolicy(ctx, o, runs)
 		if err != nil {
 			return fmt.Errorf("measure %d nodes with and without a policy: %w", o.nodes, err)
 		}
-		clock, cpu := median(clocks), median(cpus)
-		fmt.Printf("| %d | | median of %d | %.2f times | %.2f times |\n", o.nodes, runs, clock, cpu)
-		if clock > mostByPolicy {
-			return fmt.Errorf(
-				"with %d nodes a rollout took %.2f times as long under a policy, more than %.1f", o.nodes, clock, mostByPolicy,
-			)
+		of := func(value func(compared) float64) float64 {
+			var values []float64
+			for _, c := range all {
+				values = append(values, value(c))
+			}
+			return median(values)
+		}
+		m := compared{
+			of(func(c compared) float64 { return c.clock }), of(func(c compared) float64 { return c.cpu }),
+			of(func(c compared) float64 { return c.content }), of(func(c compared) float64 { return c.contentCPU }),
+		}
+		fmt.Printf("| %d | | median of %d | %.2f times | %.2f times | | %.2f times | %.2f times |\n",
+			o.nodes, runs, m.clock, m.cpu, m.content, m.contentCPU)
+		if m.clock > mostByPolicy || m.content > mostByContent {
+			return fmt.Errorf("with %d nodes a rollout took %.2f times as long under a policy, and %.2f times that with "+
+				"content: more than %.1f, or %.1f", o.nodes, m.clock, m.content, mostByPolicy, mostByContent)
 		}
 	}
 	return nil
 }
 
-// measurePolicy returns how many times as long each rollout under the policy took as the one beside it.
-func measurePolicy(ctx context.Context, o options, runs int) (clocks, cpus []float64, err error) {
+// measurePolicy compares so many rounds of rollouts.
+func measurePolicy(ctx context.Context, o options, runs int) (all []compared, err error) {
 	b, cleanUp, err := newBench(ctx, o)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer cleanUp()
 	if err := b.nodesReady(ctx); err != nil {
-		return nil, nil, err
+		return nil, err
+	}
+	if err := b.makeConf(ctx); err != nil {
+		return nil, err
 	}
 	if err := b.create(ctx); err != nil {
-		return nil, nil, err
-	}
-	// The first rollout makes what later ones find: it counts for nobody.
-	if err := b.rollOut(ctx, "everynode.io/demo:warm"); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	version := 0
 	roll := func(ctx context.Context) error {
 		version++
 		return b.rollOut(ctx, fmt.Sprintf("everynode.io/demo:v%d", version))
 	}
+	under := func(spec *v1alpha1.RolloutPolicySpec) (took phase, err error) {
+		if err := b.follows(ctx, spec); err != nil {
+			return took, err
+		}
+		b.settle()
+		return b.time(ctx, roll)
+	}
 	for range runs {
+		// What the round before has left counts for nobody.
+		if err := roll(ctx); err != nil {
+			return nil, err
+		}
 		b.settle()
 		without, err := b.time(ctx, roll)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		if err := b.follows(ctx, true); err != nil {
-			return nil, nil, err
-		}
-		b.settle()
-		under, err := b.time(ctx, roll)
+		plain, err := under(&v1alpha1.RolloutPolicySpec{})
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		if err := b.follows(ctx, false); err != nil {
-			return nil, nil, err
+		with, err := under(&v1alpha1.RolloutPolicySpec{Content: &v1alpha1.Content{Settle: "1s"}})
+		if err != nil {
+			return nil, err
 		}
-		clock, cpu := under.took.Seconds()/without.took.Seconds(), under.cpu.Seconds()/without.cpu.Seconds()
-		fmt.Printf("| %d | %s | %s | %.2f times | %.2f times |\n", o.nodes, without, under, clock, cpu)
-		clocks, cpus = append(clocks, clock), append(cpus, cpu)
+		if err := b.follows(ctx, nil); err != nil {
+			return nil, err
+		}
+		c := compared{
+			plain.took.Seconds() / without.took.Seconds(), plain.cpu.Seconds() / without.cpu.Seconds(),
+			with.took.Seconds() / plain.took.Seconds(), with.cpu.Seconds() / plain.cpu.Seconds(),
+		}
+		fmt.Printf("| %d | %s | %s | %.2f times | %.2f times | %s | %.2f times | %.2f times |\n",
+			o.nodes, without, plain, c.clock, c.cpu, with, c.content, c.contentCPU)
+		all = append(all, c)
 	}
-	return clocks, cpus, nil
+	return all, nil
 }
 
-// follows has the DaemonSet follow a policy, or none, and waits until the controller knows.
-func (b *bench) follows(ctx context.Context, policy bool) error {
+// follows has the DaemonSet follow a policy in place of the one that it follows, or none, and waits until all nodes
+// have what is wanted then.
+func (b *bench) follows(ctx context.Context, spec *v1alpha1.RolloutPolicySpec) error {
 	own, err := everynode.NewForConfig(b.config)
 	if err != nil {
 		return err
 	}
 	policies, rollouts := own.RolloutPolicies("default"), own.DaemonSetRollouts("default")
-	if !policy {
-		// A change that is under way would be held without its policy.
-		if err := b.complete(ctx, rollouts); err != nil {
+	is, err := policies.Get(ctx, "bench", metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		is, err = nil, nil
+	case err != nil:
+		return err
+	}
+	if is != nil { // a change that is under way would be held without its policy
+		if err := b.complete(ctx, rollouts, is.Spec.Content != nil); err != nil {
 			return err
 		}
-		return policies.Delete(ctx, "bench", metav1.DeleteOptions{})
 	}
-	if _, err := policies.Create(
-		ctx, &v1alpha1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "bench"}}, metav1.CreateOptions{},
-	); err != nil {
+	switch {
+	case spec == nil:
+		return policies.Delete(ctx, "bench", metav1.DeleteOptions{})
+	case is == nil:
+		p := &v1alpha1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "bench"}, Spec: *spec}
+		_, err = policies.Create(ctx, p, metav1.CreateOptions{})
+	default:
+		is.Spec = *spec
+		_, err = policies.Update(ctx, is, metav1.UpdateOptions{})
+	}
+	if err != nil {
 		return err
 	}
 	if err := b.until(ctx, "the policy to be followed", func(ctx context.Context) (bool, error) {
@@ -112,11 +161,11 @@ func (b *bench) follows(ctx context.Context, policy bool) error {
 	}); err != nil {
 		return err
 	}
-	return b.complete(ctx, rollouts)
+	return b.complete(ctx, rollouts, spec.Content != nil)
 }
 
-// complete waits until the rollout is, for the template that there is now.
-func (b *bench) complete(ctx context.Context, rollouts *everynode.DaemonSetRollouts) error {
+// complete waits until the rollout is, for the template that there is now, with content or without.
+func (b *bench) complete(ctx context.Context, rollouts *everynode.DaemonSetRollouts, hasContent bool) error {
 	return b.until(ctx, "the rollout to be complete", func(ctx context.Context) (bool, error) {
 		ds, err := b.client.AppsV1().DaemonSets("default").Get(ctx, updated, metav1.GetOptions{})
 		if err != nil {
@@ -127,7 +176,8 @@ func (b *bench) complete(ctx context.Context, rollouts *everynode.DaemonSetRollo
 			return false, err
 		}
 		s := &list.Items[0].Status
-		return s.Phase == v1alpha1.PhaseComplete && s.DaemonSetGeneration == ds.Generation, nil
+		return s.Phase == v1alpha1.PhaseComplete && s.DaemonSetGeneration == ds.Generation &&
+			hasContent == (content.IDOf(s.TargetRevision) != ""), nil
 	})
 }
 
