@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -51,6 +52,15 @@ func neverFits(o *corev1.Pod, n *corev1.Node) bool {
 		}
 	}
 	return false
+}
+
+// answered has a pod ask for something else than what its node said something of.
+func answered(is *corev1.Pod) {
+	is.Generation++
+	is.Status.ObservedGeneration = is.Generation
+	is.Status.Conditions = slices.DeleteFunc(is.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodResizePending || c.Type == corev1.PodResizeInProgress
+	})
 }
 
 // infeasible has the node of a pod say that it can never give it what it asks for.

@@ -249,13 +249,17 @@ func (p *play) create(a *action.CreatePod) types.UID {
 // place has the scheduler look at a pod. One that is there already beside it takes its room.
 func (p *play) place(o fact.Pod) {
 	room := p.roomFor(o)
-	var gone []*corev1.Pod
+	var gone, resized []*corev1.Pod
 	for _, old := range p.set.Pods(o.Node) {
-		if _, there := p.pods[old.UID]; !there {
+		_, there := p.pods[old.UID]
+		switch is := p.molded[old.UID]; {
+		case !there:
 			gone = append(gone, old)
+		case is != nil:
+			resized = append(resized, is)
 		}
 	}
-	if reasons := room.Reasons(o.Node, gone); len(reasons) > 0 {
+	if reasons := room.Reasons(o.Node, gone, resized...); len(reasons) > 0 {
 		o.Unplaceable, p.unplaced[o.Node] = strings.Join(reasons, "; "), o.UID
 		p.lacks(o, reasons)
 		p.tell(o)
@@ -361,6 +365,7 @@ func (p *play) resize(a *action.ResizePod) (action.Outcome, string) {
 	is := p.core.Variants.Objects.Pod(a.PodUID).DeepCopy()
 	way.Amounts.Fill(&is.Spec)
 	sign(is, a.Revision, &way.Mark)
+	answered(is)
 	p.molded[a.PodUID] = is
 	o := p.pods[a.PodUID]
 	o.Revision, o.Before, o.Pointed, o.Resized, o.Unplaceable = a.Revision, a.Before, p.now, true, ""

@@ -36,10 +36,10 @@ func (s *Survey) Room(template *corev1.PodTemplateSpec, namespace string) *Room 
 	return &Room{s, s.Cluster().Ask(fit.NewPod(p))}
 }
 
-// Reasons says all that keeps a pod of the template from fitting on the node, once the given pods have left; nothing if
-// it fits.
-func (r *Room) Reasons(nodeName string, leaving []*corev1.Pod) []string {
-	return r.survey.reasons(r.question, nodeName, leaving)
+// Reasons says all that keeps a pod of the template from fitting on the node, once the given pods have left, and pods
+// that are there have become the resized ones; nothing if it fits.
+func (r *Room) Reasons(nodeName string, leaving []*corev1.Pod, resized ...*corev1.Pod) []string {
+	return r.survey.reasons(r.question, nodeName, leaving, resized...)
 }
 
 // Reasons says all that keeps the pod from fitting on the node, once the given pods have left; nothing if it fits.
@@ -47,7 +47,9 @@ func (s *Survey) Reasons(p *corev1.Pod, nodeName string, leaving []*corev1.Pod) 
 	return s.reasons(s.Cluster().Ask(fit.NewPod(p)), nodeName, leaving)
 }
 
-func (s *Survey) reasons(question *fit.Question, nodeName string, leaving []*corev1.Pod) (out []string) {
+func (s *Survey) reasons(
+	question *fit.Question, nodeName string, leaving []*corev1.Pod, resized ...*corev1.Pod,
+) (out []string) {
 	node := s.Cluster().Node(nodeName)
 	if node == nil {
 		return []string{"there is no node " + nodeName}
@@ -56,6 +58,11 @@ func (s *Survey) reasons(question *fit.Question, nodeName string, leaving []*cor
 	for _, l := range leaving {
 		if known := node.Pods[l.UID]; known != nil {
 			trial.Removed = append(trial.Removed, known)
+		}
+	}
+	for _, p := range resized {
+		if known := node.Pods[p.UID]; known != nil {
+			trial.Removed, trial.Added = append(trial.Removed, known), append(trial.Added, fit.NewPod(p))
 		}
 	}
 	for _, r := range question.All(node, trial) {

@@ -105,6 +105,40 @@ func TestWhatKeepsAPodAway(t *testing.T) {
 	}
 }
 
+// A pod that is resized takes the room of what it has then, and one that leaves none.
+func TestRoomBesideAResizedPod(t *testing.T) {
+	w := surveytest.New(t)
+	ds, hashes := w.DaemonSet("log-agent", "example.com/agent:1.4")
+	w.Node("node-1")
+	asks := func(cpu string) corev1.ResourceList {
+		return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+	}
+	w.Pod(ds, "node-1", hashes[0], func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = asks("1500m") })
+	there := w.Objects.Pods[0]
+	resized := func(cpu string) *corev1.Pod {
+		p := there.DeepCopy()
+		p.Spec.Containers[0].Resources.Requests = asks(cpu)
+		return p
+	}
+	template := ds.Spec.Template.DeepCopy()
+	template.Spec.Containers[0].Resources.Requests = asks("1")
+	room := survey.New(w.Objects).Room(template, ds.Namespace)
+	for name, c := range map[string]struct {
+		got  []string
+		fits bool
+	}{
+		"as it is":   {room.Reasons("node-1", nil), false},
+		"gone":       {room.Reasons("node-1", []*corev1.Pod{there}), true},
+		"smaller":    {room.Reasons("node-1", nil, resized("1")), true},
+		"not enough": {room.Reasons("node-1", nil, resized("1001m")), false},
+		"of another": {room.Reasons("node-1", nil, &corev1.Pod{}), false},
+	} {
+		if (len(c.got) == 0) != c.fits {
+			t.Errorf("%s: what keeps the pod away is %q", name, c.got)
+		}
+	}
+}
+
 // Each run of a command judges by what the status and the nodes say: how long a node has not been able to fetch images
 // is not counted from when it is run.
 func TestHowLongANodeCannotFetch(t *testing.T) {
