@@ -70,7 +70,8 @@ func (f *fleet) vary(class, patch, share string) {
 	})
 }
 
-// requested are the cores that daemons request, by class, and all together; uids are those of the pods by node.
+// requested are the cores that daemons request, by class if all are ready, and all together; uids are those of the pods
+// by node.
 func (f *fleet) requested() (byClass map[string]string, cores float64, uids map[string]types.UID) {
 	f.t.Helper()
 	pods, err := f.Client.CoreV1().Pods("default").List(f.t.Context(), metav1.ListOptions{})
@@ -85,9 +86,12 @@ func (f *fleet) requested() (byClass map[string]string, cores float64, uids map[
 			f.t.Fatal(err)
 		}
 		class, cpu := []string{"xs", "s", "m", "l", "xl"}[(number-1)%5], p.Spec.Containers[0].Resources.Requests.Cpu()
-		if has := byClass[class]; has != "" && has != cpu.String() {
+		switch has := byClass[class]; {
+		case !pod.IsReady(p):
+			byClass[class] = "one is not ready"
+		case has != "" && has != cpu.String():
 			byClass[class] = "differs"
-		} else {
+		default:
 			byClass[class] = cpu.String()
 		}
 		cores += cpu.AsApproximateFloat64()
@@ -102,8 +106,8 @@ func (f *fleet) wantRequests(want map[string]string) (cores float64, uids map[st
 	f.Eventually(fmt.Sprintf("daemons request %v", want), func(ctx context.Context) error {
 		var got map[string]string
 		got, cores, uids = f.requested()
-		if fmt.Sprint(got) != fmt.Sprint(want) {
-			return fmt.Errorf("they request %v", got)
+		if fmt.Sprint(got) != fmt.Sprint(want) || len(uids) != int(f.nodes) {
+			return fmt.Errorf("on %d nodes they request %v", len(uids), got)
 		}
 		ds, err := f.Client.AppsV1().DaemonSets("default").Get(ctx, "logs", metav1.GetOptions{})
 		if err == nil && ds.Status.NumberAvailable != f.nodes {
