@@ -3,6 +3,7 @@ package enough
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -28,6 +29,16 @@ func LabelSelector(
 		errs = append(errs, requirement(&s.MatchExpressions[i], options, at.Index(i))...)
 	}
 	return errs
+}
+
+// Selects reports whether a selector that LabelSelector finds nothing wrong with selects the labels; nil selects none.
+// The library takes long for one that asks for more labels than there are.
+func Selects(s *metav1.LabelSelector, has labels.Set) bool {
+	if s != nil && len(s.MatchLabels) > len(has) {
+		return false
+	}
+	is, err := metav1.LabelSelectorAsSelector(s)
+	return err == nil && is.Matches(has)
 }
 
 func requirement(

@@ -7,7 +7,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"pgregory.net/rapid"
 
 	"github.com/everynode/everynode/internal/apiserver/enough"
 )
@@ -68,4 +70,34 @@ func TestLongSelectors(t *testing.T) {
 			t.Errorf("%s: %d errors", name, got)
 		}
 	}
+}
+
+// Of selectors that are in order the same is selected as by the library, which takes all others for wrong, too.
+func TestSelectorsSelectAsTheLibrary(t *testing.T) {
+	names := rapid.SampledFrom([]string{"a", "b", "c", "-", ""})
+	has := rapid.MapOf(names, names)
+	requirements := rapid.Custom(func(t *rapid.T) metav1.LabelSelectorRequirement {
+		operators := []metav1.LabelSelectorOperator{"In", "NotIn", "Exists", "DoesNotExist", "Near"}
+		return metav1.LabelSelectorRequirement{
+			Key: names.Draw(t, "key"), Operator: rapid.SampledFrom(operators).Draw(t, "operator"),
+			Values: rapid.SliceOfN(names, 0, 2).Draw(t, "values"),
+		}
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		s := &metav1.LabelSelector{
+			MatchLabels: has.Draw(t, "labels"), MatchExpressions: rapid.SliceOfN(requirements, 0, 2).Draw(t, "requirements"),
+		}
+		if rapid.IntRange(0, 9).Draw(t, "none") == 0 {
+			s = nil
+		}
+		wrong := enough.LabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, field.NewPath("s"))
+		is, err := metav1.LabelSelectorAsSelector(s)
+		if (len(wrong) == 0) != (err == nil) {
+			t.Fatalf("%v has errors %v, and by the library %v", s, wrong, err)
+		}
+		on := labels.Set(has.Draw(t, "has"))
+		if got := enough.Selects(s, on); err == nil && got != is.Matches(on) {
+			t.Fatalf("%v selects %v: %t, by the library %t", s, on, got, !got)
+		}
+	})
 }

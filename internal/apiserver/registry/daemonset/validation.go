@@ -3,9 +3,7 @@ package daemonset
 import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -32,8 +30,7 @@ func validateSpec(spec *appsv1.DaemonSetSpec, old *corev1.PodTemplateSpec, path 
 	errs := enough.LabelSelector(
 		spec.Selector, metav1validation.LabelSelectorValidationOptions{}, path.Child("selector"),
 	)
-	if selector, err := metav1.LabelSelectorAsSelector(spec.Selector); err == nil &&
-		!selector.Matches(labels.Set(spec.Template.Labels)) {
+	if len(errs) == 0 && !enough.Selects(spec.Selector, spec.Template.Labels) {
 		errs = append(errs, field.Invalid(path.Child("template", "metadata", "labels"), spec.Template.Labels,
 			"`selector` does not match template `labels`"))
 	}

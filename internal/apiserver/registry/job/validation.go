@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/labels"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
@@ -41,7 +40,7 @@ func validate(j *batchv1.Job, old *corev1.PodTemplateSpec) field.ErrorList {
 	errs := validateGenerated(j, path, len(wrong) == 0)
 	errs = append(errs, validateSpec(&j.Spec, old, path)...)
 	errs = append(errs, wrong...)
-	if len(wrong) == 0 && !selects(j.Spec.Selector, j.Spec.Template.Labels) {
+	if len(wrong) == 0 && !enough.Selects(j.Spec.Selector, j.Spec.Template.Labels) {
 		errs = append(errs, field.Invalid(
 			path.Child("template", "metadata", "labels"), j.Spec.Template.Labels, "`selector` does not match template `labels`",
 		))
@@ -63,16 +62,6 @@ func validateSelector(s *metav1.LabelSelector, path *field.Path) field.ErrorList
 	return enough.LabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, path)
 }
 
-// selects reports whether a valid selector selects the labels. The library takes long for one that asks for more labels
-// than there are.
-func selects(s *metav1.LabelSelector, has labels.Set) bool {
-	if len(s.MatchLabels) > len(has) {
-		return false
-	}
-	is, err := metav1.LabelSelectorAsSelector(s)
-	return err != nil || is.Matches(has)
-}
-
 // validateGenerated checks that labels and selector are those that were generated,
 // if that was wanted: then no other controller's pods can be mistaken for the Job's.
 func validateGenerated(j *batchv1.Job, path *field.Path, isValid bool) field.ErrorList {
@@ -91,7 +80,7 @@ func validateGenerated(j *batchv1.Job, path *field.Path, isValid bool) field.Err
 			errs = append(errs, field.Invalid(at.Key(key), j.Spec.Template.Labels, fmt.Sprintf("must be '%s'", expected[key])))
 		}
 	}
-	if isValid && !selects(j.Spec.Selector, expected) {
+	if isValid && !enough.Selects(j.Spec.Selector, expected) {
 		errs = append(errs, field.Invalid(path.Child("selector"), j.Spec.Selector, "`selector` not auto-generated"))
 	}
 	return errs

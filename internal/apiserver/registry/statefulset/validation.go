@@ -6,9 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/labels"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
@@ -60,8 +58,7 @@ func validateSelector(spec *appsv1.StatefulSetSpec, path *field.Path) (errs fiel
 	if len(spec.Selector.MatchLabels)+len(spec.Selector.MatchExpressions) == 0 {
 		errs = append(errs, field.Invalid(at, spec.Selector, "empty selector is invalid for statefulset"))
 	}
-	selector, err := metav1.LabelSelectorAsSelector(spec.Selector)
-	if err == nil && !selector.Empty() && !selector.Matches(labels.Set(spec.Template.Labels)) {
+	if len(errs) == 0 && !enough.Selects(spec.Selector, spec.Template.Labels) {
 		errs = append(errs, field.Invalid(
 			path.Child("template", "metadata", "labels"), spec.Template.Labels, "`selector` does not match template `labels`",
 		))
