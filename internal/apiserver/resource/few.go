@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/everynode/everynode/internal/apiserver/enough"
+	"github.com/everynode/everynode/internal/untrusted/plaintext"
 )
 
 // An error may repeat a list of 3 MB. Of errors with more text than longText, in bytes, only the first fewErrors are
@@ -41,14 +41,13 @@ const longValue = 64 << 10
 // written has the value of an error as JSON, or the beginning of it. The library tells it as such, and makes it for
 // each of the five texts that it asks of an error.
 func written(err *field.Error) *field.Error {
-	out := *err
-	switch reflect.ValueOf(err.BadValue).Kind() {
+	out, value := *err, reflect.ValueOf(err.BadValue)
+	switch value.Kind() {
 	case reflect.String:
-		is := reflect.ValueOf(err.BadValue).String()
-		if len(is) <= longValue {
+		if value.Len() <= longValue {
 			return err
 		}
-		out.BadValue = begin(is)
+		out.BadValue = beginningOf(value.String())
 		return &out
 	case reflect.Map, reflect.Slice, reflect.Struct, reflect.Pointer:
 	default:
@@ -62,15 +61,15 @@ func written(err *field.Error) *field.Error {
 	case failed != nil:
 		return err // The library tells such a value in another way.
 	case len(text) > longValue:
-		out.BadValue = beginning(begin(string(text)))
+		out.BadValue = beginning(beginningOf(string(text)))
 	default:
 		out.BadValue = json.RawMessage(text)
 	}
 	return &out
 }
 
-func begin(text string) string {
-	return fmt.Sprintf("%s... (%d bytes)", strings.ToValidUTF8(text[:longValue], ""), len(text))
+func beginningOf(text string) string {
+	return plaintext.Cut(text, longValue, fmt.Sprintf("... (%d bytes)", len(text)))
 }
 
 // beginning is that of a value. The library tells what is no JSON as it says itself.
