@@ -63,10 +63,8 @@ func answered(is *corev1.Pod) {
 	})
 }
 
-// infeasible has the node of a pod say that it can never give it what it asks for.
+// infeasible has the node of a pod say that it can never give it what it asks for now.
 func infeasible(is *corev1.Pod, now time.Time) {
-	is.Generation++
-	is.Status.ObservedGeneration = is.Generation
 	r := resizing.Record{Pod: is.Name, Generation: is.Generation, At: now}
 	if text, err := r.Text(); err == nil {
 		metav1.SetMetaDataAnnotation(&is.ObjectMeta, resizing.Annotation, text)

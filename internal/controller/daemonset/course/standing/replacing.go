@@ -39,8 +39,11 @@ func (r *Replacing) Drop(node string) {
 // Any reports whether the change under way took a daemon somewhere.
 func (r *Replacing) Any() bool { return len(r.was) > 0 }
 
-// Tell names the nodes, and those that are away, in a status: at most so many of each change.
+// Tell names the nodes, and those that are away, in a status: at most so many of each change; nil if there are none.
 func (r *Replacing) Tell(away Absentees, now time.Time, most int) *v1alpha1.Replacing {
+	if len(r.was)+len(away)+len(r.earlier) == 0 {
+		return nil
+	}
 	out := &v1alpha1.Replacing{}
 	named := slices.Sorted(maps.Keys(r.was))
 	for _, n := range named[:min(len(named), most)] {
@@ -57,9 +60,6 @@ func (r *Replacing) Tell(away Absentees, now time.Time, most int) *v1alpha1.Repl
 	}
 	earlier := slices.Sorted(maps.Keys(r.earlier))
 	out.Earlier = earlier[:min(len(earlier), most)]
-	if len(named)+len(away)+len(earlier) == 0 {
-		return nil
-	}
 	return out
 }
 
