@@ -181,6 +181,10 @@ func (p *planner) compare(s *survey.Survey, set *survey.Set) error {
 		unedited.Variants, unedited.Varied = s.Stored, false
 	}
 	before, err := survey.New(unedited).Set(p.old)
+	if err != nil && s.Varied { // more than are used chose it: which it had is not said here
+		unedited.Variants = nil
+		before, err = survey.New(unedited).Set(p.old)
+	}
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,9 @@ type manifests struct {
 	startups   []*v1alpha1.NodeStartup
 	// contents are what ConfigMaps and Secrets are to hold; those of a Secret are not shown.
 	contents []plan.Change
-	ignored  []string
+	// deleted are the names of variants that are to be deleted.
+	deleted []string
+	ignored []string
 }
 
 // parseManifests reads one document after the other. DaemonSets and policies must not have fields that are not known.
@@ -162,13 +164,14 @@ func (m *manifests) withPolicies(o survey.Objects, namespace string) survey.Obje
 	return o
 }
 
-// withVariants puts the variants of the file in place of those that are stored, or beside them.
+// withVariants puts the variants of the file in place of those that are stored, or beside them, and takes away those
+// that are to be deleted.
 func (m *manifests) withVariants(o survey.Objects, namespace string) survey.Objects {
-	if len(m.variants) == 0 {
+	if len(m.variants)+len(m.deleted) == 0 {
 		return o
 	}
 	o.Stored, o.Varied = o.Variants, true
-	o.Variants = slices.Clone(o.Variants)
+	o.Variants = m.without(slices.Clone(o.Variants), namespace)
 	for _, v := range m.variants {
 		v.Namespace = cmp.Or(v.Namespace, namespace)
 		v.UID = types.UID("new/" + v.Namespace + "/" + v.Name)
@@ -202,13 +205,22 @@ func put[T interface {
 	return all
 }
 
-// varies reports whether a variant of the file chooses the DaemonSet, or the stored one of its name does.
-func (m *manifests) varies(o *survey.Objects, ds *appsv1.DaemonSet) bool {
-	return slices.ContainsFunc(m.variants, func(v *v1alpha1.DaemonSetVariant) bool {
-		chooses := func(one *v1alpha1.DaemonSetVariant) bool {
-			return one.Namespace == v.Namespace && one.Name == v.Name && one.Namespace == ds.Namespace &&
-				variant.Selects(one, ds.Labels)
-		}
-		return chooses(v) || slices.ContainsFunc(o.Stored, chooses)
-	})
+// varied are the variants that the plan is about.
+func (m *manifests) varied(namespace string) (out []types.NamespacedName) {
+	for _, v := range m.variants {
+		out = append(out, types.NamespacedName{Namespace: v.Namespace, Name: v.Name})
+	}
+	for _, name := range m.deleted {
+		out = append(out, types.NamespacedName{Namespace: namespace, Name: name})
+	}
+	return out
+}
+
+// varies reports whether the variant of that name chooses the DaemonSet, or did.
+func varies(o *survey.Objects, name types.NamespacedName, ds *appsv1.DaemonSet) bool {
+	chooses := func(v *v1alpha1.DaemonSetVariant) bool {
+		return v.Namespace == name.Namespace && v.Name == name.Name && v.Namespace == ds.Namespace &&
+			variant.Selects(v, ds.Labels)
+	}
+	return slices.ContainsFunc(o.Variants, chooses) || slices.ContainsFunc(o.Stored, chooses)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,21 +36,22 @@ const changesFound command.ExitCode = 2
 func newPlanCommand(plugin bool) *cobra.Command {
 	var at *cluster
 	var file, output string
+	var deleted []string
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE",
 		Short: "Say what applying DaemonSets would do, and do nothing",
 		Long: `Say what "kubectl apply -f FILE" would do to DaemonSets: which fields, and which keys of
 their ConfigMaps and Secrets, change, which nodes change, in which steps, what has no
 room, and how long it takes. Of DaemonSetVariants also which nodes get which, and what
-their pods request then. Of NodeStartups which nodes would follow them, and what these
-would wait for in vain. Nothing is written: the server is only asked to try (dry run) what it would store.
+their pods request then; with --delete also when one is deleted. Of NodeStartups which
+nodes would follow them, and what these would wait for in vain. Nothing is written: the server is only asked to try (dry run) what it would store.
 
 The exit code is 0 if nothing would happen before somebody approves, resumes or
 deletes something, 2 if something would, 1 after an error. It works on any
 Kubernetes. docs/plan.md explains what is shown, and the JSON.`,
 		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if file == "" {
+			if file == "" && len(deleted) == 0 {
 				return errors.New("no file is named; use -f FILE, or -f - for standard input")
 			}
 			if output != "" && output != "json" && output != "yaml" {
@@ -60,6 +62,10 @@ Kubernetes. docs/plan.md explains what is shown, and the JSON.`,
 				return err
 			}
 			l, err := at.read()
+			if err != nil {
+				return err
+			}
+			err = documents.addDeletions(deleted, l.namespace)
 			if err != nil {
 				return err
 			}
@@ -75,6 +81,8 @@ Kubernetes. docs/plan.md explains what is shown, and the JSON.`,
 	f.StringVarP(&file, "filename", "f", "",
 		"file with DaemonSets, DaemonSetVariants, NodeStartups, ConfigMaps and Secrets as YAML or JSON, more than one "+
 			"document if wanted; - for standard input")
+	f.StringArrayVar(&deleted, "delete", nil,
+		"daemonsetvariant/NAME that would be deleted, beside what the file says or alone; may be given more than once")
 	f.StringVarP(&output, "output", "o", "", "json or yaml for programs; else text for people")
 	return cmd
 }
@@ -86,6 +94,8 @@ type plans struct {
 	NodeStartups []*starting.Forecast `json:"nodeStartups,omitempty"`
 	// Direct says which changes of ConfigMaps and Secrets are no part of a revision.
 	Direct []string `json:"direct,omitempty"`
+	// Idle says which DaemonSetVariants choose no DaemonSet.
+	Idle []string `json:"idle,omitempty"`
 	// Ignored are the objects of other kinds.
 	Ignored []string `json:"ignored,omitempty"`
 	// Missing says what could not be read or asked, and why.
@@ -106,6 +116,9 @@ func (l *lists) planOn(ctx context.Context, s *survey.Survey, hidden string, m *
 	out := &plans{DaemonSets: []*plan.Forecast{}, Ignored: m.ignored}
 	if hidden != "" {
 		out.Missing = append(out.Missing, hidden)
+	}
+	if err := l.mustBeThere(ctx, m, s); err != nil {
+		return nil, err
 	}
 	before := s.Startups
 	objects := m.withStartups(m.withVariants(m.withPolicies(s.Objects, l.namespace), l.namespace))
@@ -141,8 +154,12 @@ func (l *lists) planOn(ctx context.Context, s *survey.Survey, hidden string, m *
 		forecast := starting.Make(s, named(before, one.Name), named(s.Startups, one.Name), sets)
 		out.NodeStartups = append(out.NodeStartups, forecast)
 	}
+	varied := m.varied(l.namespace)
+	out.Idle = idle(&objects, varied, slices.Concat(sets, s.DaemonSets))
 	for _, ds := range s.DaemonSets {
-		if len(objects.Edits[ds.UID]) == 0 && !m.varies(&objects, ds) || planned[ds.UID] {
+		concerned := len(objects.Edits[ds.UID]) > 0 || slices.ContainsFunc(varied,
+			func(name types.NamespacedName) bool { return varies(&objects, name, ds) })
+		if !concerned || planned[ds.UID] {
 			continue
 		}
 		forecast, err := plan.Make(s, ds, ds)
@@ -352,6 +369,9 @@ func (p *plans) write(w io.Writer) {
 	for _, direct := range p.Direct {
 		fmt.Fprint(w, survey.Wrap(direct+".", ""))
 	}
+	for _, idle := range p.Idle {
+		fmt.Fprint(w, survey.Wrap(idle+".", ""))
+	}
 	for _, ignored := range p.Ignored {
 		fmt.Fprint(w, survey.Wrap("Not planned: "+ignored+".", ""))
 	}
@@ -360,8 +380,11 @@ func (p *plans) write(w io.Writer) {
 	}
 }
 
-// readManifests reads a file, or standard input for "-".
+// readManifests reads a file, or standard input for "-", or nothing for "".
 func readManifests(in io.Reader, file string) (*manifests, error) {
+	if file == "" {
+		return &manifests{}, nil
+	}
 	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -194,13 +196,16 @@ func TestVariantsOfAFile(t *testing.T) {
 		!o.Varied || o.Stored[0] != stored || stored.Spec.DaemonSets.MatchLabels["app"] != "old" {
 		t.Errorf("variants are %+v, of %+v", o.Variants, o.Stored)
 	}
+	chosen := func(ds *appsv1.DaemonSet) bool {
+		return slices.ContainsFunc(m.varied("default"), func(of types.NamespacedName) bool { return varies(&o, of, ds) })
+	}
 	for label, want := range map[string]bool{"new": true, "old": true, "w": true, "other": false} {
 		ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Labels: map[string]string{"app": label}}}
-		if got := m.varies(&o, ds); got != want {
+		if got := chosen(ds); got != want {
 			t.Errorf("of a DaemonSet %s there is a plan: %v", label, got)
 		}
 	}
-	if elsewhere := (&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Labels: map[string]string{"app": "new"}}}); m.varies(&o, elsewhere) {
+	if elsewhere := (&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Labels: map[string]string{"app": "new"}}}); chosen(elsewhere) {
 		t.Error("a variant chooses a DaemonSet of another namespace")
 	}
 }
