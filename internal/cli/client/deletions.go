@@ -61,7 +61,7 @@ func (l *lists) mustBeThere(ctx context.Context, m *manifests, s *survey.Survey)
 		case err != nil:
 			return fmt.Errorf("read DaemonSetVariant %s/%s: %w", l.namespace, name, err)
 		}
-		return fmt.Errorf("DaemonSetVariant %s/%s is there, and not in the list of all: it is new, or they may not be listed",
+		return fmt.Errorf("DaemonSetVariant %s/%s is not in the list of all: it is new, or they may not be listed",
 			l.namespace, name)
 	}
 	return nil

@@ -44,7 +44,8 @@ func newPlanCommand(plugin bool) *cobra.Command {
 their ConfigMaps and Secrets, change, which nodes change, in which steps, what has no
 room, and how long it takes. Of DaemonSetVariants also which nodes get which, and what
 their pods request then; with --delete also when one is deleted. Of NodeStartups which
-nodes would follow them, and what these would wait for in vain. Nothing is written: the server is only asked to try (dry run) what it would store.
+nodes would follow them, and what these would wait for in vain. Nothing is written: the
+server is only asked to try (dry run) what it would store.
 
 The exit code is 0 if nothing would happen before somebody approves, resumes or
 deletes something, 2 if something would, 1 after an error. It works on any

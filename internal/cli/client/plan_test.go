@@ -197,7 +197,8 @@ func TestVariantsOfAFile(t *testing.T) {
 		t.Errorf("variants are %+v, of %+v", o.Variants, o.Stored)
 	}
 	chosen := func(ds *appsv1.DaemonSet) bool {
-		return slices.ContainsFunc(m.varied("default"), func(of types.NamespacedName) bool { return varies(&o, of, ds) })
+		return slices.ContainsFunc(m.varied("default"),
+			func(of types.NamespacedName) bool { return varies(&o, of, ds) })
 	}
 	for label, want := range map[string]bool{"new": true, "old": true, "w": true, "other": false} {
 		ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Labels: map[string]string{"app": label}}}
