@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 
+	"github.com/everynode/everynode/internal/change/plan/clash"
 	"github.com/everynode/everynode/internal/change/survey"
 )
 
@@ -23,8 +24,10 @@ type Forecast struct {
 	Nodes  Nodes   `json:"nodes"`
 	// Variants are what each variant has of the fleet, where there are any.
 	Variants []Share `json:"variants,omitempty"`
-	Steps    []Step  `json:"steps,omitempty"`
-	Images   []Image `json:"images,omitempty"`
+	// Found is where variants are in conflict, or fail.
+	clash.Found
+	Steps  []Step  `json:"steps,omitempty"`
+	Images []Image `json:"images,omitempty"`
 	// WaitsFor is what somebody must do before anything happens; "" where nobody needs to.
 	WaitsFor string `json:"waitsFor,omitempty"`
 	// Estimate is how long it takes; nil where nothing tells.
@@ -160,6 +163,7 @@ func foretell(s *survey.Survey, old, new *appsv1.DaemonSet) (*planner, error) {
 	}
 	p.sortNodes()
 	p.shares()
+	p.clashes()
 	p.table()
 	p.images()
 	if known && old != nil && len(p.steps) > 0 && p.steps[0].from != byHand {

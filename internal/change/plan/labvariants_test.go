@@ -306,6 +306,17 @@ func resizesNow(o *corev1.Pod) bool {
 
 // compareVariants compares what the pods of each variant request, and which were resized, with what was foretold.
 func (l *lab) compareVariants(p *planner, shaky map[string]bool) {
+	for _, f := range p.out.Failures {
+		none := 0
+		for _, n := range f.Nodes {
+			if l.newestPod(n.Node) == nil {
+				none++
+			}
+		}
+		if none != f.None && !slices.Contains(slices.Collect(maps.Values(shaky)), true) {
+			l.t.Errorf("of the nodes %v on which %s fails %d have no pod, foretold %d", f.Nodes, f.Variant, none, f.None)
+		}
+	}
 	is := map[string]*Reserved{}
 	for _, n := range l.Objects.Nodes {
 		if o := l.newestPod(n.Name); o != nil {

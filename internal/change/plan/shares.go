@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/everynode/everynode/internal/change/plan/clash"
 	"github.com/everynode/everynode/internal/change/variant"
 	"github.com/everynode/everynode/internal/objects/pod"
 )
@@ -64,6 +65,26 @@ func (p *planner) shares() {
 	if len(all) == 1 && all[""] != nil {
 		p.out.Variants = nil
 	}
+}
+
+// clashes finds where variants are in conflict, or cannot be had, of the nodes on which the DaemonSet is to run.
+func (p *planner) clashes() {
+	molds, has := p.set.Molds(), p.newest()
+	if molds == nil {
+		return
+	}
+	nodes := slices.DeleteFunc(slices.Clone(p.survey.Nodes), func(n *corev1.Node) bool {
+		return !p.core.Selects(p.set.DaemonSet.UID, p.set.Revision, n.Name)
+	})
+	p.out.Found = clash.Find(molds, nodes, func(node string) clash.End {
+		switch uid := has[node].UID; {
+		case uid == "":
+			return clash.None
+		case p.molded[uid] != nil:
+			return clash.Given
+		}
+		return clash.Keeps
+	})
 }
 
 // total is what all shares are together.

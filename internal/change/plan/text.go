@@ -121,6 +121,7 @@ func (f *Forecast) table(w io.Writer) {
 
 // tail is what follows on the table.
 func (f *Forecast) tail(w io.Writer) {
+	f.Found.Write(w)
 	for _, i := range f.Images {
 		line := fmt.Sprintf("Image %s is on %s of %s.", i.Image, survey.Number(i.On), survey.Count(i.Of, "node"))
 		fmt.Fprint(w, survey.Wrap(line, ""))

@@ -108,6 +108,14 @@ func (s *Set) moldsOf(revision string, template *corev1.PodTemplateSpec) *varian
 	return s.molds[revision]
 }
 
+// Molds are the pods of the present template by the present variants; nil where there are none.
+func (s *Set) Molds() *variant.Molds {
+	if s.variants == nil {
+		return nil
+	}
+	return s.moldsOf(s.Revision, s.Template(s.Revision))
+}
+
 // objects are what was read.
 type objects struct {
 	*Set
@@ -133,7 +141,7 @@ func (v *View) Variant(name string) (has, why string) {
 		return has, ""
 	}
 	of := variant.OfNode(n)
-	o := v.moldsOf(v.Revision, v.Set.Template(v.Revision)).Of(&of)
+	o := v.Molds().Of(&of)
 	switch {
 	case o.Err != nil:
 		return has, "it keeps the pod that it has: " + o.Err.Error()
