@@ -13,6 +13,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/admit"
+	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/history"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 )
@@ -43,13 +44,13 @@ func (g *Guest) keepStable(ctx context.Context, s *seen, ds *appsv1.DaemonSet) e
 	if rollout == nil || !admit.Taken(ds) {
 		return nil // with the rollout its copies go
 	}
-	stable := rollout.Status.StableRevision
+	stable := content.TemplateOf(rollout.Status.StableRevision)
 	kept := false
 	for _, r := range s.copies[ds.UID] {
 		switch history.HashOf(r) {
 		case stable:
 			kept = true
-		case rollout.Status.TargetRevision:
+		case content.TemplateOf(rollout.Status.TargetRevision):
 		default:
 			err := g.client.AppsV1().ControllerRevisions(r.Namespace).Delete(ctx, r.Name, metav1.DeleteOptions{
 				Preconditions: &metav1.Preconditions{UID: &r.UID},

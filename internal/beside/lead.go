@@ -23,6 +23,7 @@ import (
 	"github.com/everynode/everynode/internal/beside/certs"
 	"github.com/everynode/everynode/internal/beside/conditions"
 	"github.com/everynode/everynode/internal/beside/registration"
+	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/history"
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
@@ -307,7 +308,7 @@ func (g *Guest) pods(ctx context.Context, objects client.Reader, s *seen, ds *ap
 }
 
 // census returns the hash of the DaemonSet's template, "" if no revision has it yet, and how many of the pods are the
-// DaemonSet's, by the hash that they carry. The revisions are its own.
+// DaemonSet's, by their revision. The revisions are its own.
 func census(ds *appsv1.DaemonSet, revisions []*appsv1.ControllerRevision, pods []corev1.Pod,
 	normalize func(*corev1.PodTemplateSpec)) (newest string, of map[string]int, err error) {
 	plan, err := history.Compute(history.Input{
@@ -322,7 +323,7 @@ func census(ds *appsv1.DaemonSet, revisions []*appsv1.ControllerRevision, pods [
 	of = map[string]int{}
 	for i := range pods {
 		if p := &pods[i]; belongings.OwnerOf(p) == ds.UID {
-			of[p.Labels[appsv1.ControllerRevisionHashLabelKey]]++
+			of[content.RevisionOf(p.Labels[appsv1.ControllerRevisionHashLabelKey], p.Labels)]++
 		}
 	}
 	return newest, of, nil

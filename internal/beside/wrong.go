@@ -11,13 +11,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/beside/admit"
+	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/history"
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 )
 
-// countWrong counts the pods of a DaemonSet that have a revision which is not their node's, and tells of it. Only in a
-// change, or after one that failed, can there be any, so only then pods are looked at.
+// countWrong counts the pods of a DaemonSet that have a revision which is not their node's, and tells of it. Where
+// there can be none, pods are not looked at.
 func (g *Guest) countWrong(ctx context.Context, objects client.Reader, s *seen, ds *appsv1.DaemonSet) error {
 	nodes, err := g.wrong(ctx, objects, s, ds)
 	if err != nil {
@@ -29,9 +30,10 @@ func (g *Guest) countWrong(ctx context.Context, objects client.Reader, s *seen, 
 	g.webhook.ShowWrong(ds.Namespace, ds.Name, len(nodes))
 	if len(nodes) > before {
 		slices.Sort(nodes)
+		some := strings.Join(nodes[:min(3, len(nodes))], ", ")
 		g.cfg.Recorder.Eventf(ds, corev1.EventTypeWarning, WrongRevision,
 			"%d nodes, such as %s, got a pod of a revision that is not theirs, as nobody answered the API server; "+
-				"they go back before anything else begins", len(nodes), strings.Join(nodes[:min(3, len(nodes))], ", "))
+				"they are put right within the limits, and what came before its step first", len(nodes), some)
 	}
 	return nil
 }
@@ -59,7 +61,7 @@ func (g *Guest) wrong(ctx context.Context, objects client.Reader, s *seen, ds *a
 		return nil, nil
 	}
 	at := slices.IndexFunc(s.revisions[ds.UID], func(r *appsv1.ControllerRevision) bool {
-		return history.HashOf(r) == rollout.Status.TargetRevision
+		return history.HashOf(r) == content.TemplateOf(rollout.Status.TargetRevision)
 	})
 	if at < 0 {
 		return nil, nil // the leader has not seen the newest template yet

@@ -30,6 +30,7 @@ import (
 	crcache "sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/everynode/everynode/internal/simulator"
+	"github.com/everynode/everynode/internal/simulator/illness"
 	"github.com/everynode/everynode/internal/testenv/eventually"
 	"github.com/everynode/everynode/internal/testenv/freeport"
 )
@@ -239,6 +240,9 @@ func (c *cluster) startManager(controllers string) {
 		"--root-ca-file="+filepath.Join(c.dir, "certificates", "apiserver.crt"))
 }
 
+// faults has containers crash that read a level that there is not.
+const faults = `faults: [{name: level, badContent: {key: level, value: verbos, after: 1s, exitCode: 2}}]`
+
 // simulate has nodes that keep themselves ready, and run what is bound to them.
 func (c *cluster) simulate(nodes int) {
 	informers, err := crcache.New(c.config, crcache.Options{DefaultUnsafeDisableDeepCopy: ptr.To(true)})
@@ -247,8 +251,12 @@ func (c *cluster) simulate(nodes int) {
 	}
 	events := record.NewBroadcaster()
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.client.CoreV1().Events("")})
+	faults, err := illness.Parse([]byte(faults))
+	if err != nil {
+		c.t.Fatal(err)
+	}
 	sim, err := simulator.New(simulator.Config{
-		Nodes: nodes, Informers: informers, Writer: simulator.NewWriter(c.client), Version: "v1.36.0",
+		Faults: faults, Nodes: nodes, Informers: informers, Writer: simulator.NewWriter(c.client), Version: "v1.36.0",
 		Events: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kubelet"}),
 	})
 	if err != nil {

@@ -45,7 +45,6 @@ func TestStoriesBesideKubernetes(t *testing.T) {
 		{"what fails goes back by itself", b.goesBack},
 		{"domains hold, and a change that is paused stands still", b.domains},
 		{"a change waits for its window", b.window},
-		{"content is not followed, and says so", b.content},
 		{"the control plane and the controllers lose their power", b.powerLoss},
 		{"the rollout is deleted while nobody runs", b.erased},
 		{"a node loses its power", b.nodeLost},
@@ -161,22 +160,6 @@ func (b *beside) window(t *testing.T) {
 	b.kubectl(t, "patch", "rp/agents", "--type=merge", "-p", `{"spec":{"windows":null}}`)
 	b.phase(t, "Complete")
 	b.images(t, "example.com/agent:1")
-}
-
-// content wants ConfigMaps to be a part of revisions, which nobody does here yet: nothing may change, and all say why.
-func (b *beside) content(t *testing.T) {
-	before := b.pods(t)
-	b.kubectl(t, "patch", "rp/agents", "--type=merge", "-p", `{"spec":{"content":{"configMaps":"Referenced"}}}`)
-	b.kubectl(t, "create", "configmap", "settings", "--from-literal=level=1")
-	b.kubectl(t, "patch", "ds/agent", "-p", `{"spec":{"template":{"spec":{"containers":[{"name":"agent",
-		"envFrom":[{"configMapRef":{"name":"settings"}}]}]}}}}`)
-	b.phase(t, "Paused")
-	b.samePods(t, before)
-	b.run(t, "rollout", "status", "daemonset/agent", "--timeout=1s").says(t, "content cannot be followed beside another DaemonSet controller")
-	b.kubectl(t, "patch", "ds/agent", "-p", `{"spec":{"template":{"spec":{"containers":[{"name":"agent","envFrom":null}]}}}}`)
-	b.kubectl(t, "patch", "rp/agents", "--type=merge", "-p", `{"spec":{"content":null}}`)
-	b.phase(t, "Complete")
-	b.samePods(t, before)
 }
 
 // powerLoss kills everything but the nodes in the middle of a change, and starts it again.

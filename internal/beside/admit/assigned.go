@@ -7,7 +7,7 @@ import (
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 )
 
-// Settled returns the hash of the revision that every node is to have, and whether there is one: the policy need not be
+// Settled returns the revision that every node is to have, and whether there is one: the policy need not be
 // known then. It is "" if the rollout has not begun.
 func Settled(s *v1alpha1.DaemonSetRolloutStatus) (string, bool) {
 	switch {
@@ -19,18 +19,18 @@ func Settled(s *v1alpha1.DaemonSetRolloutStatus) (string, bool) {
 	return "", false
 }
 
-// Assigned returns the hash of the revision that a pod made now is to have, on a node of a step that has no daemon; ""
+// Assigned returns the revision that a pod made now is to have, on a node of a step that has no daemon; ""
 // if the rollout has not begun. It follows from objects alone: the rollout's status says how far the change is, because
 // whoever leads it writes that before it takes a pod away.
 //
 // policy is the one that the rollout follows, or nil while it cannot be followed; nothing new begins then.
 func Assigned(s *v1alpha1.DaemonSetRolloutStatus, policy *rolloutpolicy.Policy, at rolloutpolicy.Step) (string, error) {
 	stable, target := s.StableRevision, s.TargetRevision
-	hash, settled := Settled(s)
+	one, settled := Settled(s)
 	switch {
 	case settled:
 		// Where a new DaemonSet failed and goes nowhere back, its nodes are left without a daemon.
-		return hash, nil
+		return one, nil
 	case policy == nil:
 		return stable, nil
 	case stable == "":

@@ -166,7 +166,11 @@ func TestLeave(t *testing.T) {
 		"complete, kept":            {Leaving{Pods: map[string]int{"new": 1}, Choice: KeepOnDelete}, GivenBack, "no pod changes"},
 		"rolled, without the right": {Leaving{Pods: some, Choice: LetItRoll}, Refused, "for those who may approve"},
 		"rolled":                    {Leaving{Pods: some, Choice: LetItRoll, Approves: true}, GivenBack, "11 nodes get new at once"},
-		"in the middle, of a boss":  {Leaving{Pods: some, Approves: true}, Refused, "wait until the change has ended"},
+		"another content": {Leaving{Pods: map[string]int{"new.aaaaaaaaaaaaaaaaaaaaaaaa": 2, "new.bbbbbbbbbbbbbbbbbbbbbbbb": 1, "new": 4}},
+			GivenBack, "no pod changes; the pods of 3 nodes read copies of its content"},
+		"another template with content": {Leaving{Pods: map[string]int{"old.aaaaaaaaaaaaaaaaaaaaaaaa": 2, "old": 1, "new": 1}}, Refused,
+			"3 nodes have old and would get new at once"},
+		"in the middle, of a boss": {Leaving{Pods: some, Approves: true}, Refused, "wait until the change has ended"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.in.Name, c.in.Newest = "default/agent", "new"

@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/content"
 )
 
 // Move is what is to be done about how a DaemonSet is stored. In each case the controller writes nothing but the
@@ -35,7 +36,7 @@ type Stand struct {
 	Selected bool
 	// Rollout is its own; nil if there is none.
 	Rollout *v1alpha1.DaemonSetRollout
-	// Newest is the hash of its template, "" while that is not known. Pods says how many there are of each hash.
+	// Newest is the hash of its template, "" while that is not known. Pods says how many there are of each revision.
 	Newest string
 	Pods   map[string]int
 }
@@ -59,16 +60,35 @@ func Due(s Stand) (Move, string) {
 		return Hold, fmt.Sprintf("no policy selects it, and %d nodes have %s: given back, all of them would get %s at once; "+
 			"make a policy for it, or approve step %s", nodes, others, s.Newest, v1alpha1.WithoutPolicy)
 	}
+	if nodes = s.otherContent(); nodes > 0 {
+		return Hold, fmt.Sprintf("no policy selects it, and %d nodes have another content than %s: given back, each "+
+			"would read that when its pod is next made; make a policy for it, or approve step %s", nodes,
+			s.Rollout.Status.TargetRevision, v1alpha1.WithoutPolicy)
+	}
 	return Return, ""
+}
+
+// otherContent is on how many nodes there is a pod of the newest template whose content is another than the target's.
+func (s *Stand) otherContent() (nodes int) {
+	if s.Rollout == nil || content.IDOf(s.Rollout.Status.TargetRevision) == "" ||
+		content.TemplateOf(s.Rollout.Status.TargetRevision) != s.Newest {
+		return 0
+	}
+	for revision, n := range s.Pods {
+		if content.IDOf(revision) != "" && revision != s.Rollout.Status.TargetRevision {
+			nodes += n
+		}
+	}
+	return nodes
 }
 
 // consented reports whether somebody lets the change go on without a policy.
 func consented(r *v1alpha1.DaemonSetRollout, newest string) bool {
-	if r == nil || r.Spec.Approved == nil || r.Status.TargetRevision != newest {
+	if r == nil || r.Spec.Approved == nil || content.TemplateOf(r.Status.TargetRevision) != newest {
 		return false
 	}
 	a := r.Spec.Approved
-	return a.Step == v1alpha1.WithoutPolicy && a.Revision == newest && a.Digest == r.Status.TargetDigest
+	return a.Step == v1alpha1.WithoutPolicy && a.Revision == r.Status.TargetRevision && a.Digest == r.Status.TargetDigest
 }
 
 // Annotation is a merge patch by which a DaemonSet is taken, or given back.

@@ -19,6 +19,11 @@ func TestDue(t *testing.T) {
 	}
 	forged := consent.DeepCopy()
 	forged.Status.TargetDigest = "another"
+	const x, y = ".aaaaaaaaaaaaaaaaaaaaaaaa", ".bbbbbbbbbbbbbbbbbbbbbbbb"
+	reads := &v1alpha1.DaemonSetRollout{Status: v1alpha1.DaemonSetRolloutStatus{StableRevision: "b" + x, TargetRevision: "b" + y,
+		TargetDigest: "d"}}
+	consented := reads.DeepCopy()
+	consented.Spec.Approved = &v1alpha1.StepApproval{Revision: "b" + y, Digest: "d", Step: v1alpha1.WithoutPolicy}
 	for _, c := range []struct {
 		name  string
 		stand Stand
@@ -38,6 +43,13 @@ func TestDue(t *testing.T) {
 		{"somebody consents", Stand{Set: waits, Newest: "b", Pods: map[string]int{"a": 2}, Rollout: consent}, Return, ""},
 		{"a consent to another template of the name", Stand{Set: waits, Newest: "b", Pods: map[string]int{"a": 2},
 			Rollout: forged}, Hold, "a"},
+		{"the policy went in the middle of an edit", Stand{Set: waits, Newest: "b", Pods: map[string]int{"b" + x: 2, "b" + y: 1},
+			Rollout: reads}, Hold, "2 nodes have another content than b" + y},
+		{"somebody consents to the content", Stand{Set: waits, Newest: "b", Pods: map[string]int{"b" + x: 2},
+			Rollout: consented}, Return, ""},
+		{"the policy went after an edit", Stand{Set: waits, Newest: "b", Pods: map[string]int{"b" + y: 3}, Rollout: reads}, Return, ""},
+		{"another template besides", Stand{Set: waits, Newest: "b", Pods: map[string]int{"a" + x: 1, "a": 1, "b" + x: 1},
+			Rollout: reads}, Hold, "2 nodes have a: "},
 	} {
 		got, why := Due(c.stand)
 		if got != c.want || !strings.Contains(why, c.says) || (why == "") != (c.says == "") {

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/everynode/everynode/internal/change/content"
 )
 
 // Choice is what an operator wants of one DaemonSet when everybody leaves.
@@ -21,7 +23,7 @@ const (
 type Leaving struct {
 	// Name is its namespace and name, for people.
 	Name string
-	// Newest is the hash of its template. Pods says on how many nodes there is a pod of each hash.
+	// Newest is the hash of its template. Pods says on how many nodes there is a pod of each revision.
 	Newest string
 	Pods   map[string]int
 	Choice Choice
@@ -41,8 +43,18 @@ const (
 )
 
 // Leave decides what becomes of a DaemonSet, and says it for people. kube-controller-manager replaces every pod that is
-// not of the newest template, without waves and whether that template failed or not, as soon as it may.
+// not of the newest template, without waves and whether that template failed or not, as soon as it may. Content is
+// nothing to it: a pod keeps its copies until it is next made.
 func Leave(l Leaving) (Parting, string) {
+	parting, says := l.part()
+	if n := l.copied(); n > 0 && parting != Refused {
+		says += fmt.Sprintf("; the pods of %d nodes read copies of its content until they are next made, and the copies "+
+			"stay as long as the DaemonSet", n)
+	}
+	return parting, says
+}
+
+func (l Leaving) part() (Parting, string) {
 	others, nodes := l.others()
 	change := fmt.Sprintf("%d nodes have %s and would get %s at once, without waves", nodes, others, l.Newest)
 	switch {
@@ -58,14 +70,24 @@ func Leave(l Leaving) (Parting, string) {
 	return Refused, fmt.Sprintf("%s: %s; wait until the change has ended, or choose otherwise for it", l.Name, change)
 }
 
-// others are the revisions besides the newest, and on how many nodes they are.
+// others are the templates besides the newest, and on how many nodes they are.
 func (l Leaving) others() (names string, nodes int) {
-	var all []string
-	for _, hash := range slices.Sorted(maps.Keys(l.Pods)) {
-		if n := l.Pods[hash]; hash != l.Newest && n > 0 {
+	of := map[string]int{}
+	for revision, n := range l.Pods {
+		if hash := content.TemplateOf(revision); hash != l.Newest && n > 0 {
 			nodes += n
-			all = append(all, hash)
+			of[hash] += n
 		}
 	}
-	return strings.Join(all, ", "), nodes
+	return strings.Join(slices.Sorted(maps.Keys(of)), ", "), nodes
+}
+
+// copied are on how many nodes there is a pod that reads copies of content.
+func (l Leaving) copied() (nodes int) {
+	for revision, n := range l.Pods {
+		if content.IDOf(revision) != "" {
+			nodes += n
+		}
+	}
+	return nodes
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/history"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 )
@@ -19,22 +20,24 @@ import (
 type Verb uint8
 
 // The verbs. Unknown means that the pod's revision cannot be told or made: the caller admits or refuses it as its
-// failure policy says, and counts it.
+// failure policy says, and counts it. Later has it refused for now: whoever makes it tries again, and it is known then.
 const (
 	AsMade Verb = iota
 	Rewrite
 	Unknown
+	Later
 )
 
-func (v Verb) String() string { return [...]string{"as made", "rewrite", "unknown"}[v] }
+func (v Verb) String() string { return [...]string{"as made", "rewrite", "unknown", "later"}[v] }
 
 // NewPod is a pod that is being created for a DaemonSet, with what is needed to decide about it.
 type NewPod struct {
 	// Pod is its JSON as the API server shows it to a webhook.
 	Pod []byte
-	// Want is the hash of the revision that the pod's node is to have; "" if none is known, as for a DaemonSet
-	// whose rollout has not begun.
-	Want string
+	// Want is the revision that the pod's node is to have; "" if none is known, as for a DaemonSet whose rollout has
+	// not begun. Members are those of its content, where it has some.
+	Want    string
+	Members []content.Member
 	// Revisions are those of the DaemonSet, copies that its rollout keeps included.
 	Revisions []*appsv1.ControllerRevision
 }
@@ -69,6 +72,10 @@ func Pod(in NewPod) Answer {
 	case made:
 		return Answer{AsMade, "it has its node's revision", nil}
 	}
+	want := content.TemplateOf(in.Want)
+	if made == want {
+		return refer(pod, in)
+	}
 	node := Node(in.Pod)
 	if node == "" {
 		return Answer{Unknown, "it is not made for one node", nil}
@@ -77,11 +84,11 @@ func Pod(in NewPod) Answer {
 	if err != nil {
 		return Answer{Unknown, "the revision it was made for: " + err.Error(), nil}
 	}
-	to, err := template(in.Revisions, in.Want)
+	to, err := template(in.Revisions, want)
 	if err != nil {
 		return Answer{Unknown, "the revision it is to have: " + err.Error(), nil}
 	}
-	patch, err := rewrite(pod, from, to, in.Want, node)
+	patch, err := rewrite(pod, from, to, in, node)
 	if err != nil {
 		return Answer{Unknown, err.Error(), nil}
 	}
@@ -153,17 +160,21 @@ type step struct {
 }
 
 // rewrite is the patch that makes of a pod, made of one template, the pod of another one.
-func rewrite(pod, from, to object, hash, node string) ([]byte, error) {
+func rewrite(pod, from, to object, in NewPod, node string) ([]byte, error) {
 	spec, err := specOf(from, to, node)
 	if err != nil {
 		return nil, err
 	}
+	content.RewriteJSON(spec, in.Members)
 	labels := object{}
 	for k, v := range part(to, "metadata", "labels") {
 		labels[k] = v
 	}
-	labels[appsv1.ControllerRevisionHashLabelKey] = hash
+	labels[appsv1.ControllerRevisionHashLabelKey] = content.TemplateOf(in.Want)
 	delete(labels, podTemplateGeneration)
+	if content.IDOf(in.Want) != "" {
+		labels[content.RevisionLabel] = in.Want
+	}
 	meta := part(pod, "metadata")
 	patch := []step{{"add", "/metadata/labels", labels}}
 	for _, name := range []string{"annotations", "finalizers"} {
@@ -175,6 +186,24 @@ func rewrite(pod, from, to object, hash, node string) ([]byte, error) {
 		}
 	}
 	return json.Marshal(append(patch, step{"add", "/spec", spec}))
+}
+
+// refer has a pod of the right template refer to the copies of its content. All else that was added to it stays.
+func refer(pod object, in NewPod) Answer {
+	var patch []step
+	for _, r := range content.RewriteJSON(part(pod, "spec"), in.Members) {
+		patch = append(patch, step{"replace", "/spec" + r.Path, r.Name})
+	}
+	labels := part(pod, "metadata", "labels")
+	if patch == nil && labels[content.RevisionLabel] == in.Want {
+		return Answer{AsMade, "it has its node's revision", nil}
+	}
+	const label = "/metadata/labels/everynode.io~1revision"
+	raw, err := json.Marshal(append(patch, step{"add", label, in.Want}))
+	if err != nil {
+		return Answer{Unknown, err.Error(), nil}
+	}
+	return Answer{Rewrite, "content of " + in.Want, raw}
 }
 
 // specOf is the specification of a pod of one template, placed as a pod of the other one is.

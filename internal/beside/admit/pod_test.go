@@ -2,8 +2,10 @@ package admit
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -14,7 +16,10 @@ import (
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/history"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/objects/podtemplate"
 )
@@ -78,12 +83,12 @@ func apply(t testing.TB, raw, patch []byte, out any) {
 	}
 	for _, s := range steps {
 		names := strings.Split(strings.TrimPrefix(s.Path, "/"), "/")
-		in, last := part(all, names[:len(names)-1]...), strings.ReplaceAll(names[len(names)-1], "~1", "/")
-		if _, there := in[last]; in == nil || s.Op == "remove" && !there || s.Op == "add" && s.Value == nil {
+		in, last := within(all, names[:len(names)-1]), strings.ReplaceAll(names[len(names)-1], "~1", "/")
+		if _, there := in[last]; in == nil || s.Op != "add" && !there || s.Op != "remove" && s.Value == nil {
 			t.Fatalf("%s %s does nothing to %s", s.Op, s.Path, raw)
 		}
 		delete(in, last)
-		if s.Op == "add" {
+		if s.Op != "remove" {
 			in[last] = s.Value
 		}
 	}
@@ -91,6 +96,24 @@ func apply(t testing.TB, raw, patch []byte, out any) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// within is the object at a place, some of whose names may count entries of lists.
+func within(in any, names []string) object {
+	for _, name := range names {
+		if list, is := in.([]any); is {
+			i, err := strconv.Atoi(name)
+			if err != nil || i >= len(list) {
+				return nil
+			}
+			in = list[i]
+			continue
+		}
+		o, _ := in.(object)
+		in = o[name]
+	}
+	out, _ := in.(object)
+	return out
 }
 
 func encode(t testing.TB, value any) []byte {
@@ -131,6 +154,107 @@ func TestARewrittenPodIsWhatItsRevisionMakes(t *testing.T) {
 			r.Fatalf("the pod becomes\n%s\nand not\n%s", encode(t, after), encode(t, want))
 		}
 	})
+}
+
+// TestAPodRefersToItsContent: of another template or its own, a pod that has content refers to its copies and says so.
+// One that does already is left alone, and so is what others added to a pod of the right template.
+func TestAPodRefersToItsContent(t *testing.T) {
+	reads := func(t *corev1.PodTemplateSpec) {
+		t.Spec.Volumes = []corev1.Volume{{Name: "conf", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: "conf"}}}}}
+		t.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "PLAIN", Value: "x"}, {Name: "TOKEN", ValueFrom: &corev1.EnvVarSource{
+			SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "token"}, Key: "t"}}}}
+	}
+	const id = "aaaaaaaaaaaaaaaaaaaaaaaa"
+	members := []content.Member{{Ref: content.Ref{Kind: content.ConfigMap, Name: "conf"}, Copy: "conf-1"},
+		{Ref: content.Ref{Kind: content.Secret, Name: "token"}, Copy: "token-1"}}
+	one, two := templateOf("agent:1", reads), templateOf("agent:2", reads)
+	both := []*appsv1.ControllerRevision{revisionOf(t, "old", one), revisionOf(t, "new", two)}
+	for name, c := range map[string]struct {
+		of        *corev1.PodTemplateSpec
+		hash      string
+		want      string
+		keepsMore bool
+	}{"of its own template": {one, "old", "old." + id, true}, "of another": {two, "new", "old." + id, false}} {
+		t.Run(name, func(t *testing.T) {
+			pod := admitted(made(c.of, c.hash, "node-1"))
+			in := NewPod{Pod: encode(t, pod), Want: c.want, Members: members, Revisions: both}
+			got := Pod(in)
+			if got.Verb != Rewrite {
+				t.Fatalf("%s: %s", got.Verb, got.Why)
+			}
+			want := made(one, "old", "node-1")
+			if c.keepsMore {
+				want = admitted(want)
+			} else {
+				delete(want.Labels, podTemplateGeneration)
+			}
+			want.Labels[content.RevisionLabel] = c.want
+			want.Spec.Volumes[0].ConfigMap.Name, want.Spec.Containers[0].Env[1].ValueFrom.SecretKeyRef.Name = "conf-1", "token-1"
+			after := &corev1.Pod{}
+			apply(t, in.Pod, got.Patch, after)
+			if !apiequality.Semantic.DeepEqual(after, want) {
+				t.Fatalf("the pod becomes\n%s\nand not\n%s", encode(t, after), encode(t, want))
+			}
+			in.Pod = encode(t, after)
+			if got = Pod(in); got.Verb != AsMade {
+				t.Errorf("when it is asked about again it is to be changed: %s, %s", got.Why, got.Patch)
+			}
+			delete(after.Labels, content.RevisionLabel)
+			in.Pod = encode(t, after)
+			if got = Pod(in); got.Verb != Rewrite {
+				t.Errorf("without the label it is left alone: %s", got.Why)
+			}
+			claims := made(one, "old", "node-1")
+			claims.Labels[content.RevisionLabel] = c.want
+			in.Pod = encode(t, claims)
+			if got = Pod(in); got.Verb != Rewrite {
+				t.Errorf("a template that claims the content keeps its author's objects: %s", got.Why)
+			}
+		})
+	}
+	claims := made(two, "new", "node-1")
+	in := NewPod{Pod: encode(t, claims), Want: "new", Revisions: both}
+	if got := Pod(in); got.Verb != AsMade {
+		t.Errorf("without content it is to be changed: %s", got.Why)
+	}
+}
+
+// TestPodsOfANewDaemonSetWait for the copies of what they read, but not for long.
+func TestPodsOfANewDaemonSetWait(t *testing.T) {
+	now := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
+	reads := appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(now)}}
+	reads.Spec.Template.Spec.Containers = []corev1.Container{{EnvFrom: []corev1.EnvFromSource{{
+		ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "conf"}}}}}}
+	nothing := appsv1.DaemonSet{ObjectMeta: reads.ObjectMeta}
+	compile := func(c *v1alpha1.Content) *rolloutpolicy.Policy {
+		p, err := rolloutpolicy.Compile(&v1alpha1.RolloutPolicySpec{Waves: []v1alpha1.Wave{{Name: "canary", Count: ptr.To[int32](1)}}, Content: c}, time.LoadLocation)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	maps := &v1alpha1.Content{ConfigMaps: v1alpha1.ContentReferenced}
+	for name, c := range map[string]struct {
+		ds      *appsv1.DaemonSet
+		content *v1alpha1.Content
+		at      time.Time
+		verb    Verb
+	}{
+		"new":                          {&reads, maps, now.Add(time.Second), Later},
+		"just before it":               {&reads, maps, now.Add(9 * time.Second), Later},
+		"not new any more":             {&reads, maps, now.Add(10 * time.Second), AsMade},
+		"our clock is somewhat behind": {&reads, maps, now.Add(-9 * time.Second), Later},
+		"our clock is an hour behind":  {&reads, maps, now.Add(-time.Hour), AsMade},
+		"it reads nothing":             {&nothing, maps, now, AsMade},
+		"without content":              {&reads, nil, now, AsMade},
+		"Secrets alone are content":    {&reads, &v1alpha1.Content{ConfigMaps: v1alpha1.ContentNone, Secrets: v1alpha1.ContentReferenced}, now, AsMade},
+		"what it reads is excluded":    {&reads, &v1alpha1.Content{ConfigMaps: v1alpha1.ContentReferenced, Exclude: &v1alpha1.ContentExclusion{Names: []string{"conf"}}}, now, AsMade},
+	} {
+		if got := Early(c.ds, compile(c.content), c.at); got.Verb != c.verb {
+			t.Errorf("%s: %s, %s", name, got.Verb, got.Why)
+		}
+	}
 }
 
 func anyTemplate(r *rapid.T, name string) *corev1.PodTemplateSpec {
@@ -194,15 +318,15 @@ func TestPodsThatStayAndPodsThatAreUnknown(t *testing.T) {
 		verb Verb
 		why  string
 	}{
-		"no rollout":            {NewPod{encode(t, pod), "", both}, AsMade, "no revision is known for its node"},
-		"its own revision":      {NewPod{encode(t, pod), "new", both}, AsMade, "it has its node's revision"},
-		"no JSON":               {NewPod{[]byte("{"), "old", both}, Unknown, "the pod cannot be read"},
-		"null":                  {NewPod{[]byte("null"), "old", both}, Unknown, "the pod cannot be read"},
-		"no node":               {NewPod{encode(t, nowhere), "old", both}, Unknown, "it is not made for one node"},
-		"its own is gone":       {NewPod{encode(t, pod), "old", both[:1]}, Unknown, `the revision it was made for: there is none with the hash "new"`},
-		"the wanted is gone":    {NewPod{encode(t, pod), "old", both[1:]}, Unknown, `the revision it is to have: there is none with the hash "old"`},
-		"two templates, a hash": {NewPod{encode(t, pod), "old", append(both, revisionOf(t, "old", templateOf("agent:3")))}, Unknown, `two templates have the hash "old"`},
-		"the copy of a rollout": {NewPod{encode(t, pod), "old", append(both, revisionOf(t, "old", one))}, Rewrite, "old in place of new"},
+		"no rollout":            {NewPod{Pod: encode(t, pod), Want: "", Revisions: both}, AsMade, "no revision is known for its node"},
+		"its own revision":      {NewPod{Pod: encode(t, pod), Want: "new", Revisions: both}, AsMade, "it has its node's revision"},
+		"no JSON":               {NewPod{Pod: []byte("{"), Want: "old", Revisions: both}, Unknown, "the pod cannot be read"},
+		"null":                  {NewPod{Pod: []byte("null"), Want: "old", Revisions: both}, Unknown, "the pod cannot be read"},
+		"no node":               {NewPod{Pod: encode(t, nowhere), Want: "old", Revisions: both}, Unknown, "it is not made for one node"},
+		"its own is gone":       {NewPod{Pod: encode(t, pod), Want: "old", Revisions: both[:1]}, Unknown, `the revision it was made for: there is none with the hash "new"`},
+		"the wanted is gone":    {NewPod{Pod: encode(t, pod), Want: "old", Revisions: both[1:]}, Unknown, `the revision it is to have: there is none with the hash "old"`},
+		"two templates, a hash": {NewPod{Pod: encode(t, pod), Want: "old", Revisions: append(both, revisionOf(t, "old", templateOf("agent:3")))}, Unknown, `two templates have the hash "old"`},
+		"the copy of a rollout": {NewPod{Pod: encode(t, pod), Want: "old", Revisions: append(both, revisionOf(t, "old", one))}, Rewrite, "old in place of new"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Pod(c.in)

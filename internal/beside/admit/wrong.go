@@ -6,22 +6,31 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 )
 
 // Made is a pod that is there.
 type Made struct {
-	// Revision is the hash of its revision.
+	// Revision is its revision, as Names calls it.
 	Revision string
 	Created  time.Time
 	// At is the step of its node.
 	At rolloutpolicy.Step
 }
 
-// MayBeWrong reports whether pods of a DaemonSet can have a revision that is not their node's: only in a change, or
-// after one that failed, does the newest template, of which kube-controller-manager makes them, differ from another.
+// Names is how the revisions of pods are called, by what the rollout's status says.
+func Names(s *v1alpha1.DaemonSetRolloutStatus) content.Naming {
+	return content.Naming{
+		Whole: content.IDOf(s.TargetRevision) != "", Newest: content.TemplateOf(s.TargetRevision),
+		Stable: s.StableRevision, Back: s.Phase == v1alpha1.PhaseRolledBack,
+	}
+}
+
+// MayBeWrong reports whether pods of a DaemonSet can have a revision that is not their node's: what
+// kube-controller-manager makes is of the newest template, and refers to no copies of content.
 func MayBeWrong(s *v1alpha1.DaemonSetRolloutStatus) bool {
-	return s.StableRevision != "" && s.TargetRevision != s.StableRevision
+	return s.StableRevision != "" && (s.TargetRevision != s.StableRevision || content.IDOf(s.StableRevision) != "")
 }
 
 // IsWrong reports whether a pod has a revision that its node was not to have when it was made: nobody answered the API
@@ -29,6 +38,12 @@ func MayBeWrong(s *v1alpha1.DaemonSetRolloutStatus) bool {
 func IsWrong(s *v1alpha1.DaemonSetRolloutStatus, policy *rolloutpolicy.Policy, p Made) (bool, error) {
 	if !MayBeWrong(s) || p.Revision == s.StableRevision {
 		return false, nil
+	}
+	if content.IDOf(s.StableRevision) != "" && content.IDOf(s.TargetRevision) != "" && content.IDOf(p.Revision) == "" {
+		return true, nil
+	}
+	if s.TargetRevision == s.StableRevision {
+		return false, nil // what is left of an earlier change
 	}
 	open, known := policy.StepNamed(s.Step)
 	if !known {

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 )
 
 // TestWrongPods: what a node was not to have when its pod was made, and nothing else.
@@ -35,6 +36,38 @@ func TestWrongPods(t *testing.T) {
 		got, err := IsWrong(c.status, policy, c.pod)
 		if err != nil || got != c.wrong {
 			t.Errorf("%s: wrong is %v (%v)", name, got, err)
+		}
+	}
+	const x, y = ".aaaaaaaaaaaaaaaaaaaaaaaa", ".bbbbbbbbbbbbbbbbbbbbbbbb"
+	done := &v1alpha1.DaemonSetRolloutStatus{StableRevision: "a" + x, TargetRevision: "a" + x}
+	edited := &v1alpha1.DaemonSetRolloutStatus{StableRevision: "a" + x, TargetRevision: "a" + y, Step: "canary"}
+	on := &v1alpha1.DaemonSetRolloutStatus{StableRevision: "a", TargetRevision: "a" + x, Step: "canary"}
+	off := &v1alpha1.DaemonSetRolloutStatus{StableRevision: "a" + x, TargetRevision: "b", Step: "canary"}
+	for name, c := range map[string]struct {
+		status *v1alpha1.DaemonSetRolloutStatus
+		pod    string
+		wrong  [2]bool // in the step, and before it
+	}{
+		"complete, with its content":            {done, "a" + x, [2]bool{false, false}},
+		"complete, without":                     {done, "a", [2]bool{true, true}},
+		"complete, and left of another content": {done, "a" + y, [2]bool{false, false}},
+		"edited, stable":                        {edited, "a" + x, [2]bool{false, false}},
+		"edited, the target":                    {edited, "a" + y, [2]bool{false, true}},
+		"edited, without":                       {edited, "a", [2]bool{true, true}},
+		"turned on, not yet":                    {on, "a", [2]bool{false, false}},
+		"turned on":                             {on, "a" + x, [2]bool{false, true}},
+		"turned off, stable":                    {off, "a" + x, [2]bool{false, false}},
+		"turned off, of an earlier content":     {off, "a" + y, [2]bool{false, false}},
+		"turned off, with the stable template":  {off, "a", [2]bool{false, false}},
+		"turned off, the target":                {off, "b", [2]bool{false, true}},
+		"turned off, and it keeps its copies":   {off, "b" + y, [2]bool{false, true}},
+	} {
+		names := Names(c.status)
+		for i, at := range []rolloutpolicy.Step{canary, later} {
+			got, err := IsWrong(c.status, policy, Made{names.Of(c.pod), now, at})
+			if err != nil || got != c.wrong[i] {
+				t.Errorf("%s, step %d: wrong is %v (%v)", name, i, got, err)
+			}
 		}
 	}
 	unknown := changing.DeepCopy()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/admit"
+	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/history"
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
@@ -37,6 +39,8 @@ func (s *Server) pod(ctx context.Context, r *admissionv1.AdmissionRequest) (*adm
 		if s.cfg.Fail {
 			out = refused(a.Why)
 		}
+	case admit.Later:
+		out = refused(a.Why)
 	case admit.Rewrite:
 		klog.FromContext(ctx).V(3).Info("Gave a pod its node's revision", "namespace", r.Namespace, "what", a.Why)
 		out.Patch = a.Patch
@@ -57,23 +61,48 @@ func (s *Server) decide(ctx context.Context, r *admissionv1.AdmissionRequest) (a
 		return admit.Answer{Why: "nothing controls it"}, nil
 	}
 	ds, rollout, err := s.rollout(ctx, r.Namespace, owner)
-	if err != nil || rollout == nil {
+	if err != nil || ds == nil {
 		return admit.Answer{Why: "its DaemonSet follows no policy"}, err
+	}
+	if rollout == nil || rollout.Status.TargetRevision == "" {
+		return s.early(ctx, ds)
 	}
 	made := pod.Labels[appsv1.ControllerRevisionHashLabelKey]
 	status := &rollout.Status
-	known, err := s.revisionsOf(ctx, r.Namespace, owner.UID, made, status.StableRevision, status.TargetRevision)
+	known, err := s.revisionsOf(ctx, r.Namespace, owner.UID, made, content.TemplateOf(status.StableRevision),
+		content.TemplateOf(status.TargetRevision))
 	if err != nil {
 		return admit.Answer{}, err
 	}
-	want, err := s.assigned(ctx, r, ds, status, revisionOf(known, made))
+	in := admit.NewPod{Pod: r.Object.Raw, Revisions: known}
+	in.Want, err = s.assigned(ctx, r, ds, status, revisionOf(known, made))
 	if err != nil {
 		return admit.Answer{}, err
 	}
-	return admit.Pod(admit.NewPod{Pod: r.Object.Raw, Want: want, Revisions: known}), nil
+	if id := content.IDOf(in.Want); id != "" {
+		in.Members, err = s.contents.members(ctx, ds, id)
+		if err != nil {
+			return admit.Answer{}, err
+		}
+	}
+	return admit.Pod(in), nil
 }
 
-// rollout is that of a DaemonSet which is stored with OnDelete for it; nil if there is none.
+// early answers for a pod of a DaemonSet of whose change nothing is known yet.
+func (s *Server) early(ctx context.Context, ds *appsv1.DaemonSet) (admit.Answer, error) {
+	policy, err := s.policy(ctx, ds.Namespace, ds.Labels)
+	if err != nil || policy == nil {
+		return admit.Answer{Why: "its DaemonSet follows no policy"}, err
+	}
+	compiled, err := rolloutpolicy.Compile(&policy.Spec, time.LoadLocation)
+	if err != nil {
+		return admit.Answer{Why: "its policy cannot be followed"}, nil
+	}
+	return admit.Early(ds, compiled, time.Now()), nil
+}
+
+// rollout is a DaemonSet which is stored with OnDelete for a policy, and its rollout. Both are nil if it is not, and
+// the rollout if there is none yet.
 func (s *Server) rollout(
 	ctx context.Context, namespace string, of *metav1.OwnerReference,
 ) (*appsv1.DaemonSet, *v1alpha1.DaemonSetRollout, error) {
@@ -89,18 +118,18 @@ func (s *Server) rollout(
 	rollout, err := s.cfg.Own.DaemonSetRollouts(namespace).Get(ctx, of.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, nil, nil
+		return ds, nil, nil
 	case err != nil:
 		return nil, nil, fmt.Errorf("read DaemonSetRollout %s/%s: %w", namespace, of.Name, err)
 	case rollout.Labels[rollouts.OwnerLabel] != string(of.UID):
-		return nil, nil, nil
+		return ds, nil, nil
 	case meta.IsStatusConditionTrue(rollout.Status.Conditions, rollouts.PolicyGone):
 		return nil, nil, nil
 	}
 	return ds, rollout, nil
 }
 
-// assigned is the hash of the revision that a pod made now for its node is to have.
+// assigned is the revision that a pod made now for its node is to have.
 func (s *Server) assigned(
 	ctx context.Context, r *admissionv1.AdmissionRequest, ds *appsv1.DaemonSet, status *v1alpha1.DaemonSetRolloutStatus,
 	by *appsv1.ControllerRevision,

@@ -53,6 +53,8 @@ type Server struct {
 	metrics *metrics
 	cert    atomic.Pointer[tls.Certificate]
 
+	contents contents
+
 	mu    sync.Mutex
 	steps *steps.Book
 	cache revisions
@@ -64,7 +66,8 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Server{cfg: cfg, metrics: m, steps: steps.New(), cache: newRevisions()}, nil
+	return &Server{cfg: cfg, metrics: m, steps: steps.New(), cache: newRevisions(),
+		contents: newContents(cfg.Client)}, nil
 }
 
 // Use has the server answer with a certificate from now on, which ends then.

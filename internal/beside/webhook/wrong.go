@@ -10,6 +10,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/admit"
 	"github.com/everynode/everynode/internal/beside/steps"
+	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/objects/pod"
 )
 
@@ -20,9 +21,11 @@ func (s *Server) Wrong(set types.UID, policy *v1alpha1.RolloutPolicy, by *appsv1
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var nodes []string
+	names := admit.Names(status)
 	for _, p := range pods {
-		hash, node := p.Labels[appsv1.ControllerRevisionHashLabelKey], pod.TargetNode(p)
-		if hash == status.StableRevision {
+		revision := names.Of(content.RevisionOf(p.Labels[appsv1.ControllerRevisionHashLabelKey], p.Labels))
+		node := pod.TargetNode(p)
+		if revision == status.StableRevision {
 			continue
 		}
 		compiled, at, err := s.steps.Step(set, policy, by, node)
@@ -32,7 +35,8 @@ func (s *Server) Wrong(set types.UID, policy *v1alpha1.RolloutPolicy, by *appsv1
 		if err != nil {
 			return nil, err
 		}
-		wrong, err := admit.IsWrong(status, compiled, admit.Made{Revision: hash, Created: p.CreationTimestamp.Time, At: at})
+		made := admit.Made{Revision: revision, Created: p.CreationTimestamp.Time, At: at}
+		wrong, err := admit.IsWrong(status, compiled, made)
 		if err != nil {
 			return nil, err
 		}

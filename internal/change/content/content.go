@@ -6,6 +6,7 @@ import (
 	"encoding/base32"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"hash"
 	"maps"
@@ -115,6 +116,44 @@ func Of(key []byte, owner string, refs []Ref, sum Sum) (Content, error) {
 	c.ID, c.Digest = short(of), "sha256:"+hex.EncodeToString(of)
 	return c, nil
 }
+
+// Adds reports whether a content is that of objects with such sums.
+func (c *Content) Adds(key []byte, owner string, sum Sum) bool {
+	got, err := Of(key, owner, c.Refs(), sum)
+	return err == nil && got.Same(c)
+}
+
+// Prove returns an error unless a content is that of its copies: each holds what its name says, and together they are
+// what the ID says. What stands for an object that was missing must be missing too. held is what a copy of the owner
+// holds; nil if there is none.
+func (c *Content) Prove(key []byte, owner string, held func(Member) (*Object, error)) error {
+	sums := map[Ref][]byte{}
+	for _, m := range c.Members {
+		o, err := held(m)
+		switch {
+		case err != nil:
+			return err
+		case m.Absent && o != nil:
+			return fmt.Errorf("%s %s is there, and stands for an object that was not", m.Kind, m.Copy)
+		case m.Absent:
+			continue
+		case o == nil:
+			return fmt.Errorf("%s %s: %w", m.Kind, m.Copy, ErrGone)
+		}
+		sum, err := Hash(key, owner, m.Ref, o)
+		if err != nil || m.Copy != NameFor(m.Name, sum) {
+			return fmt.Errorf("%s %s is not what it was made as", m.Kind, m.Copy)
+		}
+		sums[m.Ref] = sum
+	}
+	if !c.Adds(key, owner, func(ref Ref) ([]byte, error) { return sums[ref], nil }) {
+		return fmt.Errorf("the list of content %s is not what it was made as", c.ID)
+	}
+	return nil
+}
+
+// ErrGone says of a copy that it is not there.
+var ErrGone = errors.New("it is gone")
 
 // Hash returns the sum of an object, as content of the owner under the name of ref. Hashes are keyed: who
 // may read the names of copies must not find out short values by trying.

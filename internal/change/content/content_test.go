@@ -2,14 +2,20 @@ package content
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/randfill"
 	"sigs.k8s.io/yaml"
 )
 
@@ -79,6 +85,139 @@ func TestRewrittenTemplateNamesTheCopies(t *testing.T) {
 	Rewrite(rewritten, back)
 	if !reflect.DeepEqual(spec, rewritten) {
 		t.Error("the template differs in more than the names of its content")
+	}
+}
+
+// TestRewrittenJSON: a spec as JSON has it is rewritten as one of the Go types is, for any pod; what was replaced is
+// told with its place.
+func TestRewrittenJSON(t *testing.T) {
+	fill := randfill.NewWithSeed(1).NilChance(0.3).NumElements(0, 3).MaxDepth(12).Funcs(
+		func(name *string, c randfill.Continue) { *name = []string{"a", "b", "a-copy", "", "c"}[c.Intn(5)] },
+		func(q *resource.Quantity, c randfill.Continue) {
+			*q = *resource.NewQuantity(c.Int63n(1000), resource.DecimalSI)
+		},
+		func(v *intstr.IntOrString, c randfill.Continue) { *v = intstr.FromInt32(c.Int31n(9)) },
+		func(f *metav1.FieldsV1, _ randfill.Continue) { f.Raw = []byte("{}") },
+		func(at *metav1.Time, c randfill.Continue) { at.Time = time.Unix(c.Int63n(1000), 0).UTC() },
+	)
+	members := []Member{{Ref: Ref{ConfigMap, "a"}, Copy: "a-map"}, {Ref: Ref{Secret, "a"}, Copy: "a-secret"},
+		{Ref: Ref{ConfigMap, "b"}, Copy: "b-map"}, {Ref: Ref{Secret, ""}, Copy: "none"}}
+	specs := []*corev1.PodSpec{podSpec(t, strings.ReplaceAll(strings.ReplaceAll(everyPlace, "volume}", "a}"), "all}", "b}"))}
+	for range 100 {
+		spec := &corev1.PodSpec{}
+		fill.Fill(spec)
+		specs = append(specs, spec)
+	}
+	renamed := 0
+	for _, spec := range specs {
+		plain := map[string]any{}
+		asJSON(t, spec, &plain)
+		asJSON(t, plain, spec) // what JSON does not tell apart is not told apart
+		paths := RewriteJSON(plain, members)
+		renamed += len(paths)
+		Rewrite(spec, slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return m.Name == "" }))
+		want := map[string]any{}
+		asJSON(t, spec, &want)
+		got := map[string]any{}
+		asJSON(t, plain, &got)
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("the spec becomes\n%+v\nand not\n%+v", got, want)
+		}
+		for _, r := range paths {
+			if at(plain, r.Path) != r.Name {
+				t.Fatalf("at %s there is %v and not %s", r.Path, at(plain, r.Path), r.Name)
+			}
+		}
+	}
+	if renamed < 200 {
+		t.Errorf("only %d names were replaced", renamed)
+	}
+	for _, odd := range []string{`{}`, `{"volumes":7,"containers":{"env":[]}}`, `{"volumes":[null,[],{"configMap":"a"}]}`,
+		`{"containers":[{"env":[{"valueFrom":[]}],"envFrom":[{"configMapRef":{"name":["a"]}}]}],"initContainers":null}`} {
+		var spec map[string]any
+		asJSON(t, json.RawMessage(odd), &spec)
+		if got := RewriteJSON(spec, members); got != nil {
+			t.Errorf("of %s it replaces %v", odd, got)
+		}
+	}
+}
+
+// asJSON writes a value as JSON, and reads it as another.
+func asJSON(t *testing.T, from, to any) {
+	t.Helper()
+	raw, err := json.Marshal(from)
+	if err == nil {
+		err = json.Unmarshal(raw, to)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// at is the value at a JSON pointer.
+func at(in any, path string) any {
+	for _, name := range strings.Split(path, "/")[1:] {
+		if list, is := in.([]any); is {
+			i, _ := strconv.Atoi(name)
+			in = list[i]
+			continue
+		}
+		in = in.(map[string]any)[name]
+	}
+	return in
+}
+
+// TestContentIsProvenByItsCopies: what somebody puts in place of a copy, or of the list, is noticed.
+func TestContentIsProvenByItsCopies(t *testing.T) {
+	conf, token := configMap("conf", map[string]string{"a": "1"}, nil), &Object{Ref: Ref{Secret, "token"},
+		Binary: map[string][]byte{"t": []byte("x")}}
+	c, err := Of([]byte("key"), "agent", []Ref{conf.Ref, {ConfigMap, "later"}, token.Ref}, objects(conf, token))
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := func() map[string]*Object {
+		return map[string]*Object{c.Members[0].Copy: conf, c.Members[2].Copy: token}
+	}
+	for name, f := range map[string]struct {
+		key   string
+		spoil func(is *Content, held map[string]*Object)
+		says  string
+	}{
+		"as it was made": {"key", func(*Content, map[string]*Object) {}, ""},
+		"a copy is another": {"key", func(is *Content, held map[string]*Object) {
+			held[is.Members[0].Copy] = configMap("conf", map[string]string{"a": "2"}, nil)
+		}, "is not what it was made as"},
+		"a copy is gone": {"key", func(is *Content, held map[string]*Object) { delete(held, is.Members[2].Copy) }, "it is gone"},
+		"what was missing is there": {"key", func(is *Content, held map[string]*Object) {
+			held[is.Members[1].Copy] = conf
+		}, "stands for an object that was not"},
+		"another list of good copies": {"key", func(is *Content, _ map[string]*Object) { is.Members = is.Members[1:] },
+			"the list of content"},
+		"another name for a good copy": {"key", func(is *Content, held map[string]*Object) {
+			is.Members[0].Copy = "conf-" + strings.Repeat("a", digits)
+			held[is.Members[0].Copy] = conf
+		}, "is not what it was made as"},
+		"what was there is listed as missing": {"key", func(is *Content, held map[string]*Object) {
+			delete(held, is.Members[0].Copy)
+			is.Members[0].Absent = true
+		}, "the list of content"},
+		"another digest": {"key", func(is *Content, _ map[string]*Object) { is.Digest = "sha256:00" }, "the list of content"},
+		"another key":    {"other", func(*Content, map[string]*Object) {}, "is not what it was made as"},
+	} {
+		is, copies := c, held()
+		is.Members = slices.Clone(c.Members)
+		f.spoil(&is, copies)
+		err := is.Prove([]byte(f.key), "agent", func(m Member) (*Object, error) { return copies[m.Copy], nil })
+		if f.says == "" && err != nil || f.says != "" && (err == nil || !strings.Contains(err.Error(), f.says)) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if is.Prove([]byte(f.key), "another", func(m Member) (*Object, error) { return copies[m.Copy], nil }) == nil {
+			t.Errorf("%s: it is the content of another DaemonSet too", name)
+		}
+	}
+	unread := errors.New("unread")
+	if err := c.Prove([]byte("key"), "agent", func(Member) (*Object, error) { return nil, unread }); !errors.Is(err, unread) {
+		t.Errorf("what cannot be read gives %v", err)
 	}
 }
 

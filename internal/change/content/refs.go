@@ -3,6 +3,7 @@ package content
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -115,4 +116,57 @@ func Rewrite(spec *corev1.PodSpec, members []Member) {
 			*name = to
 		}
 	})
+}
+
+// Renamed is a name in the JSON of a pod's spec that was replaced: Path is its JSON pointer (RFC 6901) below the spec.
+type Renamed struct{ Path, Name string }
+
+// RewriteJSON is Rewrite for a spec as JSON has it, whose fields may be newer than the Go types. It returns what it
+// replaced, in order. What is not of the form of a pod's spec it leaves alone.
+func RewriteJSON(spec map[string]any, members []Member) (out []Renamed) {
+	copies := make(map[Ref]string, len(members))
+	for _, m := range members {
+		copies[m.Ref] = m.Copy
+	}
+	rename := func(path string, in map[string]any, kind Kind, source, field string) {
+		of, _ := in[source].(map[string]any)
+		name, _ := of[field].(string)
+		if to, is := copies[Ref{kind, name}]; is && name != "" {
+			of[field] = to
+			out = append(out, Renamed{path + "/" + source + "/" + field, to})
+		}
+	}
+	each(spec, "", "volumes", func(path string, v map[string]any) {
+		rename(path, v, ConfigMap, "configMap", "name")
+		rename(path, v, Secret, "secret", "secretName")
+		projected, _ := v["projected"].(map[string]any)
+		each(projected, path+"/projected", "sources", func(path string, source map[string]any) {
+			rename(path, source, ConfigMap, "configMap", "name")
+			rename(path, source, Secret, "secret", "name")
+		})
+	})
+	for _, containers := range []string{"initContainers", "containers"} {
+		each(spec, "", containers, func(path string, c map[string]any) {
+			each(c, path, "envFrom", func(path string, from map[string]any) {
+				rename(path, from, ConfigMap, "configMapRef", "name")
+				rename(path, from, Secret, "secretRef", "name")
+			})
+			each(c, path, "env", func(path string, env map[string]any) {
+				from, _ := env["valueFrom"].(map[string]any)
+				rename(path+"/valueFrom", from, ConfigMap, "configMapKeyRef", "name")
+				rename(path+"/valueFrom", from, Secret, "secretKeyRef", "name")
+			})
+		})
+	}
+	return out
+}
+
+// each visits the objects of a list, with their JSON pointers.
+func each(in map[string]any, path, list string, visit func(path string, entry map[string]any)) {
+	entries, _ := in[list].([]any)
+	for i, e := range entries {
+		if entry, is := e.(map[string]any); is {
+			visit(path+"/"+list+"/"+strconv.Itoa(i), entry)
+		}
+	}
 }

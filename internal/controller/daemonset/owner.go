@@ -423,11 +423,8 @@ func (o *owner) follow(ctx context.Context, f followed) {
 	}
 	ctx, o.following[f] = context.WithCancel(ctx)
 	if o.cfg.Content == nil {
-		why := "this controller reads no ConfigMaps and Secrets"
-		if o.cfg.Guest {
-			why = "content cannot be followed beside another DaemonSet controller"
-		}
-		o.contents.Tell(contents.Sight{Namespace: f.namespace, Kind: f.kind, Why: why})
+		o.contents.Tell(contents.Sight{Namespace: f.namespace, Kind: f.kind,
+			Why: "this controller reads no ConfigMaps and Secrets"})
 		return
 	}
 	handler := o.buffer.handler(string(f.kind), sameVersion)

@@ -110,13 +110,9 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	var content daemonset.ContentAccess // nil: beside another controller no policy with content can be followed yet
-	if o.Beside == nil {
-		content = copies.Access{Client: writing}
-	}
 	run, err := loops.DaemonSets(daemonset.Config{
 		Registerer: shown.registry, Guest: o.Beside != nil,
-		Rollouts: daemonset.NewRolloutWriter(own), Watches: watches, Content: content,
+		Rollouts: daemonset.NewRolloutWriter(own), Watches: watches, Content: copies.Access{Client: writing},
 		Variants: daemonset.NewVariantWriter(own), Trials: podwriter.Writer{Client: client},
 		Informers: mgr.GetCache(), Writer: writer, Workers: o.Workers,
 		Recorder:          recorder,

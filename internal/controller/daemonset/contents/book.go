@@ -88,7 +88,7 @@ type set struct {
 	renamed string
 	live    ways
 	// naming is how the revisions of its pods are called.
-	naming naming
+	naming content.Naming
 	// refs are what the template of refsOf names.
 	refs   []content.Ref
 	refsOf *corev1.PodTemplateSpec

@@ -237,8 +237,7 @@ func (b *Book) adds(s *set, k *known) bool {
 			sums[m.Ref] = nil
 		}
 	}
-	c, err := content.Of(key, s.object.Name, k.Refs(), func(ref content.Ref) ([]byte, error) { return sums[ref], nil })
-	return err == nil && c.Same(&k.Content)
+	return k.Adds(key, s.object.Name, func(ref content.Ref) ([]byte, error) { return sums[ref], nil })
 }
 
 // whole reports whether all copies of a content are there, and its manifest; the error says why they

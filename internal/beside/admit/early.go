@@ -1,0 +1,28 @@
+package admit
+
+import (
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
+)
+
+// newFor is how long the pods of a new DaemonSet wait until its content is known. A daemon is worth more than what it
+// reads: after that they are made as they are, and replaced in their turn.
+const newFor = 10 * time.Second
+
+// Early decides about a pod of a DaemonSet whose rollout has not begun: there is no revision that it could be given.
+// Where the policy has content be a part of revisions, the copies of a new DaemonSet's are about to be made.
+func Early(ds *appsv1.DaemonSet, policy *rolloutpolicy.Policy, now time.Time) Answer {
+	age := now.Sub(ds.CreationTimestamp.Time)
+	isNew := age > -newFor && age < newFor
+	reads := content.Refs(&ds.Spec.Template.Spec)
+	if isNew && policy.Content != nil && slices.ContainsFunc(reads, policy.Content.Takes) {
+		return Answer{Later, "the DaemonSet is new, and what it reads is still being copied for its rollout; " +
+			"the pod is made within seconds", nil}
+	}
+	return Answer{AsMade, "no revision is known for its node", nil}
+}

@@ -1,0 +1,166 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/everynode/everynode/internal/change/content"
+)
+
+// trustFor is how long a content counts as it was read. Somebody may have put another object in place of a copy since.
+const trustFor = 10 * time.Second
+
+// forgetAfter is for how long a content is kept of which no pod was made.
+const forgetAfter = 10 * time.Minute
+
+// contents are the contents of which pods were made a short time ago.
+type contents struct {
+	client kubernetes.Interface
+	now    func() time.Time
+
+	mu   sync.Mutex
+	read map[given]proven
+}
+
+// given is a content of a DaemonSet.
+type given struct {
+	set types.UID
+	id  string
+}
+
+// proven is a content that was what its copies hold at that time.
+type proven struct {
+	members  []content.Member
+	at, used time.Time
+}
+
+func newContents(client kubernetes.Interface) contents {
+	return contents{client: client, now: time.Now, read: map[given]proven{}}
+}
+
+// members are those of a content of the DaemonSet. Its list and its copies are read from the API, and hashed: what
+// somebody else has put there is an error. A copy that is gone, after all were there, is made again by the controller,
+// and the pod waits for it.
+func (c *contents) members(ctx context.Context, set metav1.Object, id string) ([]content.Member, error) {
+	key := given{set.GetUID(), id}
+	now := c.now()
+	known := c.used(key, now)
+	if known.members != nil && now.Sub(known.at) < trustFor {
+		return known.members, nil
+	}
+	got, err := c.prove(ctx, set, id)
+	switch {
+	case errors.Is(err, content.ErrGone) && known.members != nil:
+		return known.members, nil
+	case err != nil:
+		return nil, fmt.Errorf("read content %s of DaemonSet %s/%s: %w", id, set.GetNamespace(), set.GetName(), err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.read[key] = proven{members: got, at: now, used: now}
+	return got, nil
+}
+
+// used returns what is known of a content, and forgets those that nobody asks for any more.
+func (c *contents) used(key given, now time.Time) proven {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for k, p := range c.read {
+		if now.Sub(p.used) > forgetAfter {
+			delete(c.read, k)
+		}
+	}
+	known, is := c.read[key]
+	if is {
+		known.used = now
+		c.read[key] = known
+	}
+	return known
+}
+
+// prove reads a content.
+func (c *contents) prove(ctx context.Context, set metav1.Object, id string) ([]content.Member, error) {
+	namespace := set.GetNamespace()
+	name := content.ManifestName(set.GetName(), id)
+	list, err := c.client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("ConfigMap %s: %w", name, content.ErrGone)
+	case err != nil:
+		return nil, fmt.Errorf("read ConfigMap %s: %w", name, err)
+	}
+	is, err := content.ReadManifest(list.Data)
+	if err == nil && is.ID != id {
+		err = fmt.Errorf("it is the list of content %s", is.ID)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ConfigMap %s: %w", name, err)
+	}
+	var key []byte
+	if content.Keyed(is.Refs()) {
+		key, err = c.key(ctx, namespace)
+		if err != nil {
+			return nil, err
+		}
+	}
+	err = is.Prove(key, set.GetName(), func(m content.Member) (*content.Object, error) {
+		return c.held(ctx, namespace, m)
+	})
+	if is.Members == nil {
+		is.Members = []content.Member{} // it is known to have none
+	}
+	return is.Members, err
+}
+
+// key is what the hashes of a namespace's Secrets are made with.
+func (c *contents) key(ctx context.Context, namespace string) ([]byte, error) {
+	s, err := c.client.CoreV1().Secrets(namespace).Get(ctx, content.KeyName, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("read the key of contents: %w", err)
+	}
+	key := content.KeyOf(s)
+	if key == nil {
+		return nil, fmt.Errorf("Secret %s holds no key", content.KeyName)
+	}
+	return key, nil
+}
+
+// held is what a copy holds; nil if there is none.
+func (c *contents) held(ctx context.Context, namespace string, m content.Member) (*content.Object, error) {
+	read := c.configMap
+	if m.Kind == content.Secret {
+		read = c.secret
+	}
+	o, err := read(ctx, namespace, m.Copy)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s %s: %w", m.Kind, m.Copy, err)
+	}
+	return o, nil
+}
+
+func (c *contents) configMap(ctx context.Context, namespace, name string) (*content.Object, error) {
+	m, err := c.client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return content.OfConfigMap(m), nil
+}
+
+func (c *contents) secret(ctx context.Context, namespace, name string) (*content.Object, error) {
+	s, err := c.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return content.OfSecret(s), nil
+}

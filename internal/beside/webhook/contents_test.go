@@ -1,0 +1,212 @@
+package webhook
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/history"
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
+	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
+)
+
+const (
+	mapsPath    = "/api/v1/namespaces/default/configmaps/"
+	secretsPath = "/api/v1/namespaces/default/secrets/"
+	setPath     = "/apis/apps/v1/namespaces/default/daemonsets/agent"
+	rolloutPath = "/apis/everynode.io/v1alpha1/namespaces/default/daemonsetrollouts/agent"
+)
+
+// world is an API with a DaemonSet whose content is a ConfigMap and a Secret, and the content's ID.
+func world(t *testing.T) (api, content.Content) {
+	t.Helper()
+	conf := &corev1.ConfigMap{Data: map[string]string{"level": "info"}}
+	token := &corev1.Secret{Data: map[string][]byte{"token": []byte("secret")}}
+	key := []byte(strings.Repeat("k", 32))
+	refs := []content.Ref{{Kind: content.ConfigMap, Name: "conf"}, {Kind: content.Secret, Name: "token"}}
+	c, err := content.Of(key, "agent", refs, func(ref content.Ref) ([]byte, error) {
+		if ref.Kind == content.Secret {
+			return content.Hash(key, "agent", ref, content.OfSecret(token))
+		}
+		return content.Hash(key, "agent", ref, content.OfConfigMap(conf))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := c.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ds := set("")
+	ds.Spec.Template.Labels = map[string]string{"app": "agent"}
+	ds.Spec.Template.Spec.Containers = []corev1.Container{{Name: "agent", Image: "agent:1", EnvFrom: []corev1.EnvFromSource{
+		{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "conf"}}},
+		{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "token"}}}}}}
+	raw, err := history.Patch(&ds.Spec.Template)
+	if err != nil {
+		t.Fatal(err)
+	}
+	revision := "hash." + c.ID
+	return api{
+		setPath: ds,
+		rolloutPath: &v1alpha1.DaemonSetRollout{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "agent",
+			Labels: map[string]string{rollouts.OwnerLabel: "1"}},
+			Status: v1alpha1.DaemonSetRolloutStatus{StableRevision: revision, TargetRevision: revision}},
+		"/apis/apps/v1/namespaces/default/controllerrevisions": &appsv1.ControllerRevisionList{Items: []appsv1.ControllerRevision{{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "agent-hash", UID: "r",
+				Labels:          map[string]string{appsv1.ControllerRevisionHashLabelKey: "hash"},
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "1", Controller: ptr.To(true)}}},
+			Data: runtime.RawExtension{Raw: raw},
+		}}},
+		policiesPath: &v1alpha1.RolloutPolicyList{Items: []v1alpha1.RolloutPolicy{{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "agents"},
+			Spec: v1alpha1.RolloutPolicySpec{Waves: []v1alpha1.Wave{{Name: "canary", Count: ptr.To[int32](1)}},
+				Content: &v1alpha1.Content{ConfigMaps: v1alpha1.ContentReferenced, Secrets: v1alpha1.ContentReferenced}},
+		}}},
+		mapsPath + content.ManifestName("agent", c.ID): &corev1.ConfigMap{Data: list},
+		mapsPath + c.Members[0].Copy:                   &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: c.Members[0].Copy}, Data: conf.Data},
+		secretsPath + c.Members[1].Copy:                &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: c.Members[1].Copy}, Data: token.Data},
+		secretsPath + content.KeyName:                  &corev1.Secret{Data: map[string][]byte{"key": key}},
+	}, c
+}
+
+// made asks about a pod that is made of the DaemonSet's template.
+func made(t *testing.T, s *Server, of api) *admissionv1.AdmissionResponse {
+	t.Helper()
+	ds := of[setPath].(*appsv1.DaemonSet)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Labels: map[string]string{"app": "agent",
+		appsv1.ControllerRevisionHashLabelKey: "hash"}, OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "1", Controller: ptr.To(true)}}},
+		Spec: *ds.Spec.Template.Spec.DeepCopy()}
+	pod.Spec.Affinity = placement.PinToNode(nil, "node-1")
+	body, err := json.Marshal(admissionv1.AdmissionReview{Request: &admissionv1.AdmissionRequest{Namespace: "default",
+		Object: raw(t, pod)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, got := post(t, s, "pod", string(body))
+	return got
+}
+
+// TestAPodGetsTheCopiesOfItsContent, and nothing that somebody has put in their place.
+func TestAPodGetsTheCopiesOfItsContent(t *testing.T) {
+	objects, c := world(t)
+	s := newServer(t, objects, true)
+	got := made(t, s, objects)
+	if !got.Allowed {
+		t.Fatalf("the pod is refused: %+v", got.Result)
+	}
+	for _, says := range []string{`"/spec/containers/0/envFrom/0/configMapRef/name","value":"` + c.Members[0].Copy,
+		`"/spec/containers/0/envFrom/1/secretRef/name","value":"` + c.Members[1].Copy,
+		`"/metadata/labels/everynode.io~1revision","value":"hash.` + c.ID} {
+		if !strings.Contains(string(got.Patch), says) {
+			t.Errorf("the patch does not say %s: %s", says, got.Patch)
+		}
+	}
+	if strings.Contains(string(got.Patch), "generation") {
+		t.Errorf("a pod of the right template loses its generation: %s", got.Patch)
+	}
+	for name, spoil := range map[string]struct {
+		path string
+		with any
+		says string
+	}{
+		"a copy is gone":            {mapsPath + c.Members[0].Copy, nil, "it is gone"},
+		"the list is gone":          {mapsPath + content.ManifestName("agent", c.ID), nil, "it is gone"},
+		"the key is gone":           {secretsPath + content.KeyName, nil, "read the key of contents"},
+		"another ConfigMap":         {mapsPath + c.Members[0].Copy, &corev1.ConfigMap{Data: map[string]string{"level": "debug"}}, "is not what it was made as"},
+		"another Secret":            {secretsPath + c.Members[1].Copy, &corev1.Secret{Data: map[string][]byte{"token": []byte("x")}}, "is not what it was made as"},
+		"no list":                   {mapsPath + content.ManifestName("agent", c.ID), &corev1.ConfigMap{}, "read the manifest"},
+		"something else is a list":  {mapsPath + content.ManifestName("agent", c.ID), "no object", "read ConfigMap"},
+		"something else is a copy":  {secretsPath + c.Members[1].Copy, "no object", "read Secret"},
+		"something else is the key": {secretsPath + content.KeyName, &corev1.Secret{}, "holds no key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects, _ := world(t)
+			objects[spoil.path] = spoil.with
+			if spoil.with == nil {
+				delete(objects, spoil.path)
+			}
+			got := made(t, newServer(t, objects, true), objects)
+			if got.Allowed || !strings.Contains(got.Result.Message, spoil.says) {
+				t.Errorf("the answer is %+v", got)
+			}
+			if strings.Contains(got.Result.Message, "secret") && !strings.Contains(got.Result.Message, "Secret") {
+				t.Errorf("it tells the value: %s", got.Result.Message)
+			}
+			if got = made(t, newServer(t, objects, false), objects); !got.Allowed || got.Patch != nil {
+				t.Errorf("with Ignore the answer is %+v", got)
+			}
+		})
+	}
+}
+
+// TestACopyThatIsReplacedIsNoticed within seconds, and one that is deleted holds up nobody: it is made again.
+func TestACopyThatIsReplacedIsNoticed(t *testing.T) {
+	objects, c := world(t)
+	s := newServer(t, objects, true)
+	now := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
+	s.contents.now = func() time.Time { return now }
+	path := mapsPath + c.Members[0].Copy
+	copied := objects[path]
+	allowed := func(what string, want bool) {
+		t.Helper()
+		if got := made(t, s, objects); got.Allowed != want || got.Allowed && got.Patch == nil {
+			t.Errorf("%s: %+v", what, got)
+		}
+	}
+	allowed("as it was made", true)
+	delete(objects, path)
+	now = now.Add(trustFor)
+	allowed("it is gone", true)
+	objects[path] = &corev1.ConfigMap{Data: map[string]string{"level": "debug"}}
+	allowed("another is there", false)
+	objects[path] = copied
+	allowed("it is made again", true)
+	objects[path] = &corev1.ConfigMap{Data: map[string]string{"level": "debug"}}
+	now = now.Add(trustFor - 1)
+	allowed("within seconds", true)
+	now = now.Add(1)
+	allowed("after them", false)
+	now = now.Add(forgetAfter + 1)
+	allowed("much later", false)
+	if len(s.contents.read) != 0 {
+		t.Errorf("what nobody has asked for is kept: %v", s.contents.read)
+	}
+}
+
+// TestAPodOfANewDaemonSetIsMadeLater: until its copies are there it would read its author's objects.
+func TestAPodOfANewDaemonSetIsMadeLater(t *testing.T) {
+	objects, _ := world(t)
+	leftover := objects[rolloutPath].(*v1alpha1.DaemonSetRollout).DeepCopy()
+	leftover.Labels[rollouts.OwnerLabel] = "0"
+	begun := objects[rolloutPath].(*v1alpha1.DaemonSetRollout).DeepCopy()
+	begun.Status = v1alpha1.DaemonSetRolloutStatus{}
+	for name, rollout := range map[string]*v1alpha1.DaemonSetRollout{"none": nil, "that of one before it": leftover, "without a target": begun} {
+		objects[rolloutPath] = rollout
+		if rollout == nil {
+			delete(objects, rolloutPath)
+		}
+		ds := objects[setPath].(*appsv1.DaemonSet)
+		ds.CreationTimestamp = metav1.Now()
+		got := made(t, newServer(t, objects, false), objects)
+		if got.Allowed || !strings.Contains(got.Result.Message, "the pod is made within seconds") {
+			t.Errorf("with a rollout that is %s the answer is %+v", name, got)
+		}
+		ds.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Minute))
+		got = made(t, newServer(t, objects, true), objects)
+		if !got.Allowed || got.Patch != nil {
+			t.Errorf("later, with a rollout that is %s, the answer is %+v", name, got)
+		}
+	}
+}

@@ -1,0 +1,225 @@
+package foreign
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/internal/change/content"
+)
+
+// withContent is byZone, with all that the daemon reads.
+const withContent = byZone + `  content: {configMaps: Referenced, secrets: Referenced, settle: 1s}
+`
+
+// reader is an agent that reads a ConfigMap in two ways, and a Secret.
+const reader = agent + `        envFrom: [{configMapRef: {name: settings}}]
+        env: [{name: TOKEN, valueFrom: {secretKeyRef: {name: token, key: token}}}]
+        volumeMounts: [{name: settings, mountPath: /etc/agent}]
+      volumes:
+      - {name: settings, configMap: {name: settings}}
+`
+
+// settings is the ConfigMap with a level.
+func settings(level string) string {
+	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: default}\ndata: {level: " + level + "}\n"
+}
+
+// TestContentBesideKubernetes has configuration travel like code where kube-controller-manager makes the pods.
+func TestContentBesideKubernetes(t *testing.T) {
+	b := &beside{cluster: start(t, nodes)}
+	b.front = newFront(t)
+	b.prepares(t)
+	b.begins(t)
+	for _, step := range []struct {
+		name string
+		do   func(*testing.T)
+	}{
+		{"content is turned on", b.turnsOn},
+		{"a bad key stays at the canary", b.badKey},
+		{"a good one goes everywhere", b.goodKey},
+		{"a pod that is made while nobody answers is replaced", b.unanswered},
+		{"a new DaemonSet has its content from the first pod", b.newReader},
+		{"whoever leaves keeps the copies", b.leavesCopies},
+	} {
+		if !t.Run(step.name, step.do) {
+			return
+		}
+	}
+}
+
+// reads waits until that many pods that stay read copies of each level, and all of these say so.
+func (b *beside) reads(t *testing.T, want map[string]int) {
+	t.Helper()
+	await(t, fmt.Sprintf("the levels are %v", want), func(ctx context.Context) error {
+		have := map[string]int{}
+		for _, p := range b.list(t) {
+			if p.DeletionTimestamp != nil {
+				continue
+			}
+			level, err := b.level(ctx, &p)
+			if err != nil {
+				return err
+			}
+			have[level]++
+		}
+		if fmt.Sprint(have) != fmt.Sprint(want) {
+			return fmt.Errorf("they are %v", have)
+		}
+		return nil
+	})
+}
+
+// level is what a pod reads: of a copy, or "the author's".
+func (b *beside) level(ctx context.Context, p *corev1.Pod) (string, error) {
+	refs, c := content.Refs(&p.Spec), &p.Spec.Containers[0]
+	if len(refs) != 2 || len(c.EnvFrom) != 1 || c.EnvFrom[0].ConfigMapRef.Name != refs[0].Name {
+		return "", fmt.Errorf("pod %s reads %v", p.Name, refs)
+	}
+	id := content.IDOf(p.Labels[content.RevisionLabel])
+	if refs[0].Name == "settings" && refs[1].Name == "token" && id == "" {
+		return "the author's", nil
+	}
+	if refs[1].Name == "token" || id == "" {
+		return "", fmt.Errorf("pod %s reads %v, and its revision is %q", p.Name, refs, p.Labels[content.RevisionLabel])
+	}
+	m, err := b.client.CoreV1().ConfigMaps("default").Get(ctx, refs[0].Name, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	_, err = b.client.CoreV1().Secrets("default").Get(ctx, refs[1].Name, metav1.GetOptions{})
+	return m.Data["level"], err
+}
+
+// turnsOn has no right first, then those that the guide names.
+func (b *beside) turnsOn(t *testing.T) {
+	b.kubectl(t, "apply", "-f", b.write("settings.yaml", settings("info")))
+	b.kubectl(t, "create", "secret", "generic", "token", "--from-literal=token=hush-4711")
+	b.kubectl(t, "apply", "-f", b.write("agent.yaml", reader))
+	b.settled(t)
+	before := b.pods(t)
+	b.kubectl(t, "apply", "-f", b.write("policy.yaml", withContent))
+	b.stored(t, true)
+	b.phase(t, "Paused")
+	b.run(t, "rollout", "status", "daemonset/agent", "--timeout=1s").
+		says(t, "a RoleBinding to ClusterRole everynode:content in the namespace allows it")
+	b.samePods(t, before)
+	for _, role := range []string{"content", "content-secrets"} {
+		b.kubectl(t, "-n", "default", "create", "rolebinding", role, "--clusterrole=everynode:"+role,
+			"--serviceaccount=kube-system:everynode-beside")
+	}
+	b.phase(t, "Complete")
+	b.reads(t, map[string]int{"info": nodes})
+	b.lose(t, "1")
+	b.reads(t, map[string]int{"info": nodes})
+	b.same(t, "agent.yaml")
+}
+
+// badKey has a level that there is not.
+func (b *beside) badKey(t *testing.T) {
+	before := b.pods(t)
+	bad := b.write("bad.yaml", settings("verbos"))
+	b.run(t, "plan", "-f", bad).says(t, "DaemonSet default/agent", "ConfigMap settings, key level: info -> verbos",
+		"12 nodes: 12 change", "canary 1")
+	since := time.Now()
+	b.kubectl(t, "apply", "-f", bad)
+	b.phase(t, "RolledBack")
+	b.reads(t, map[string]int{"info": nodes})
+	t.Logf("all nodes had the old level back after %v", time.Since(since).Round(time.Second))
+	b.unchanged(t, before, 1)
+	b.seen(t, "Failed", "Degraded")
+	b.run(t, "why", "daemonset/agent").ends(t, 0).says(t, "key level")
+	var is corev1.ConfigMap
+	err := json.Unmarshal([]byte(b.kubectl(t, "get", "configmap", "settings", "-o", "json")), &is)
+	if err != nil || fmt.Sprint(is.Data) != "map[level:verbos]" || is.Immutable != nil || len(is.Labels)+len(is.OwnerReferences) > 0 {
+		t.Errorf("the author's object is %+v (%v)", is, err)
+	}
+	b.lose(t, "1") // what comes back has what is stable, and not what the author's object holds
+	b.reads(t, map[string]int{"info": nodes})
+	b.phase(t, "RolledBack")
+}
+
+// goodKey mends it.
+func (b *beside) goodKey(t *testing.T) {
+	b.kubectl(t, "apply", "-f", b.write("good.yaml", settings("debug")))
+	b.phase(t, "Complete")
+	b.reads(t, map[string]int{"debug": nodes})
+	b.seen(t, "Current", "Healthy")
+}
+
+// unanswered kills all replicas. A pod that is made then reads the author's objects until somebody is back.
+func (b *beside) unanswered(t *testing.T) {
+	before := b.pods(t)
+	b.kill(t, b.replicas...)
+	b.lose(t, "1")
+	b.reads(t, map[string]int{"debug": nodes - 1, "the author's": 1})
+	b.begins(t)
+	b.event(t, "WrongRevision", "1 nodes, such as ")
+	b.reads(t, map[string]int{"debug": nodes})
+	b.phase(t, "Complete")
+	b.unchanged(t, before, 1)
+}
+
+// newReader applies another DaemonSet. No pod of it may read what its author's objects hold.
+func (b *beside) newReader(t *testing.T) {
+	b.kubectl(t, "apply", "-f", b.write("second.yaml", strings.NewReplacer("name: agent, namespace", "name: second, namespace",
+		"app: agent", "app: second").Replace(reader)))
+	await(t, "its rollout is Complete", func(context.Context) error {
+		a := b.run(t, "rollout", "status", "daemonset/second", "--timeout=1s")
+		if a.code != 0 || !strings.Contains(a.out, "Complete") {
+			return fmt.Errorf("%s%s", a.out, a.errOut)
+		}
+		return nil
+	})
+	list, err := b.client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=second"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Items) != nodes {
+		t.Errorf("there are %d pods", len(list.Items))
+	}
+	for i := range list.Items {
+		level, err := b.level(t.Context(), &list.Items[i])
+		if err != nil || level != "debug" {
+			t.Errorf("pod %s reads %q (%v)", list.Items[i].Name, level, err)
+		}
+	}
+	events, err := b.client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := 0
+	for _, e := range events.Items {
+		if e.InvolvedObject.Name == "second" && e.Reason == "SuccessfulCreate" {
+			made += int(max(e.Count, 1))
+		}
+	}
+	if made != nodes {
+		t.Errorf("%d pods of it were made, want %d", made, nodes)
+	}
+	b.kubectl(t, "delete", "ds/second")
+}
+
+// leavesCopies gives everything back. No pod restarts, and each keeps its copy until it is next made.
+func (b *beside) leavesCopies(t *testing.T) {
+	before := b.pods(t)
+	b.leave(t).ends(t, 0).says(t, "the pods of 12 nodes read copies of its content until they are next made")
+	b.kill(t, b.replicas...)
+	b.stored(t, false)
+	b.samePods(t, before)
+	b.reads(t, map[string]int{"debug": nodes})
+	b.lose(t, "1")
+	b.reads(t, map[string]int{"debug": nodes - 1, "the author's": 1})
+	for _, p := range b.replicas {
+		text := p.tail(100000)
+		if strings.Contains(text, "hush-4711") {
+			t.Errorf("the log of %s tells a Secret's value", p.name)
+		}
+	}
+}
