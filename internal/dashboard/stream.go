@@ -18,6 +18,7 @@ import (
 	"github.com/everynode/everynode/internal/change/survey"
 	"github.com/everynode/everynode/internal/dashboard/attention"
 	"github.com/everynode/everynode/internal/dashboard/fleet"
+	"github.com/everynode/everynode/internal/dashboard/varied"
 )
 
 const (
@@ -76,6 +77,8 @@ type set struct {
 	Strategy  string                 `json:"strategy"`
 	// Content is what belongs to a revision beside the template; nil where that is nothing.
 	Content *setContent `json:"content,omitempty"`
+	// Variants are those of its pods; nil where there are none.
+	Variants *varied.Variants `json:"variants,omitempty"`
 	// UID and Generation tell which DaemonSet and which spec of it is shown.
 	UID        types.UID `json:"uid"`
 	Generation int64     `json:"generation"`
@@ -176,15 +179,21 @@ func (t *teller) next() ([]message, error) {
 			if ds = s.DaemonSet(t.namespace, t.name); ds == nil {
 				return fmt.Errorf("there is no DaemonSet %s/%s any more", t.namespace, t.name)
 			}
-			if of := setOf(s, ds); isNew(&t.set, of) {
-				out = append(out, message{Set: of})
-			}
 		}
 		var v *survey.View
 		if ds != nil {
+			of := setOf(s, ds)
 			var err error
-			if v, err = t.d.cluster.views.of(s, ds); err != nil {
-				return err
+			v, err = t.d.cluster.views.of(s, ds)
+			if err != nil {
+				v, of.Unseen = nil, append(of.Unseen, "Where it stands on each node is not known: "+err.Error())
+			}
+			of.Variants = varied.Of(s, ds, v)
+			if unread := t.d.cluster.ownKinds().unread; unread != "" {
+				of.Unseen = append(of.Unseen, unread)
+			}
+			if isNew(&t.set, of) {
+				out = append(out, message{Set: of})
 			}
 		}
 		m := fleet.Of(s, v, t.label)

@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -44,15 +45,16 @@ type cluster struct {
 }
 
 // kinds are Everynode's own. Policies and rollouts are nil where the API does not have them, or does not show them;
-// hidden says why. Startups are nil where NodeStartups alone are not there.
+// hidden says why. Startups and variants are nil where these alone are not there; unread says that variants may not be
+// read.
 type kinds struct {
-	policies, rollouts, startups cache.SharedIndexInformer
-	hidden                       string
+	policies, rollouts, startups, variants cache.SharedIndexInformer
+	hidden, unread                         string
 }
 
 // informers are those that there are.
 func (k kinds) informers() (all []cache.SharedIndexInformer) {
-	for _, informer := range []cache.SharedIndexInformer{k.policies, k.rollouts, k.startups} {
+	for _, informer := range []cache.SharedIndexInformer{k.policies, k.rollouts, k.startups, k.variants} {
 		if informer != nil {
 			all = append(all, informer)
 		}
@@ -214,6 +216,17 @@ func (c *cluster) readOwnKinds(ctx context.Context) (k kinds, err error) {
 	if err != nil && rollout.Hidden(err) != "" {
 		err = nil // the page says that it cannot read the one that a node follows
 	}
+	if err != nil {
+		return k, err
+	}
+	k.variants, err = c.informer(ctx, "DaemonSetVariants",
+		listed(c.own.DaemonSetVariants("").List, c.own.DaemonSetVariants("").Watch), &v1alpha1.DaemonSetVariant{})
+	if apierrors.IsForbidden(err) {
+		k.unread = "DaemonSetVariants may not be read, so this is said as if there were none"
+	}
+	if err != nil && rollout.Hidden(err) != "" {
+		err = nil
+	}
 	return k, err
 }
 
@@ -285,7 +298,7 @@ func (c *cluster) survey(now time.Time) *survey.Survey {
 		Nodes: held[corev1.Node](c.nodes), Pods: held[corev1.Pod](c.pods), DaemonSets: held[appsv1.DaemonSet](c.sets),
 		Revisions: held[appsv1.ControllerRevision](c.revisions),
 		Policies:  held[v1alpha1.RolloutPolicy](own.policies), Rollouts: held[v1alpha1.DaemonSetRollout](own.rollouts),
-		Startups: held[v1alpha1.NodeStartup](own.startups),
+		Startups: held[v1alpha1.NodeStartup](own.startups), Variants: held[v1alpha1.DaemonSetVariant](own.variants),
 	})
 }
 

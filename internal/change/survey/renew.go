@@ -27,10 +27,14 @@ func (v *View) Renew(s *Survey) bool {
 		return false
 	}
 	v.core.Step(fact.Now{Time: s.Now})
+	if v.core.Variants != nil {
+		v.core.Variants.Tick(s.Now)
+	}
 	v.renewNodes(s)
 	v.renewPods(s)
 	v.DaemonSet, v.survey, v.cells, v.busy = ds, s, nil, nil
 	v.Rollout = s.Rollout(ds)
+	v.core.Settle()
 	v.core.Ready()
 	v.Status, _ = v.core.Rollout(ds.UID)
 	return true
@@ -57,7 +61,8 @@ func (v *View) same(s *Survey, ds *appsv1.DaemonSet) bool {
 			return false
 		}
 	}
-	return found == len(known) && s.Policy(ds) == v.survey.Policy(was) && sameRollout(s.Rollout(ds), v.Rollout)
+	return found == len(known) && s.Policy(ds) == v.survey.Policy(was) && sameRollout(s.Rollout(ds), v.Rollout) &&
+		v.sameVariants(s, ds)
 }
 
 func sameCount(a, b *int32) bool { return a == b || a != nil && b != nil && *a == *b }
@@ -77,11 +82,13 @@ func (v *View) renewNodes(s *Survey) {
 		if v.survey.nodes[n.Name] != n {
 			v.core.Step(fact.OfNode(n))
 			v.core.Step(fact.HealthOf(n))
+			v.tellNode(n, false)
 		}
 	}
-	for name := range v.survey.nodes {
+	for name, n := range v.survey.nodes {
 		if s.nodes[name] == nil {
 			v.core.Step(fact.NodeGone(name))
+			v.tellNode(n, true)
 		}
 	}
 }
@@ -101,6 +108,7 @@ func (v *View) renewPods(s *Survey) {
 	for _, pods := range s.byOwner[uid] {
 		for _, p := range pods {
 			if v.seen[p.UID].pod != p {
+				v.tellPod(p.UID, p)
 				v.core.Step(v.Project(p))
 			}
 			v.seen[p.UID] = seenPod{p, v.round}
@@ -113,6 +121,7 @@ func (v *View) renewPods(s *Survey) {
 	for uid, was := range v.seen {
 		if was.round != v.round {
 			v.core.Step(fact.PodGone(uid))
+			v.tellPod(uid, nil)
 			delete(v.seen, uid)
 		}
 	}

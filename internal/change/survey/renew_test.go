@@ -2,6 +2,7 @@ package survey_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -13,8 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/survey"
 	"github.com/everynode/everynode/internal/change/survey/surveytest"
+	"github.com/everynode/everynode/internal/change/variant"
 )
 
 // changing is a cluster in which something happens all the time.
@@ -24,6 +27,41 @@ type changing struct {
 	ds     *appsv1.DaemonSet
 	hashes []string
 	made   int
+	// set are the variants; nil for none.
+	set *variant.Set
+}
+
+// vary gives the DaemonSet variants: one of large nodes, and one that fails on those without a label.
+func (c *changing) vary() {
+	var all []variant.Variant
+	for name, formula := range map[string]string{"l": "2.0", "m": "node.labels['cores'] == '' ? 1.0 : 3.0"} {
+		v := &v1alpha1.DaemonSetVariant{ObjectMeta: metav1.ObjectMeta{Namespace: c.ds.Namespace, Name: name, UID: types.UID(name)}}
+		v.Spec.Nodes = &metav1.LabelSelector{MatchLabels: map[string]string{"size": name}}
+		v.Spec.Resources = map[string]v1alpha1.VariantResources{
+			"agent": {Requests: map[corev1.ResourceName]string{corev1.ResourceCPU: formula}},
+		}
+		c.Objects.Variants = append(c.Objects.Variants, v)
+		all = append(all, variant.Of(v))
+	}
+	var err error
+	c.set, err = variant.NewSet(all)
+	if err != nil {
+		panic(err)
+	}
+}
+
+// sign has a pod be by the variant of its node, or of another one.
+func (c *changing) sign(p *corev1.Pod, hash string) {
+	if c.set == nil || c.rng.IntN(3) == 0 {
+		return
+	}
+	of := variant.Node{Name: p.Spec.NodeName, Labels: map[string]string{
+		"size": []string{"l", "m", ""}[c.rng.IntN(3)], "cores": "4"}}
+	o := c.set.On(&c.ds.Spec.Template).Of(&of)
+	if text, err := o.Mark.Text(p.Name); err == nil && text != "" {
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, variant.Annotation, text)
+	}
+	p.Labels[content.RevisionLabel] = content.WithVariants(hash, c.set.ID)
 }
 
 func (c *changing) name() string { return fmt.Sprintf("node-%d", c.rng.IntN(8)) }
@@ -74,6 +112,11 @@ func (c *changing) happen() string {
 		}
 	case 3:
 		if n := c.node(name); n != nil {
+			n.Labels["size"] = []string{"l", "m", ""}[c.rng.IntN(3)]
+			delete(n.Labels, "cores")
+			if c.rng.IntN(2) == 0 {
+				n.Labels["cores"] = "4"
+			}
 			n.Spec.Taints = nil
 			if c.rng.IntN(2) == 0 {
 				surveytest.Tainted(n)
@@ -96,6 +139,7 @@ func (c *changing) happen() string {
 			for i := range p.Status.Conditions {
 				p.Status.Conditions[i].LastTransitionTime = now
 			}
+			c.sign(p, hash)
 		})
 		return "a pod of " + hash + " at " + name
 	case 8:
@@ -124,6 +168,9 @@ func TestRenewedIsNew(t *testing.T) {
 			c.Policy("patient", "failure: {max: 100%, min: 1000}\nnodeFaults: {max: 100%}\npace: {nodesPerMinute: 5}")
 			c.Rollout(c.ds, v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseProgressing, StableRevision: c.hashes[0], TargetRevision: c.hashes[2]})
 		}
+		if seed%4 >= 2 {
+			c.vary()
+		}
 		view, err := survey.New(c.Objects).View(c.ds)
 		if err != nil {
 			t.Fatal(err)
@@ -144,6 +191,10 @@ func TestRenewedIsNew(t *testing.T) {
 			}
 			if got, want := fmt.Sprintf("%+v", view.Status.Steps), fmt.Sprintf("%+v", again.Status.Steps); got != want {
 				t.Fatalf("seed %d: renewed steps are %s\nmade again %s\nafter %q", seed, got, want, done)
+			}
+			nodes, _ := view.Choices()
+			if want, _ := again.Choices(); !maps.Equal(nodes, want) {
+				t.Fatalf("seed %d: renewed variants choose %v, made again %v", seed, nodes, want)
 			}
 			for _, n := range s.Nodes {
 				got, want := view.Standing(n.Name), again.Standing(n.Name)
@@ -190,6 +241,12 @@ func TestOtherRulesMakeAnotherView(t *testing.T) {
 		"a revision has a new number": {func(o *survey.Objects) {
 			o.Revisions = []*appsv1.ControllerRevision{o.Revisions[0].DeepCopy(), o.Revisions[1]}
 		}, false},
+		"a variant": {func(o *survey.Objects) {
+			o.Variants = []*v1alpha1.DaemonSetVariant{{ObjectMeta: metav1.ObjectMeta{Namespace: ds.Namespace, UID: "v"}}}
+		}, false},
+		"a variant of others": {func(o *survey.Objects) {
+			o.Variants = []*v1alpha1.DaemonSetVariant{{ObjectMeta: metav1.ObjectMeta{Namespace: "other", UID: "v"}}}
+		}, true},
 		"the policy":          {func(o *survey.Objects) { o.Policies = []*v1alpha1.RolloutPolicy{o.Policies[0].DeepCopy()} }, false},
 		"no policy":           {func(o *survey.Objects) { o.Policies = nil }, false},
 		"no rollout":          {func(o *survey.Objects) { o.Rollouts = nil }, false},

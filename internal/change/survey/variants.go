@@ -1,9 +1,11 @@
 package survey
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -114,6 +116,84 @@ func (s *Set) Molds() *variant.Molds {
 		return nil
 	}
 	return s.moldsOf(s.Revision, s.Template(s.Revision))
+}
+
+// chosen are the variants of the survey that choose a DaemonSet, as far as people write them.
+func (s *Survey) chosen(ds *appsv1.DaemonSet) map[types.UID]int64 {
+	out := map[types.UID]int64{}
+	for _, v := range s.Variants {
+		if v.Namespace == ds.Namespace && variant.Selects(v, ds.Labels) {
+			out[v.UID] = v.Generation
+		}
+	}
+	return out
+}
+
+// stored are the ControllerRevisions of the namespace that hold variants.
+func (s *Survey) stored(namespace string) map[*appsv1.ControllerRevision]bool {
+	out := map[*appsv1.ControllerRevision]bool{}
+	for _, r := range s.Revisions {
+		if r.Namespace == namespace && variants.IsStored(r) {
+			out[r] = true
+		}
+	}
+	return out
+}
+
+// sameVariants reports whether the DaemonSet has the variants in a later survey that it has here.
+func (v *View) sameVariants(s *Survey, ds *appsv1.DaemonSet) bool {
+	if !maps.Equal(v.survey.chosen(v.DaemonSet), s.chosen(ds)) {
+		return false
+	}
+	return v.core.Variants == nil || maps.Equal(v.survey.stored(ds.Namespace), s.stored(ds.Namespace))
+}
+
+// tellNode has the book of variants know a node that is another one now, or is gone.
+func (v *View) tellNode(n *corev1.Node, gone bool) {
+	if v.core.Variants != nil {
+		v.core.Variants.TellNode(n, gone)
+	}
+}
+
+// tellPod has the book of variants see a pod as it is now; nil if it is gone.
+func (v *View) tellPod(uid types.UID, p *corev1.Pod) {
+	if v.core.Variants == nil {
+		return
+	}
+	all, is := v.core.Variants.Objects.(objects)
+	switch {
+	case !is:
+	case p == nil:
+		delete(all.pods, uid)
+	default:
+		all.pods[uid] = p
+	}
+}
+
+// Choices counts the nodes that have a pod of the DaemonSet by the variant that chooses them, "" for none, and those
+// that several of the highest priority choose. A DaemonSet without variants has no choices.
+func (v *View) Choices() (nodes map[string]int, tied int) {
+	nodes = map[string]int{}
+	molds := v.Molds()
+	if molds == nil {
+		return nodes, 0
+	}
+	for name := range v.survey.byOwner[v.DaemonSet.UID] {
+		n := v.survey.nodes[name]
+		if n == nil {
+			continue
+		}
+		of := molds.Rivals(n.Labels)
+		switch len(of) {
+		case 0:
+			nodes[""]++
+		case 1:
+			nodes[of[0]]++
+		default:
+			tied++
+		}
+	}
+	return nodes, tied
 }
 
 // objects are what was read.

@@ -180,11 +180,19 @@ func (m *Molds) Of(n *Node) (o Outcome) {
 
 // Chosen names the variant that a node has; "" for none, or where some are in conflict.
 func (m *Molds) Chosen(n *Node) string {
-	at := m.set.choose(n.Labels)
-	if len(at) != 1 {
-		return ""
+	if of := m.Rivals(n.Labels); len(of) == 1 {
+		return of[0]
 	}
-	return m.set.Variants[at[0]].Name
+	return ""
+}
+
+// Rivals names the variants of the highest priority that choose a node with these labels: none, one, or several that
+// are in conflict.
+func (m *Molds) Rivals(node map[string]string) (names []string) {
+	for _, i := range m.set.choose(node) {
+		names = append(names, m.set.Variants[i].Name)
+	}
+	return names
 }
 
 func (m *Molds) merge(i int) merged {

@@ -1,5 +1,5 @@
 // Package attention finds what needs somebody: rollouts that failed, stopped or wait for a
-// person, and nodes out of order or that stay closed. It is pure.
+// person, variants that cannot be had or are in conflict, and nodes out of order or that stay closed. It is pure.
 package attention
 
 import (
@@ -14,7 +14,9 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/survey"
+	"github.com/everynode/everynode/internal/change/variant"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
+	"github.com/everynode/everynode/internal/dashboard/varied"
 	"github.com/everynode/everynode/internal/loop/deadline"
 	"github.com/everynode/everynode/internal/node"
 )
@@ -49,7 +51,7 @@ var phases = map[v1alpha1.Phase]Item{
 
 // Of lists what needs somebody: what has failed first, then nodes, then what waits.
 func Of(s *survey.Survey) []Item {
-	items := stopped(s)
+	items := append(stopped(s), amiss(s)...)
 	if out, is := nodes(s); is {
 		items = append(items, out)
 	}
@@ -89,6 +91,46 @@ func stopped(s *survey.Survey) []Item {
 		items = append(items, item)
 	}
 	return items
+}
+
+// amiss says which variants cannot be had, and which are in conflict: that once for all of them.
+func amiss(s *survey.Survey) (items []Item) {
+	said := map[string]bool{}
+	all := slices.SortedFunc(slices.Values(s.Variants), func(a, b *v1alpha1.DaemonSetVariant) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	for _, v := range all {
+		for _, remark := range varied.Remarks(v) {
+			title := "has a variant that cannot be had, " + v.Name
+			if remark.Tone == warn {
+				title = "has variants in conflict"
+			}
+			item := Item{Tone: remark.Tone, Title: title, Text: remark.Text, DaemonSet: first(s, v, remark.Text),
+				Since: remark.Since.Format(time.RFC3339)}
+			if item.DaemonSet == "" {
+				item.Title = fmt.Sprintf("DaemonSetVariant %s/%s cannot be had", v.Namespace, v.Name)
+			}
+			if key := v.Namespace + item.Title + item.Text; !said[key] {
+				items, said[key] = append(items, item), true
+			}
+		}
+	}
+	return items
+}
+
+// first is the first DaemonSet that a variant chooses and a text names, or that it chooses; "" for none.
+func first(s *survey.Survey, v *v1alpha1.DaemonSetVariant, text string) (found string) {
+	for _, ds := range s.DaemonSets {
+		if ds.Namespace != v.Namespace || !variant.Selects(v, ds.Labels) {
+			continue
+		}
+		name := ds.Namespace + "/" + ds.Name
+		if strings.HasPrefix(text, "DaemonSet "+ds.Name+" ") || strings.HasPrefix(text, "DaemonSet "+ds.Name+":") {
+			return name
+		}
+		found = cmp.Or(found, name)
+	}
+	return found
 }
 
 // stuck says how many nodes that start wait for longer than they may, or for what does not exist. Others open soon.

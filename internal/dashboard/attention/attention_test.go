@@ -128,3 +128,34 @@ func TestNotMoreThanFitOnAPage(t *testing.T) {
 		t.Errorf("%d items, the last is %q", len(items), last.Title)
 	}
 }
+
+// A variant that cannot be had needs somebody, and so do two in conflict, once.
+func TestVariantsThatNeedSomebody(t *testing.T) {
+	o := objects("", "", v1alpha1.PhaseHalted)
+	vary := func(name, namespace, applies, conflict string) {
+		v := &v1alpha1.DaemonSetVariant{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		condition := func(kind, text string, good metav1.ConditionStatus) {
+			c := metav1.Condition{Type: kind, Status: good, Message: text, LastTransitionTime: metav1.NewTime(began)}
+			if text != "" {
+				c.Status = map[metav1.ConditionStatus]metav1.ConditionStatus{"True": "False", "False": "True"}[good]
+			}
+			v.Status.Conditions = append(v.Status.Conditions, c)
+		}
+		condition(v1alpha1.VariantApplies, applies, metav1.ConditionTrue)
+		condition(v1alpha1.VariantConflict, conflict, metav1.ConditionFalse)
+		o.Variants = append(o.Variants, v)
+	}
+	const tied = "DaemonSet ds-01 on 2 nodes: a, b have the same priority"
+	vary("b", "default", "", tied)
+	vary("a", "default", "the API refuses it", tied)
+	vary("c", "default", "", "")
+	vary("d", "nobody", "it cannot be read", "")
+	want := `bad|default/ds-02|halted|because of ds-02|
+bad|default/ds-00|has a variant that cannot be had, a|the API refuses it|2026-03-01T12:00:00Z
+bad||DaemonSetVariant nobody/d cannot be had|it cannot be read|2026-03-01T12:00:00Z
+warn|default/ds-01|has variants in conflict|` + tied + `|2026-03-01T12:00:00Z
+`
+	if got := text(Of(survey.New(o))); got != want {
+		t.Errorf("needs somebody:\n%s\nwant\n%s", got, want)
+	}
+}

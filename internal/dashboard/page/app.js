@@ -105,7 +105,8 @@ function showLegend() {
 async function showSet() {
   $('rollout').hidden = !set;
   if (!set) return;
-  const name = (hash) => hash ? (set.numbers[hash] ? `${set.numbers[hash]} (${hash})` : hash) : 'none';
+  const numberOf = (hash) => set.numbers[hash] ?? set.numbers[hash.split('_')[0]]; // of its template, where it has variants
+  const name = (hash) => hash ? (numberOf(hash) ? `${numberOf(hash)} (${hash})` : hash) : 'none';
   const r = set.rollout, s = set.status, of = `${set.namespace}/${set.name}`;
   const head = r && set.policy
     ? [make('p', {}, make('span', { class: 'phase ' + (tone[r.phase] || '') }, r.phase || 'Unknown'), r.message ? ': ' + r.message : ''),
@@ -121,13 +122,25 @@ async function showSet() {
     r.steps.map((t) => [(t.name === r.step ? '▸ ' : '') + t.name, bar(t.done || 0, t.nodes || 0), number(t.nodes), number(t.done), number(t.failed), number(t.unavailable)])) : null;
   const failed = r?.failedRevisions?.length ? [make('h3', {}, 'What failed'), make('ul', {}, ...r.failedRevisions.slice().reverse().map((f) =>
     make('li', {}, `${name(f.revision)}: ${f.why}` + (f.nodes?.length ? ` (${f.nodes.join(', ')})` : ''))))] : [];
-  $('rollout').replaceChildren(make('h2', {}, of), ...head, steps || '', ...failed, actions(of, r),
+  $('rollout').replaceChildren(make('h2', {}, of), ...head, steps || '', ...failed, actions(of, r), ...variants(set.variants),
     make('h3', {}, 'Conditions'), table(['type', 'status', 'since', 'message'], (s.conditions || []).map((c) => [c.type, c.status, ago(c.lastTransitionTime), c.message || c.reason])));
   if (rights.of !== of) {
     rights = { of };
     try { Object.assign(rights, await get('/api/rights', { daemonset: of })); } catch { rights.steer = rights.undo = true; }
     showSet();
   }
+}
+
+// variants lists what varies a DaemonSet's pods, on how many of its nodes, and in words what is wrong.
+function variants(v) {
+  if (!v) return [];
+  const words = (one) => make('div', {}, ...one.says.map((x) => make('div', {}, make('span', { class: 'phase ' + x.tone }, x.tone === 'warn' ? 'in conflict' : 'cannot be had'), ': ' + x.text)),
+    one.unread ? make('span', { class: 'quiet' }, 'the controller has not looked at it yet') : one.says.length ? '' : 'as it should be');
+  return [make('h3', {}, 'Variants'), table(['variant', '#priority', '#nodes', 'state'], [
+    ...v.of.map((one) => [one.name, String(one.priority), number(one.nodes), words(one)]),
+    v.tied ? ['(conflict)', '', number(v.tied), make('span', { class: 'quiet' }, 'several of the highest priority choose these nodes: their pods stay, and new ones are made by the first of them')] : null,
+    ['(template)', '', number(v.template), make('span', { class: 'quiet' }, 'no variant chooses these nodes')],
+  ].filter(Boolean))];
 }
 
 // goingBack says which DaemonSet is shown, and which revision of it is wanted: if somebody changes it meanwhile, nothing is done.
@@ -178,6 +191,7 @@ function ask(title, question, work) {
 }
 
 const reasons = (p) => make('div', {}, ...(p.reasons || []).map((x) => make('div', {}, x)), ...(p.missing || []).map((x) => make('div', { class: 'quiet' }, x)),
+  p.variant ? make('div', { class: 'quiet' }, `made by variant ${p.variant}`) : '',
   p.log?.length ? make('pre', {}, p.log.join('\n')) : '', ...(p.events || []).map((x) => make('div', { class: 'quiet' }, x)));
 
 function openNode(name) {
