@@ -217,6 +217,7 @@ func (p *pods) newPod(object *corev1.Pod, host *node) *pod {
 		uid:     string(object.UID),
 		boots:   p.nodes.bootsOf(host),
 		image:   p.config.Images,
+		imageID: p.config.Faults.ImageID,
 		hostIPs: []string{nodeIP(host.number)},
 	}
 	made.hasImage = func(image string) bool { return p.nodes.hasImage(host, image) }

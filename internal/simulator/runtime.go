@@ -21,6 +21,7 @@ type pod struct {
 	uid         string
 	hostIPs     []string
 	image       func(string) Image
+	imageID     func(image string, now time.Time) string
 	takeAddress func() (string, error)
 
 	memory  podworker.Memory
@@ -228,7 +229,7 @@ func (p *pod) startContainer(object *corev1.Pod, action podworker.Action, now ti
 		ID:   fmt.Sprintf("%s-%s-%d", p.uid, action.Container, action.Attempt),
 		Name: action.Container, SandboxID: action.SandboxID, Attempt: action.Attempt, State: podworker.Running,
 		SpecHash: podworker.ContainerHash(spec), Resources: spec.Resources.DeepCopy(),
-		Image: spec.Image, ImageID: "simulated/" + spec.Image, CreatedAt: now,
+		Image: spec.Image, ImageID: cmp.Or(p.imageID(spec.Image, now), "simulated/"+spec.Image), CreatedAt: now,
 		StartedAt: whole(now),
 	}
 	if action.Init && !podfacts.IsSidecar(spec) && !ill.Ends {

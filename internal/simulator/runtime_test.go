@@ -2,11 +2,15 @@ package simulator
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/everynode/everynode/internal/simulator/illness"
 )
 
 // TestStatusEqualsWhatIsStored: the API keeps whole seconds. A status that differs from the stored one for that reason
@@ -18,7 +22,7 @@ func TestStatusEqualsWhatIsStored(t *testing.T) {
 		p.Spec.Containers[0].ReadinessProbe = &corev1.Probe{}
 	})
 	object.Spec.NodeName = "n"
-	p := &pod{uid: "p", hostIPs: []string{"100.64.0.1"}, image: DefaultImages, hasImage: func(string) bool { return false },
+	p := &pod{uid: "p", hostIPs: []string{"100.64.0.1"}, image: DefaultImages, imageID: (*illness.Plan)(nil).ImageID, hasImage: func(string) bool { return false },
 		takeAddress: func() (string, error) { return "10.0.0.2", nil }}
 	encoded, err := json.Marshal(p.step(object, false, now).status)
 	if err != nil {
@@ -34,6 +38,27 @@ func TestStatusEqualsWhatIsStored(t *testing.T) {
 	if again := p.step(stored, false, now.Add(time.Minute)).status; !equality.Semantic.DeepEqual(*again, stored.Status) {
 		t.Errorf("stored status\n%+v\nis not what the node says of the same pod a minute later\n%+v", stored.Status, *again)
 	}
+}
+
+// What a container has of its tag it keeps until it starts again.
+func TestTagThatMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, Config{Nodes: 1, Faults: plan(t, "tags: {move: 10s}")}, nil)
+		c.bind(newPod("p", "demo:1", bad("{crash: {after: 1m, times: 1}}")), "sim-0001")
+		c.bind(newPod("q", "demo@sha256:abc"), "sim-0001")
+		first := c.pod("p").Status.ContainerStatuses[0].ImageID
+		c.pass(50 * time.Second)
+		if is := c.pod("p").Status.ContainerStatuses[0].ImageID; is != first || !strings.HasPrefix(is, "demo@sha256:") {
+			t.Errorf("the container that began with %q has %q", first, is)
+		}
+		c.pass(time.Minute)
+		if is := c.pod("p").Status.ContainerStatuses[0].ImageID; is == first {
+			t.Errorf("the container that started again has %q still", is)
+		}
+		if is := c.pod("q").Status.ContainerStatuses[0].ImageID; is != "demo@sha256:abc" {
+			t.Errorf("the container that was made with a digest has %q", is)
+		}
+	})
 }
 
 func TestAddresses(t *testing.T) {

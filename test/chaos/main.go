@@ -96,7 +96,7 @@ func series(ctx context.Context, out io.Writer, first uint64, rounds, jobs int, 
 					kinds[r.sort()]++
 					tell(out, played, rounds, r)
 					sum.faults, sum.writes, sum.events = sum.faults+r.faults, sum.writes+r.writes, sum.events+r.events
-					sum.given += r.given
+					sum.given, sum.pinned = sum.given+r.given, sum.pinned+r.pinned
 					if r.bad() {
 						bad++
 					}
@@ -117,6 +117,9 @@ func series(ctx context.Context, out io.Writer, first uint64, rounds, jobs int, 
 		played, bad, sum.faults, sum.writes, sum.events, time.Since(start).Seconds())
 	if sum.given > 0 {
 		fmt.Fprintf(out, "%4d contents given to running pods\n", sum.given)
+	}
+	if sum.pinned > 0 {
+		fmt.Fprintf(out, "%4d pods made with the digests of their template\n", sum.pinned)
 	}
 	for _, sort := range slices.Sorted(maps.Keys(kinds)) {
 		fmt.Fprintf(out, "%4d of %s\n", kinds[sort], sort)

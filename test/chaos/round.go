@@ -22,6 +22,7 @@ import (
 	"github.com/everynode/everynode/test/chaos/buffer"
 	"github.com/everynode/everynode/test/chaos/copies"
 	"github.com/everynode/everynode/test/chaos/history"
+	"github.com/everynode/everynode/test/chaos/history/digests"
 	"github.com/everynode/everynode/test/chaos/plan"
 )
 
@@ -92,7 +93,9 @@ type outcome struct {
 	faults, writes int
 	events         int
 	// given is how often running pods were given another content.
-	given          int
+	given int
+	// pinned is how many pods were made with digests that were to be theirs.
+	pinned         int
 	took, settling time.Duration
 	violations     []history.Violation
 	report         string
@@ -130,7 +133,9 @@ func play(ctx context.Context, seed uint64, o options) (out outcome) {
 	}
 	if r.judged {
 		out.given = copies.Given(r.journal.record)
-		out.violations = slices.Concat(history.Check(r.journal.record), copies.Check(r.journal.record),
+		found, pinned := digests.Check(r.journal.record)
+		out.pinned = pinned
+		out.violations = slices.Concat(history.Check(r.journal.record), copies.Check(r.journal.record), found,
 			copies.Secrecy(r.journal.record, author.Traces(), string(r.log.Bytes()), strings.Join(r.journal.lines, "\n")))
 		for _, text := range unsettled(r.journal.record.Last(), r.settledAt, r.plan.Kind) {
 			out.violations = append(out.violations, history.Violation{Rule: "settled", Message: text, Objects: r.journal.named(text)})

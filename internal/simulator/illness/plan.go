@@ -31,6 +31,8 @@ type Plan struct {
 	Sizes []Size `json:"sizes,omitempty"`
 	// Faults of nodes and pods. If two of the same kind meet, the first one counts.
 	Faults []Fault `json:"faults,omitempty"`
+	// Tags has nodes tell digests of images, and tags move. Without it they tell none.
+	Tags *Tags `json:"tags,omitempty"`
 }
 
 // Label is a label that every simulated node has, with one of the values.
@@ -192,6 +194,9 @@ func Parse(data []byte) (*Plan, error) {
 		if err := plan.Sizes[i].check(); err != nil {
 			return nil, fmt.Errorf("size %d: %w", i+1, err)
 		}
+	}
+	if err := plan.Tags.check(); err != nil {
+		return nil, err
 	}
 	names := map[string]bool{}
 	for i := range plan.Faults {

@@ -30,12 +30,13 @@ const (
 	secretly = "s3cr3t-"
 )
 
-// Ills is what ails pods that read Bad, as items of the faults of simulated nodes.
+// Ills is what ails pods that read Bad, as the last items of the faults of simulated nodes, and has tags move.
 const Ills = `
 - name: bad content
   badContent: {key: ` + key + `, value: ` + Bad + `, after: 50ms, exitCode: 2}
 - name: bad secret
   badContent: {key: ` + key + `, value: ` + secretly + Bad + `, after: 50ms, exitCode: 2}
+tags: {move: 1s}
 `
 
 // Places are labels of nodes: most can have running pods show other content.
@@ -122,9 +123,15 @@ func (a *Author) create(ctx context.Context, ref revision.Ref, value string) err
 	return err
 }
 
-// Follow has most policies make some of the objects a part of revisions.
+// Follow has most policies make some of the objects a part of revisions, and most pin images.
 func (a *Author) Follow(spec *v1alpha1.RolloutPolicySpec, pick int) {
-	if a == nil || pick%8 == 0 {
+	if a == nil {
+		return
+	}
+	if pick/512%4 > 0 {
+		spec.Images = v1alpha1.ImagesPinned
+	}
+	if pick%8 == 0 {
 		return
 	}
 	settle := []v1alpha1.Duration{"100ms", "1s"}[pick/8%2]
