@@ -83,7 +83,7 @@ func TestVariants(t *testing.T) {
 	s.shows("#rollout", "cannot be had: DaemonSet agent on 1 nodes, such as sim-0006: variant small: resources.agent.requests.cpu: no such key: cores")
 	s.shows("#attention .warn", "default/agent has variants in conflict")
 	s.shows("#attention .bad", "default/agent has a variant that cannot be had, small")
-	s.do("look at all of it", chromedp.Evaluate(`document.querySelector("#rollout").scrollIntoView()`, nil))
+	s.do("look at all of it", chromedp.EmulateViewport(1280, 1060))
 	s.picture("dashboard-variants")
 	s.do("look in the dark", emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{
 		{Name: "prefers-color-scheme", Value: "dark"},
