@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,14 +15,14 @@ import (
 	"github.com/everynode/everynode/internal/change/content"
 )
 
-// withContent is byZone, with all that the daemon reads.
-const withContent = byZone + `  content: {configMaps: Referenced, secrets: Referenced, settle: 1s}
+// withContent is byZone, with all that the daemon reads. A canary that reads what is bad is ready for a moment.
+var withContent = strings.Replace(byZone, "count: 1}", "count: 1, soak: 5s}", 1) + `  content: {configMaps: Referenced, secrets: Referenced, settle: 1s}
 `
 
 // reader is an agent that reads a ConfigMap in two ways, and a Secret.
-const reader = agent + `        envFrom: [{configMapRef: {name: settings}}]
-        env: [{name: TOKEN, valueFrom: {secretKeyRef: {name: token, key: token}}}]
-        volumeMounts: [{name: settings, mountPath: /etc/agent}]
+var reader = strings.TrimSuffix(agent, "}\n") + `, envFrom: [{configMapRef: {name: settings}}],
+         env: [{name: TOKEN, valueFrom: {secretKeyRef: {name: token, key: token}}}],
+         volumeMounts: [{name: settings, mountPath: /etc/agent}]}
       volumes:
       - {name: settings, configMap: {name: settings}}
 `
@@ -79,6 +80,7 @@ func (b *beside) reads(t *testing.T, want map[string]int) {
 // level is what a pod reads: of a copy, or "the author's".
 func (b *beside) level(ctx context.Context, p *corev1.Pod) (string, error) {
 	refs, c := content.Refs(&p.Spec), &p.Spec.Containers[0]
+	refs = slices.DeleteFunc(refs, func(r content.Ref) bool { return r.Name == "kube-root-ca.crt" })
 	if len(refs) != 2 || len(c.EnvFrom) != 1 || c.EnvFrom[0].ConfigMapRef.Name != refs[0].Name {
 		return "", fmt.Errorf("pod %s reads %v", p.Name, refs)
 	}
@@ -106,9 +108,13 @@ func (b *beside) turnsOn(t *testing.T) {
 	before := b.pods(t)
 	b.kubectl(t, "apply", "-f", b.write("policy.yaml", withContent))
 	b.stored(t, true)
-	b.phase(t, "Paused")
-	b.run(t, "rollout", "status", "daemonset/agent", "--timeout=1s").
-		says(t, "a RoleBinding to ClusterRole everynode:content in the namespace allows it")
+	await(t, "the rollout names the role that is missing", func(context.Context) error {
+		a := b.run(t, "rollout", "status", "daemonset/agent", "--timeout=1s")
+		if strings.Contains(strings.Join(strings.Fields(a.out), " "), "a RoleBinding to ClusterRole everynode:content in the namespace allows it") {
+			return nil
+		}
+		return fmt.Errorf("%s%s", a.out, a.errOut)
+	})
 	b.samePods(t, before)
 	for _, role := range []string{"content", "content-secrets"} {
 		b.kubectl(t, "-n", "default", "create", "rolebinding", role, "--clusterrole=everynode:"+role,
@@ -134,7 +140,7 @@ func (b *beside) badKey(t *testing.T) {
 	t.Logf("all nodes had the old level back after %v", time.Since(since).Round(time.Second))
 	b.unchanged(t, before, 1)
 	b.seen(t, "Failed", "Degraded")
-	b.run(t, "why", "daemonset/agent").ends(t, 0).says(t, "key level")
+	b.run(t, "why", "daemonset/agent").ends(t, 0).says(t, "ConfigMap settings: level")
 	var is corev1.ConfigMap
 	err := json.Unmarshal([]byte(b.kubectl(t, "get", "configmap", "settings", "-o", "json")), &is)
 	if err != nil || fmt.Sprint(is.Data) != "map[level:verbos]" || is.Immutable != nil || len(is.Labels)+len(is.OwnerReferences) > 0 {
