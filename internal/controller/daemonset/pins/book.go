@@ -55,6 +55,8 @@ type set struct {
 	first map[types.UID]time.Time
 	begun time.Time
 	told  *v1alpha1.ImagesStatus
+	// stored is what the rollout went to, and back to, when it was stored: after a start that is all that is known at first.
+	stored []string
 }
 
 // New returns an empty book.
@@ -152,6 +154,9 @@ func (b *Book) onRollout(e fact.Rollout) {
 	case s == nil:
 		s = &set{found: map[string]v1alpha1.PinnedTemplate{}, first: map[types.UID]time.Time{}}
 		b.sets[uid] = s
+	}
+	if s != nil && e.Status != nil {
+		s.stored = []string{e.Status.StableRevision, e.Status.TargetRevision}
 	}
 	if s != nil && e.Status != nil && e.Status.Images != nil {
 		for _, t := range e.Status.Images.Templates {
@@ -335,8 +340,11 @@ func unpinned(t v1alpha1.PinnedTemplate) string {
 // keep forgets the templates that nobody goes to or back to, and returns the others: the stable one first.
 func (b *Book) keep(s *set) (out []v1alpha1.PinnedTemplate) {
 	st, known := b.rows.Rollout(s.info.UID)
-	kept := map[string]bool{}
-	for _, of := range []string{st.StableRevision, st.TargetRevision, s.info.Revision} {
+	kept, revisions := map[string]bool{}, []string{st.StableRevision, st.TargetRevision}
+	if !known {
+		revisions = slices.Clone(s.stored)
+	}
+	for _, of := range append(revisions, s.info.Revision) {
 		hash := content.TemplateOf(of)
 		if t, is := s.found[hash]; is && !kept[hash] {
 			out = append(out, t)

@@ -2,6 +2,7 @@ package pins
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -107,5 +108,39 @@ func TestRolloutSaysThatOthersWaitForTheFirstNode(t *testing.T) {
 	w.pass(10 * time.Minute)
 	if w.stored.Phase != v1alpha1.PhaseComplete || strings.Contains(w.stored.Message, "images") {
 		t.Errorf("at last the rollout is %s: %s", w.stored.Phase, w.stored.Message)
+	}
+}
+
+// A controller that starts in the middle of a rollout keeps what is said of the stable template, and so does the next.
+func TestRestartsInTheMiddleKeepTheStableDigests(t *testing.T) {
+	w := withCanary(t)
+	w.registry["demo:v1"] = sha(7)
+	w.edit()
+	w.tick(30 * time.Second) // the canary soaks
+	w.settle()
+	said := w.stored.Images.Templates
+	if len(said) != 2 {
+		t.Fatalf("before the restart it is said %+v", said)
+	}
+	for range 2 {
+		w.start()
+		w.tick(time.Second)
+		w.settle()
+		if is := w.stored.Images.Templates; !reflect.DeepEqual(is, said) {
+			t.Fatalf("after a restart it is said %+v, want %+v", is, said)
+		}
+	}
+	for uid, p := range w.pods {
+		if p.Spec.NodeName == "n3" {
+			delete(w.pods, uid)
+			w.book.Step(fact.PodGone(uid))
+		}
+	}
+	w.tick(time.Second)
+	w.settle()
+	for _, p := range w.pods {
+		if p.Spec.NodeName == "n3" && p.Spec.InitContainers[0].Image != "demo@"+sha(1) {
+			t.Errorf("the stable pod that is made again has %s", p.Spec.InitContainers[0].Image)
+		}
 	}
 }
