@@ -71,6 +71,34 @@ func (j *judge) pointed(e *Event, p *corev1.Pod) {
 	if why := j.standsStill(g); why != "" {
 		j.report(Still, d.event, g.concerned(d, p.UID), "pod %s was given other content though %s", p.Name, why)
 	}
+	if len(g.policies) > 0 && j.surelyAvailable(d, was, d.early) {
+		j.countTaken(d, g, was, false, revision.LiveOf(p).At)
+		delete(j.taken, d.at)
+		j.given[d.at] = version{e.Revision, p}
+	}
+}
+
+// nodesGiven are the nodes, but the decision's own, whose pods were given a content since a revision, and do not show
+// it.
+func (j *judge) nodesGiven(d decision, since int64) (out []string) {
+	for at, given := range j.given {
+		switch {
+		case at.set != d.at.set || at == d.at:
+		case !j.showsNothing(d, at):
+			delete(j.given, at)
+		case given.from >= since:
+			out = append(out, at.node)
+		}
+	}
+	return out
+}
+
+// showsNothing reports whether a pod has been given a content of which its node has not said that the pod shows it.
+func (j *judge) showsNothing(d decision, at place) bool {
+	given := j.given[at].object.(*corev1.Pod)
+	since := pods(j.tracks[given.UID].between(j.given[at].from, d.event))
+	shown := slices.ContainsFunc(since, revision.LiveOf(given).ShownBy)
+	return !shown && j.live(given.UID, d.event) != nil && !j.unwanted(d, at, j.given[at].from)
 }
 
 // lastPointed is the revision before another at which a pod was given a content, or was made.

@@ -3,6 +3,7 @@ package history
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -65,13 +66,37 @@ func (s *guidedStory) with(id, name, node string) {
 	s.ready(p)
 }
 
+// beyond has the rollout to content b be beyond its canary.
+func (s *guidedStory) beyond() {
+	s.points(1, "b")
+	s.shows(1, "b")
+	s.says(func(r *v1alpha1.DaemonSetRollout) {
+		r.Spec.Approved = &v1alpha1.StepApproval{Revision: "hash-t1.b", Step: "canary"}
+	})
+	s.status(v1alpha1.PhaseProgressing, "t1.a", "t1.b", "rest")
+}
+
 // points has the pod of a node be given a content as it runs.
 func (s *guidedStory) points(node int, id string) {
 	p := s.pods[node-1].DeepCopy()
 	p.Labels[revision.Label] = "hash-t1." + id
-	p.Annotations[revision.LiveAnnotation] = fmt.Sprintf(`{"content":%q}`, id)
+	p.Annotations[revision.LiveAnnotation] = fmt.Sprintf(`{"content":%q,"at":%q}`, id, at.Format(time.RFC3339))
 	s.put(p)
 }
+
+// shows has its node say that the pod shows it.
+func (s *guidedStory) shows(node int, id string) {
+	p := s.pods[node-1].DeepCopy()
+	text := fmt.Sprintf("%s of %s is shown", id, at.Format(time.RFC3339))
+	p.Labels[revision.Label] = "hash-t1." + id
+	p.Annotations[revision.LiveAnnotation] = fmt.Sprintf(`{"content":%q,"at":%q}`, id, at.Format(time.RFC3339))
+	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
+		Type: "everynode.io/ContentMounted", Status: corev1.ConditionTrue, Message: text,
+	})
+	s.put(p)
+}
+
+var at = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func (s *guidedStory) userTakes(node int) {
 	p := s.pods[node-1]
@@ -153,6 +178,25 @@ func TestHistoriesWithContent(t *testing.T) {
 			s.says(func(r *v1alpha1.DaemonSetRollout) { r.Spec.Paused = true })
 			s.points(1, "b")
 		}, Still + ": pod old-1 was given other content though the rollout is paused"},
+		{"as many running pods are given a content as the step allows", func(s *guidedStory) {
+			s.beyond()
+			s.points(2, "b")
+			s.points(3, "b")
+			s.shows(2, "b")
+			s.points(4, "b")
+		}, ""},
+		{"more running pods are given a content at a time than the step allows", func(s *guidedStory) {
+			s.beyond()
+			s.points(2, "b")
+			s.points(3, "b")
+			s.points(4, "b")
+		}, Limits + ": node n4 was changed (pod old-4); that makes 3 nodes of its step and 3 in all by our own doing (n2, n3, n4)"},
+		{"a pod is taken while others are given a content", func(s *guidedStory) {
+			s.beyond()
+			s.points(2, "b")
+			s.points(3, "b")
+			s.takes(4)
+		}, Limits + ": node n4 was changed (pod old-4); that makes 3 nodes"},
 		{"another content of the same template", func(s *guidedStory) {
 			s.takes(1)
 			fails(s)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -159,59 +158,6 @@ func ownerOf(o metav1.Object) types.UID {
 		return ref.UID
 	}
 	return ""
-}
-
-// targetOf is the node that a pod runs on or names.
-func targetOf(p *corev1.Pod) string {
-	if p.Spec.NodeName != "" {
-		return p.Spec.NodeName
-	}
-	if a := p.Spec.Affinity; a != nil && a.NodeAffinity != nil &&
-		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
-		for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-			for _, field := range term.MatchFields {
-				if field.Key == metav1.ObjectNameField && len(field.Values) == 1 {
-					return field.Values[0]
-				}
-			}
-		}
-	}
-	return ""
-}
-
-func ended(p *corev1.Pod) bool {
-	return p.Status.Phase == corev1.PodFailed || p.Status.Phase == corev1.PodSucceeded
-}
-
-// occupies reports whether a pod keeps the place on its node.
-func occupies(p *corev1.Pod) bool { return !ended(p) || p.DeletionTimestamp == nil }
-
-// readySince returns since when a pod is ready.
-func readySince(p *corev1.Pod) (time.Time, bool) {
-	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.LastTransitionTime.Time, c.Status == corev1.ConditionTrue
-		}
-	}
-	return time.Time{}, false
-}
-
-func disrupted(p *corev1.Pod) bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
-	})
-}
-
-// deletedAt is when the deletion was asked for, to the second.
-func deletedAt(p *corev1.Pod) time.Time {
-	if p.DeletionTimestamp == nil {
-		return time.Time{}
-	}
-	at := p.DeletionTimestamp.Time
-	if p.DeletionGracePeriodSeconds != nil {
-		at = at.Add(-time.Duration(*p.DeletionGracePeriodSeconds) * time.Second)
-	}
-	return at
 }
 
 func markOf(p *corev1.Pod) string          { return p.Annotations[TemplateMark] }

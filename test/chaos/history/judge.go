@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/test/chaos/history/daemon"
 	"github.com/everynode/everynode/test/chaos/history/lately"
 	"github.com/everynode/everynode/test/chaos/history/revision"
 	"github.com/everynode/everynode/test/chaos/history/wants"
@@ -56,6 +57,7 @@ type judge struct {
 	// leaving are the pods that were taken from places where there is to be none, begun is
 	// when changes began under a policy with a pace.
 	leaving map[place]types.UID
+	given   map[place]version // running pods as they were given another content
 	begun   map[types.UID][]time.Time
 	ended   map[types.UID]bool // deletion judged
 	most    int                // nodes at once, so far
@@ -76,7 +78,7 @@ func newJudge(r Record) *judge {
 		Record: r, tracks: index(r.Events), pods: map[place][]*track{}, nodes: map[string][]*track{},
 		lives: map[string][]*track{}, calls: map[string][]Call{},
 		sees: map[types.UID][]Sight{}, deleted: map[types.UID]bool{}, touched: map[types.UID]bool{}, taken: map[place]int64{},
-		doubled: map[place]pair{}, leaving: map[place]types.UID{}, begun: map[types.UID][]time.Time{},
+		doubled: map[place]pair{}, leaving: map[place]types.UID{}, given: map[place]version{}, begun: map[types.UID][]time.Time{},
 		ended: map[types.UID]bool{}, present: map[types.UID]bool{},
 		rollouts: map[string][]*track{}, markOfHash: map[string]string{},
 	}
@@ -113,7 +115,7 @@ func (j *judge) sort(t *track) {
 		seen := map[place]bool{}
 		for _, v := range t.versions {
 			p := v.object.(*corev1.Pod)
-			at := place{ownerOf(p), targetOf(p)}
+			at := place{ownerOf(p), daemon.TargetOf(p)}
 			if at.set != "" && at.node != "" && !seen[at] {
 				seen[at] = true
 				j.pods[at] = append(j.pods[at], t)
@@ -182,7 +184,7 @@ func (j *judge) decide(e *Event, p *corev1.Pod) (d decision, ok bool) {
 
 // decideAfter does so with the first call of a kind that was made at some revision, or later.
 func (j *judge) decideAfter(e *Event, p *corev1.Pod, of Call) (d decision, ok bool) {
-	d = decision{at: place{ownerOf(p), targetOf(p)}, event: e.Revision, since: e.Revision - lag, early: e.Revision - lag}
+	d = decision{at: place{ownerOf(p), daemon.TargetOf(p)}, event: e.Revision, since: e.Revision - lag, early: e.Revision - lag}
 	if j.Told {
 		i := slices.IndexFunc(j.calls[p.Name], func(c Call) bool {
 			return c.Delete == of.Delete && c.Point == of.Point && c.Since >= of.Since
@@ -286,7 +288,7 @@ func (j *judge) fits(d decision, low int64) (worst, best wants.Fit) {
 func (j *judge) others(at place, not types.UID, revision int64) (out []*corev1.Pod) {
 	for _, t := range j.pods[at] {
 		p, _ := t.at(revision).(*corev1.Pod)
-		if p != nil && p.UID != not && ownerOf(p) == at.set && targetOf(p) == at.node {
+		if p != nil && p.UID != not && ownerOf(p) == at.set && daemon.TargetOf(p) == at.node {
 			out = append(out, p)
 		}
 	}
@@ -330,11 +332,11 @@ func (j *judge) surelyAvailable(d decision, p *corev1.Pod, from int64) bool {
 		longest = max(longest, spec.Spec.MinReadySeconds)
 	}
 	for _, v := range j.seen(p.UID, from, d.event-1) {
-		since, ready := readySince(v)
-		if !ready || v.DeletionTimestamp != nil || ended(v) {
+		since, ready := daemon.ReadySince(v)
+		if !ready || v.DeletionTimestamp != nil || daemon.Ended(v) {
 			return false
 		}
-		if longest > 0 && deletedAt(p).Sub(since) < time.Duration(longest)*time.Second+slack {
+		if longest > 0 && daemon.DeletedAt(p).Sub(since) < time.Duration(longest)*time.Second+slack {
 			return false
 		}
 	}
@@ -352,7 +354,7 @@ func (j *judge) wasAvailable(d decision, p *corev1.Pod, revision int64, now time
 		shortest = min(shortest, spec.Spec.MinReadySeconds)
 	}
 	return slices.ContainsFunc(pods(j.tracks[p.UID].between(0, revision)), func(v *corev1.Pod) bool {
-		since, ready := readySince(v)
+		since, ready := daemon.ReadySince(v)
 		return ready && (shortest == 0 || now.IsZero() || !now.Add(time.Second).Before(since.Add(time.Duration(shortest)*time.Second)))
 	})
 }

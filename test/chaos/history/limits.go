@@ -123,8 +123,8 @@ func (j *judge) turnedAt(d decision, g *guidance) (at int64) {
 	return at
 }
 
-// outOf are the nodes that the rollout took down since a revision, or gave a second pod, and that have
-// nothing available yet; the decision's own too.
+// outOf are the nodes that the rollout took down since a revision, or gave a second pod or another content, and that
+// have nothing available yet, or do not show it; the decision's own too.
 func (j *judge) outOf(d decision, now time.Time, surge bool, since int64) (out []string) {
 	out = append(out, d.at.node)
 	if surge {
@@ -159,6 +159,7 @@ func (j *judge) outOf(d decision, now time.Time, surge bool, since int64) (out [
 			delete(j.leaving, at)
 		}
 	}
+	out = append(out, j.nodesGiven(d, since)...)
 	slices.Sort(out)
 	return slices.Compact(out)
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/test/chaos/history/daemon"
 	"github.com/everynode/everynode/test/chaos/history/wants"
 )
 
@@ -42,13 +43,13 @@ func (j *judge) created(e *Event, p *corev1.Pod) {
 	}
 	others := slices.DeleteFunc(j.others(d.at, p.UID, e.Revision), func(o *corev1.Pod) bool { return j.notOurs(d, o) })
 	if !d.any(wants.Surges) {
-		others = slices.DeleteFunc(others, func(o *corev1.Pod) bool { return !occupies(o) })
+		others = slices.DeleteFunc(others, func(o *corev1.Pod) bool { return !daemon.Occupies(o) })
 		if len(others) > 0 {
 			j.report(Singles, e.Revision, uids(d, append(others, p)...), "pod %s was created on node %s, where %s still is", p.Name, d.at.node, describe(others))
 		}
 		return
 	}
-	others = slices.DeleteFunc(others, func(o *corev1.Pod) bool { return o.DeletionTimestamp != nil || ended(o) })
+	others = slices.DeleteFunc(others, func(o *corev1.Pod) bool { return o.DeletionTimestamp != nil || daemon.Ended(o) })
 	if len(others) > 1 {
 		j.report(Singles, e.Revision, uids(d, append(others, p)...), "pod %s was created on node %s with surge, where %s are", p.Name, d.at.node, describe(others))
 	}
@@ -129,7 +130,7 @@ func (j *judge) countDoubled(d decision, now time.Time) (count int) {
 // live is the pod at a revision, or nil if it has ended or is on its way out.
 func (j *judge) live(pod types.UID, revision int64) *corev1.Pod {
 	p, _ := j.tracks[pod].at(revision).(*corev1.Pod)
-	if p == nil || p.DeletionTimestamp != nil || ended(p) {
+	if p == nil || p.DeletionTimestamp != nil || daemon.Ended(p) {
 		return nil
 	}
 	return p
@@ -137,7 +138,7 @@ func (j *judge) live(pod types.UID, revision int64) *corev1.Pod {
 
 // removed judges the deletion of a daemon pod, if it was the controller's.
 func (j *judge) removed(e *Event, p *corev1.Pod) {
-	if j.deleted[p.UID] || disrupted(p) {
+	if j.deleted[p.UID] || daemon.Disrupted(p) {
 		return
 	}
 	d, ok := j.decide(e, p)
@@ -150,7 +151,7 @@ func (j *judge) removed(e *Event, p *corev1.Pod) {
 		j.leaves(d, p, life)
 		return // wants.Unfit at some time, or only allowed to stay
 	}
-	if slices.ContainsFunc(j.seen(p.UID, life, e.Revision), ended) || j.crowded(d, p, life) {
+	if slices.ContainsFunc(j.seen(p.UID, life, e.Revision), daemon.Ended) || j.crowded(d, p, life) {
 		return
 	}
 	g := j.guidanceOf(d)
@@ -188,7 +189,7 @@ func (j *judge) crowded(d decision, p *corev1.Pod, life int64) bool {
 
 // takenDown judges the end of an available pod of an old template. With surge one that only may stay needs none.
 func (j *judge) takenDown(d decision, g *guidance, p *corev1.Pod, mayOnlyStay bool) {
-	now := deletedAt(p)
+	now := daemon.DeletedAt(p)
 	switch {
 	case mayOnlyStay && d.any(wants.Surges):
 		return

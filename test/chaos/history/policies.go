@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/test/chaos/history/daemon"
 	"github.com/everynode/everynode/test/chaos/history/revision"
 	"github.com/everynode/everynode/test/chaos/history/waves"
 )
@@ -111,7 +112,7 @@ func (j *judge) allBefore(d decision, p *v1alpha1.RolloutPolicy, at waves.Stage,
 func (j *judge) hadAvailable(at place, mark string, revision int64) bool {
 	for _, t := range j.pods[at] {
 		for _, p := range pods(t.between(0, revision)) {
-			if _, ready := readySince(p); ready && has(p, mark) {
+			if _, ready := daemon.ReadySince(p); ready && has(p, mark) {
 				return true
 			}
 		}
@@ -211,14 +212,25 @@ func (j *judge) takenUnderPolicy(d decision, g *guidance, p *corev1.Pod, surge b
 	if len(g.policies) == 0 {
 		return
 	}
-	forward := !slices.ContainsFunc(slices.Concat(g.rollouts, g.written), func(r *v1alpha1.DaemonSetRollout) bool {
-		s := &r.Status
-		return s.StableRevision == "" || s.StableRevision == s.TargetRevision || !has(p, j.whole(s.StableRevision)) || hasFailed(r, s.TargetRevision)
-	})
-	if forward && !slices.ContainsFunc(slices.Concat(g.rollouts, g.written), func(r *v1alpha1.DaemonSetRollout) bool { return j.opened(d, g, &r.Status) }) &&
+	if j.forward(g, p) && !slices.ContainsFunc(slices.Concat(g.rollouts, g.written), func(r *v1alpha1.DaemonSetRollout) bool { return j.opened(d, g, &r.Status) }) &&
 		!slices.ContainsFunc(g.marks, func(mark string) bool { return j.earned(d, g, mark) }) {
 		j.report(Assigned, d.event, g.concerned(d, p.UID), "node %s lost pod %s of the stable template before its step began: %s", d.at.node, p.Name, j.tell(g))
 	}
+	j.countTaken(d, g, p, surge, now)
+}
+
+// forward reports whether a pod's end surely was a change to the target.
+func (j *judge) forward(g *guidance, p *corev1.Pod) bool {
+	return !slices.ContainsFunc(slices.Concat(g.rollouts, g.written), func(r *v1alpha1.DaemonSetRollout) bool {
+		s := &r.Status
+		return s.StableRevision == "" || s.StableRevision == s.TargetRevision || !has(p, j.whole(s.StableRevision)) ||
+			hasFailed(r, s.TargetRevision)
+	})
+}
+
+// countTaken judges how many nodes are changed at a time, and how fast.
+func (j *judge) countTaken(d decision, g *guidance, p *corev1.Pod, surge bool, now time.Time) {
+	forward := j.forward(g, p)
 	j.count(d, g, p, forward, surge, now)
 	if forward {
 		j.paced(d, g, p, now)

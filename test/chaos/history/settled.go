@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/test/chaos/history/daemon"
 	"github.com/everynode/everynode/test/chaos/history/wants"
 	"github.com/everynode/everynode/test/chaos/history/wish"
 )
@@ -147,7 +148,7 @@ func (s State) set(d *appsv1.DaemonSet, now time.Time) (out []string) {
 	for _, n := range nodes {
 		var here []*corev1.Pod
 		for _, p := range s.Pods {
-			if ownerOf(p) == d.UID && targetOf(p) == n.Name {
+			if ownerOf(p) == d.UID && daemon.TargetOf(p) == n.Name {
 				here = append(here, p)
 			}
 		}
@@ -216,7 +217,7 @@ func count(want *appsv1.DaemonSetStatus, d *appsv1.DaemonSet, f wants.Fit, here 
 	if hashOf(p) == current {
 		want.UpdatedNumberScheduled++
 	}
-	if _, ready := readySince(p); ready {
+	if _, ready := daemon.ReadySince(p); ready {
 		want.NumberReady++
 	}
 	if available(d, p, now) {
@@ -226,8 +227,8 @@ func count(want *appsv1.DaemonSetStatus, d *appsv1.DaemonSet, f wants.Fit, here 
 }
 
 func available(d *appsv1.DaemonSet, p *corev1.Pod, now time.Time) bool {
-	since, ready := readySince(p)
-	return ready && !ended(p) && !now.Before(since.Add(time.Duration(d.Spec.MinReadySeconds)*time.Second))
+	since, ready := daemon.ReadySince(p)
+	return ready && !daemon.Ended(p) && !now.Before(since.Add(time.Duration(d.Spec.MinReadySeconds)*time.Second))
 }
 
 func numbers(s appsv1.DaemonSetStatus) string {

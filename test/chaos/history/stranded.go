@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/everynode/everynode/test/chaos/history/daemon"
 	"github.com/everynode/everynode/test/chaos/history/wants"
 )
 
@@ -61,7 +62,7 @@ func (s State) desired(d *appsv1.DaemonSet) (count int) {
 // podsOn names the pods of the DaemonSet that the node has.
 func (s State) podsOn(d *appsv1.DaemonSet, node string, now time.Time) (text string) {
 	for _, p := range s.Pods {
-		if ownerOf(p) != d.UID || targetOf(p) != node {
+		if ownerOf(p) != d.UID || daemon.TargetOf(p) != node {
 			continue
 		}
 		text += ", has " + p.Name + " of " + markOf(p)
@@ -101,7 +102,7 @@ func (s State) besideDead(d *appsv1.DaemonSet, n *corev1.Node) bool {
 // runsOn reports whether the node has an available pod of the revision, of any if that is "".
 func (s State) runsOn(d *appsv1.DaemonSet, node, revision string, now time.Time) bool {
 	return slices.ContainsFunc(s.Pods, func(p *corev1.Pod) bool {
-		return ownerOf(p) == d.UID && targetOf(p) == node && (revision == "" || hashOf(p) == revision) &&
+		return ownerOf(p) == d.UID && daemon.TargetOf(p) == node && (revision == "" || hashOf(p) == revision) &&
 			p.DeletionTimestamp == nil && available(d, p, now)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/test/chaos/history/daemon"
 	"github.com/everynode/everynode/test/chaos/history/revision"
 	"github.com/everynode/everynode/test/chaos/history/wants"
 	"github.com/everynode/everynode/test/chaos/history/waves"
@@ -47,7 +48,7 @@ func (j *judge) soaked(e *Event, before, r *v1alpha1.DaemonSetRollout, passed []
 func (j *judge) readyFirst(at place, mark string, low, high int64) (first time.Time) {
 	for _, t := range j.pods[at] {
 		for _, p := range j.seen(t.first().GetUID(), low, high) {
-			if since, ready := readySince(p); ready && has(p, mark) && (first.IsZero() || since.Before(first)) {
+			if since, ready := daemon.ReadySince(p); ready && has(p, mark) && (first.IsZero() || since.Before(first)) {
 				first = since
 			}
 		}
@@ -171,13 +172,13 @@ func (j *judge) leaves(d decision, p *corev1.Pod, life int64) {
 		return
 	}
 	g := j.guidanceOf(d)
-	if g == nil || g.mixed() || slices.ContainsFunc(j.seen(p.UID, life, d.event), ended) || j.crowded(d, p, life) {
+	if g == nil || g.mixed() || slices.ContainsFunc(j.seen(p.UID, life, d.event), daemon.Ended) || j.crowded(d, p, life) {
 		return
 	}
 	if always, _ := j.wants(d, p, life-lag); !always || !j.surelyAvailable(d, p, d.early) {
 		return
 	}
-	j.takenUnderPolicy(d, g, p, false, deletedAt(p))
+	j.takenUnderPolicy(d, g, p, false, daemon.DeletedAt(p))
 	delete(j.taken, d.at)
 	j.leaving[d.at] = p.UID
 }
@@ -198,7 +199,7 @@ func (j *judge) departs(name string, d decision, mark string) (node *corev1.Node
 	had := false
 	for _, t := range j.pods[place{d.at.set, name}] {
 		had = had || len(t.between(d.early-lag, d.event)) > 0 && (t.gone == 0 || t.gone > d.early-lag)
-		if p, _ := t.at(d.event).(*corev1.Pod); p != nil && p.DeletionTimestamp == nil && !ended(p) {
+		if p, _ := t.at(d.event).(*corev1.Pod); p != nil && p.DeletionTimestamp == nil && !daemon.Ended(p) {
 			return node, false
 		}
 	}

@@ -55,7 +55,7 @@ type set struct {
 	first map[types.UID]time.Time
 	begun time.Time
 	told  *v1alpha1.ImagesStatus
-	// stored is what the rollout went to, and back to, when it was stored: after a start that is all that is known at first.
+	// stored is what the rollout went to, and back to, when it was stored: after a start all that is known at first.
 	stored []string
 }
 

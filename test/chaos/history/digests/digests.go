@@ -13,6 +13,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -362,7 +363,7 @@ func mayTell(p *corev1.Pod) bool {
 // been asked for while the one before it still was.
 func (j *judge) early(e history.Event, p *corev1.Pod) int64 {
 	if !j.record.Told {
-		return e.Revision - lag
+		return j.before(p.CreationTimestamp.Add(-late))
 	}
 	for _, c := range j.record.Calls {
 		if c.Pod == p.Name && !c.Delete && !c.Point && c.Since >= j.names[p.Name] {
@@ -370,6 +371,22 @@ func (j *judge) early(e history.Event, p *corev1.Pod) int64 {
 		}
 	}
 	return 0
+}
+
+// late is by how much a creation may come later than it was decided on: writes are held up, and are done once more.
+const late = 5 * time.Second
+
+// before is the newest revision that surely was before a time: that of an object that was made then.
+func (j *judge) before(at time.Time) (revision int64) {
+	seen := map[types.UID]bool{}
+	for _, e := range j.record.Events {
+		first := !seen[e.Object.GetUID()]
+		seen[e.Object.GetUID()] = true
+		if first && e.Object.GetCreationTimestamp().Time.Before(at) {
+			revision = e.Revision
+		}
+	}
+	return revision
 }
 
 // repository is an image without its tag or digest.

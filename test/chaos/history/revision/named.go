@@ -4,12 +4,38 @@ import (
 	"cmp"
 	"encoding/json"
 	"slices"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
 
 // LiveAnnotation says what the volumes of a running pod show in place of what its spec names.
 const LiveAnnotation = "everynode.io/live-content"
+
+// Live is what the annotation says of when the pod was given a content.
+type Live struct {
+	Content string    `json:"content"`
+	At      time.Time `json:"at"`
+}
+
+// LiveOf is the zero Live where a pod has none that can be read.
+func LiveOf(p *corev1.Pod) (l Live) {
+	err := json.Unmarshal([]byte(p.Annotations[LiveAnnotation]), &l)
+	if err != nil {
+		return Live{}
+	}
+	return l
+}
+
+// ShownBy reports whether a pod's node says that the pod's volumes show what it was given.
+func (l Live) ShownBy(p *corev1.Pod) bool {
+	key := l.Content + " of " + l.At.UTC().Format(time.RFC3339Nano)
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		is := c.Type == "everynode.io/ContentMounted" && c.Status == corev1.ConditionTrue
+		return is && strings.HasPrefix(c.Message, key)
+	})
+}
 
 // Named are the ConfigMaps and Secrets that a pod's spec names, each once and in order.
 func Named(spec *corev1.PodSpec) []Ref {
