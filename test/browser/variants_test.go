@@ -80,7 +80,7 @@ func TestVariants(t *testing.T) {
 	vary("small", "s", "node.labels['cores'] == '4' ? 0.1 : 0.2")
 	s.shows("#rollout", "(conflict)2several of the highest priority choose these nodes")
 	s.shows("#rollout", "in conflict: DaemonSet agent on 2 nodes: medium, other have the same priority")
-	s.shows("#rollout", "cannot be had: DaemonSet agent on 1 nodes, such as sim-0006: variant small: resources.agent.requests.cpu: no such key: cores")
+	s.shows("#rollout", "cannot be had: DaemonSet agent on node sim-0006: variant small: resources.agent.requests.cpu: no such key: cores")
 	s.shows("#attention .warn", "default/agent has variants in conflict")
 	s.shows("#attention .bad", "default/agent has a variant that cannot be had, small")
 	s.do("look at all of it", chromedp.EmulateViewport(1280, 1060))

@@ -170,8 +170,8 @@ func (b *Book) describe(v *v1alpha1.DaemonSetVariant) {
 			wrong = append(wrong, fmt.Sprintf("DaemonSet %s%s: %s", s.object.Name, where(c), c.why))
 		}
 		if c.tied > 0 {
-			tied = append(tied, fmt.Sprintf("DaemonSet %s on %d nodes: %s have the same priority", s.object.Name, c.tied,
-				strings.Join(c.with, ", ")))
+			tied = append(tied, fmt.Sprintf("DaemonSet %s on %s: %s have the same priority", s.object.Name,
+				nodes(c.tied), strings.Join(c.with, ", ")))
 		}
 	}
 	say := func(kind, reason string, bad []string, good metav1.ConditionStatus, fine string) {
@@ -196,7 +196,17 @@ func where(c *count) string {
 	if c.failing == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" on %d nodes, such as %s", c.failing, c.node)
+	if c.failing == 1 {
+		return " on node " + c.node
+	}
+	return fmt.Sprintf(" on %s, such as %s", nodes(c.failing), c.node)
+}
+
+func nodes(n int) string {
+	if n == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", n)
 }
 
 // TellStatus takes in what became of the writing of a status: what the API holds of the variant then, or nil.
