@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	everynode "github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -46,6 +49,18 @@ func TestNamesOfWhatIsDeleted(t *testing.T) {
 	if len(o.Variants) != 1 || o.Variants[0].Namespace != "b" || !o.Varied || len(o.Stored) != 2 || all[0] == nil {
 		t.Errorf("variants are %v, of %v", o.Variants, o.Stored)
 	}
+}
+
+// unshown answers as a server does that shows no variants.
+type unshown struct{ next http.RoundTripper }
+
+func (u unshown) RoundTrip(q *http.Request) (*http.Response, error) {
+	if strings.Contains(q.URL.Path, "/daemonsetvariants") {
+		body := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"no"}`
+		return &http.Response{StatusCode: 403, Header: http.Header{"Content-Type": {"application/json"}},
+			Body: io.NopCloser(strings.NewReader(body)), Request: q}, nil
+	}
+	return u.next.RoundTrip(q)
 }
 
 // What a plan says of a variant's deletion is what happens then.
@@ -155,6 +170,21 @@ func TestDeletionOfAVariant(t *testing.T) {
 	idle.Spec.DaemonSets = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "nobody"}}
 	if _, err := own.DaemonSetVariants("default").Create(ctx, idle, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
+	}
+	// Who may not read variants is told so, and of a deletion nothing is said.
+	config := rest.CopyConfig(env.Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return unshown{next} })
+	blind, err := newLists(config, "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := blind.plan(ctx, &manifests{})
+	if err != nil || len(p.Missing) != 1 || !strings.HasPrefix(p.Missing[0], "DaemonSetVariants may not be read") {
+		t.Errorf("who may not read variants is told %+v, %v", p, err)
+	}
+	_, err = blind.plan(ctx, &manifests{deleted: []string{"idle"}})
+	if err == nil || !strings.HasPrefix(err.Error(), "read DaemonSetVariant default/idle: ") {
+		t.Errorf("of a deletion who may not read variants is told %v", err)
 	}
 	if text, err = ask("", "dsv/idle"); err != nil || text != "DaemonSetVariant default/idle chooses no DaemonSet.\n" {
 		t.Errorf("of one that chooses none it says %q, %v", text, err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -55,7 +56,7 @@ func newLists(config *rest.Config, namespace string) (l *lists, err error) {
 
 // look lists all that a survey needs. It reads only. Where the API does not have the kinds of Everynode, or does not
 // show
-// them, there are no policies; hidden says so.
+// them, there are no policies, and no variants; hidden says so.
 func (l *lists) look(ctx context.Context) (s *survey.Survey, hidden string, err error) {
 	o := survey.Objects{Now: time.Now(), Locate: time.LoadLocation}
 	// What the API server has in memory is new enough, and costs it little.
@@ -84,10 +85,13 @@ func (l *lists) look(ctx context.Context) (s *survey.Survey, hidden string, err 
 	case rollout.Hidden(err) == "":
 		return nil, "", fmt.Errorf("list NodeStartups: %w", err)
 	}
+	unread := ""
 	variants, err := l.own.DaemonSetVariants("").List(ctx, cached)
 	switch {
 	case err == nil:
 		o.Variants = pointers(variants.Items)
+	case apierrors.IsForbidden(err):
+		unread = "DaemonSetVariants may not be read, so this is said as if there were none: " + err.Error()
 	case rollout.Hidden(err) == "":
 		return nil, "", fmt.Errorf("list DaemonSetVariants: %w", err)
 	}
@@ -96,6 +100,9 @@ func (l *lists) look(ctx context.Context) (s *survey.Survey, hidden string, err 
 		if hidden = rollout.Hidden(err); hidden == "" {
 			return nil, "", fmt.Errorf("list RolloutPolicies: %w", err)
 		}
+		if unread != "" {
+			hidden += "; " + unread
+		}
 		return survey.New(o), hidden, nil
 	}
 	rollouts, err := l.own.DaemonSetRollouts("").List(ctx, cached)
@@ -103,7 +110,7 @@ func (l *lists) look(ctx context.Context) (s *survey.Survey, hidden string, err 
 		return nil, "", rollout.Unread("DaemonSetRollouts", err)
 	}
 	o.Policies, o.Rollouts = pointers(policies.Items), pointers(rollouts.Items)
-	return survey.New(o), "", nil
+	return survey.New(o), unread, nil
 }
 
 func pointers[T any](items []T) []*T {
