@@ -250,6 +250,10 @@ func TestUnsettled(t *testing.T) {
 			s.Policies[0].Spec.Content = nil
 			s.Pods[0] = pod("", "conf")
 		}},
+		{"the policy takes neither kind", "", func(s *history.State) {
+			s.Policies[0].Spec.Content = &v1alpha1.Content{ConfigMaps: v1alpha1.ContentNone}
+			s.Pods[0] = pod("", "conf")
+		}},
 		{"the node is none for the DaemonSet", "", func(s *history.State) {
 			s.Contents[0] = conf("v1")
 			s.Nodes[0].Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoSchedule}}

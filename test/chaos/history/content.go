@@ -35,7 +35,10 @@ func contents(events []Event) (out []metav1.Object) {
 }
 
 // WithContent reports whether a policy makes content a part of revisions.
-func WithContent(p *v1alpha1.RolloutPolicy) bool { return p != nil && p.Spec.Content != nil }
+func WithContent(p *v1alpha1.RolloutPolicy) bool {
+	return p != nil && p.Spec.Content != nil &&
+		(p.Spec.Content.ConfigMaps != v1alpha1.ContentNone || p.Spec.Content.Secrets == v1alpha1.ContentReferenced)
+}
 
 // takenBy reports whether one of some policies makes just the objects of a content a part of revisions.
 func takenBy(policies []*v1alpha1.RolloutPolicy, named []revision.Ref, held revision.Held) bool {
