@@ -292,19 +292,43 @@ func (b *Book) leftovers(s *set, sp *space, wanted map[string]bool) (out []metav
 		b.lookAgain(s, b.now.Add(b.Linger)) // What is stable may be another by then.
 	}
 	s.unwanted = since
+	out = slices.DeleteFunc(out, func(o metav1.Object) bool { return b.listsMore(sp, s, needed, out, o) })
 	maps.DeleteFunc(sp.lost, func(ref content.Ref, o *object) bool { return s.owns(o.meta) && !needed[ref] })
 	maps.DeleteFunc(s.sums, func(ref content.Ref, _ sum) bool { return sp.objects[ref] == nil })
 	slices.SortFunc(out, byManifest)
 	return out
 }
 
-// byManifest puts manifests first: what lists a copy goes before it.
+// listsMore reports whether an object is a manifest that must stay for a while: it lists a copy that is there, or may
+// be, and is neither needed nor among those that go now. Without it nobody would know that there is one.
+func (b *Book) listsMore(sp *space, s *set, needed map[content.Ref]bool, going []metav1.Object, o metav1.Object) bool {
+	for _, k := range s.known {
+		if k.manifest == nil || k.manifest.GetUID() != o.GetUID() {
+			continue
+		}
+		for _, m := range k.Members {
+			ref := content.Ref{Kind: m.Kind, Name: m.Copy}
+			copied := sp.objects[ref]
+			goes := copied != nil && slices.ContainsFunc(going, func(g metav1.Object) bool {
+				return g.GetUID() == copied.meta.GetUID()
+			})
+			switch {
+			case m.Absent, needed[ref], goes:
+			case copied != nil, !sp.sight[m.Kind].read:
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// byManifest puts manifests last: what lists a copy outlives it.
 func byManifest(a, c metav1.Object) int {
 	rank := func(o metav1.Object) int {
 		if o.GetLabels()[content.Label] == content.IsManifest {
-			return 0
+			return 1
 		}
-		return 1
+		return 0
 	}
 	return cmp.Or(rank(a)-rank(c), cmp.Compare(a.GetName(), c.GetName()))
 }
