@@ -175,6 +175,9 @@ func TestLeave(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c.in.Name, c.in.Newest = "default/agent", "new"
 			got, says := Leave(c.in)
+			if got == Refused && strings.Contains(says, "copies") {
+				t.Errorf("it says what becomes of copies, and nothing does: %s", says)
+			}
 			if got != c.want || !strings.Contains(says, c.says) || !strings.Contains(says, "default/agent") {
 				t.Errorf("%d: %s, want %d: %s", got, says, c.want, c.says)
 			}

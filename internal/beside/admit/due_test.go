@@ -24,6 +24,8 @@ func TestDue(t *testing.T) {
 		TargetDigest: "d"}}
 	consented := reads.DeepCopy()
 	consented.Spec.Approved = &v1alpha1.StepApproval{Revision: "b" + y, Digest: "d", Step: v1alpha1.WithoutPolicy}
+	stale := consented.DeepCopy()
+	stale.Spec.Approved.Revision = "b" + x
 	for _, c := range []struct {
 		name  string
 		stand Stand
@@ -48,6 +50,9 @@ func TestDue(t *testing.T) {
 		{"somebody consents to the content", Stand{Set: waits, Newest: "b", Pods: map[string]int{"b" + x: 2},
 			Rollout: consented}, Return, ""},
 		{"the policy went after an edit", Stand{Set: waits, Newest: "b", Pods: map[string]int{"b" + y: 3}, Rollout: reads}, Return, ""},
+		{"a consent to another content", Stand{Set: waits, Newest: "b", Pods: map[string]int{"b" + x: 2},
+			Rollout: stale}, Hold, "another content"},
+		{"pods without content", Stand{Set: waits, Newest: "b", Pods: map[string]int{"b": 2, "b" + y: 1}, Rollout: reads}, Return, ""},
 		{"another template besides", Stand{Set: waits, Newest: "b", Pods: map[string]int{"a" + x: 1, "a": 1, "b" + x: 1},
 			Rollout: reads}, Hold, "2 nodes have a: "},
 	} {

@@ -22,7 +22,7 @@ func Early(ds *appsv1.DaemonSet, policy *rolloutpolicy.Policy, now time.Time) An
 	reads := content.Refs(&ds.Spec.Template.Spec)
 	if isNew && policy.Content != nil && slices.ContainsFunc(reads, policy.Content.Takes) {
 		return Answer{Later, "the DaemonSet is new, and what it reads is still being copied for its rollout; " +
-			"the pod is made within seconds", nil}
+			"its pods are made when that is done, or some seconds later without", nil}
 	}
 	return Answer{AsMade, "no revision is known for its node", nil}
 }

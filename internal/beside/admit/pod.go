@@ -66,14 +66,13 @@ func Pod(in NewPod) Answer {
 	}
 	labels := part(pod, "metadata", "labels")
 	made, _ := labels[appsv1.ControllerRevisionHashLabelKey].(string)
-	switch in.Want {
-	case "":
+	if in.Want == "" {
 		return Answer{AsMade, "no revision is known for its node", nil}
-	case made:
-		return Answer{AsMade, "it has its node's revision", nil}
 	}
 	want := content.TemplateOf(in.Want)
-	if made == want {
+	// What claims another content refers to the copies of that, or its template says so: it is made from nothing.
+	claims, _ := labels[content.RevisionLabel].(string)
+	if made == want && (content.IDOf(claims) == "" || claims == in.Want) {
 		return refer(pod, in)
 	}
 	node := Node(in.Pod)
@@ -172,6 +171,7 @@ func rewrite(pod, from, to object, in NewPod, node string) ([]byte, error) {
 	}
 	labels[appsv1.ControllerRevisionHashLabelKey] = content.TemplateOf(in.Want)
 	delete(labels, podTemplateGeneration)
+	delete(labels, content.RevisionLabel)
 	if content.IDOf(in.Want) != "" {
 		labels[content.RevisionLabel] = in.Want
 	}
@@ -195,7 +195,7 @@ func refer(pod object, in NewPod) Answer {
 		patch = append(patch, step{"replace", "/spec" + r.Path, r.Name})
 	}
 	labels := part(pod, "metadata", "labels")
-	if patch == nil && labels[content.RevisionLabel] == in.Want {
+	if patch == nil && (content.IDOf(in.Want) == "" || labels[content.RevisionLabel] == in.Want) {
 		return Answer{AsMade, "it has its node's revision", nil}
 	}
 	const label = "/metadata/labels/everynode.io~1revision"

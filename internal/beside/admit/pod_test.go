@@ -205,11 +205,18 @@ func TestAPodRefersToItsContent(t *testing.T) {
 			if got = Pod(in); got.Verb != Rewrite {
 				t.Errorf("without the label it is left alone: %s", got.Why)
 			}
-			claims := made(one, "old", "node-1")
-			claims.Labels[content.RevisionLabel] = c.want
-			in.Pod = encode(t, claims)
-			if got = Pod(in); got.Verb != Rewrite {
-				t.Errorf("a template that claims the content keeps its author's objects: %s", got.Why)
+			for claimed, refers := range map[string]string{c.want: "conf", "old.bbbbbbbbbbbbbbbbbbbbbbbb": "conf-2"} {
+				claims := made(one, "old", "node-1")
+				claims.Labels[content.RevisionLabel], claims.Spec.Volumes[0].ConfigMap.Name = claimed, refers
+				in.Pod = encode(t, claims)
+				got = Pod(in)
+				after := &corev1.Pod{}
+				if got.Verb == Rewrite {
+					apply(t, in.Pod, got.Patch, after)
+				}
+				if after.Labels[content.RevisionLabel] != c.want || after.Spec.Volumes[0].ConfigMap.Name != "conf-1" {
+					t.Errorf("a pod that claims %s and refers to %s becomes %s", claimed, refers, encode(t, after))
+				}
 			}
 		})
 	}
@@ -217,6 +224,17 @@ func TestAPodRefersToItsContent(t *testing.T) {
 	in := NewPod{Pod: encode(t, claims), Want: "new", Revisions: both}
 	if got := Pod(in); got.Verb != AsMade {
 		t.Errorf("without content it is to be changed: %s", got.Why)
+	}
+	claims.Labels[content.RevisionLabel] = "new." + id
+	in.Pod = encode(t, claims)
+	after := &corev1.Pod{}
+	got := Pod(in)
+	if got.Verb != Rewrite {
+		t.Fatalf("what claims a content that it is not to have is left alone: %s", got.Why)
+	}
+	apply(t, in.Pod, got.Patch, after)
+	if after.Labels[content.RevisionLabel] != "" {
+		t.Errorf("it still claims %s", after.Labels[content.RevisionLabel])
 	}
 }
 

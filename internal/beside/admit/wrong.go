@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
@@ -12,19 +14,21 @@ import (
 
 // Made is a pod that is there.
 type Made struct {
-	// Revision is its revision, as Names calls it.
+	// Revision is what the function of that name returns.
 	Revision string
 	Created  time.Time
 	// At is the step of its node.
 	At rolloutpolicy.Step
 }
 
-// Names is how the revisions of pods are called, by what the rollout's status says.
-func Names(s *v1alpha1.DaemonSetRolloutStatus) content.Naming {
-	return content.Naming{
-		Whole: content.IDOf(s.TargetRevision) != "", Newest: content.TemplateOf(s.TargetRevision),
-		Stable: s.StableRevision, Back: s.Phase == v1alpha1.PhaseRolledBack,
+// Revision is the revision of a pod as the rollout calls it: by its template alone while no content is a part of its
+// revisions.
+func Revision(s *v1alpha1.DaemonSetRolloutStatus, labels map[string]string) string {
+	is := content.RevisionOf(labels[appsv1.ControllerRevisionHashLabelKey], labels)
+	if content.IDOf(s.StableRevision) == "" && content.IDOf(s.TargetRevision) == "" {
+		return content.TemplateOf(is)
 	}
+	return is
 }
 
 // MayBeWrong reports whether pods of a DaemonSet can have a revision that is not their node's: what

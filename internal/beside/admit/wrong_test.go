@@ -4,9 +4,11 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 )
 
@@ -43,6 +45,8 @@ func TestWrongPods(t *testing.T) {
 	edited := &v1alpha1.DaemonSetRolloutStatus{StableRevision: "a" + x, TargetRevision: "a" + y, Step: "canary"}
 	on := &v1alpha1.DaemonSetRolloutStatus{StableRevision: "a", TargetRevision: "a" + x, Step: "canary"}
 	off := &v1alpha1.DaemonSetRolloutStatus{StableRevision: "a" + x, TargetRevision: "b", Step: "canary"}
+	plain := &v1alpha1.DaemonSetRolloutStatus{StableRevision: "a" + x, TargetRevision: "a", Step: "canary"}
+	gone := &v1alpha1.DaemonSetRolloutStatus{StableRevision: "a", TargetRevision: "a"}
 	for name, c := range map[string]struct {
 		status *v1alpha1.DaemonSetRolloutStatus
 		pod    string
@@ -57,14 +61,15 @@ func TestWrongPods(t *testing.T) {
 		"turned on, not yet":                    {on, "a", [2]bool{false, false}},
 		"turned on":                             {on, "a" + x, [2]bool{false, true}},
 		"turned off, stable":                    {off, "a" + x, [2]bool{false, false}},
-		"turned off, of an earlier content":     {off, "a" + y, [2]bool{false, false}},
-		"turned off, with the stable template":  {off, "a", [2]bool{false, false}},
+		"turned off, of an earlier content":     {off, "a" + y, [2]bool{false, true}},
+		"turned off, with the stable template":  {off, "a", [2]bool{false, true}},
 		"turned off, the target":                {off, "b", [2]bool{false, true}},
-		"turned off, and it keeps its copies":   {off, "b" + y, [2]bool{false, true}},
+		"turned off alone, stable":              {plain, "a" + x, [2]bool{false, false}},
+		"turned off alone, the target":          {plain, "a", [2]bool{false, true}},
+		"off, and it keeps its copies":          {gone, "a" + x, [2]bool{false, false}},
 	} {
-		names := Names(c.status)
 		for i, at := range []rolloutpolicy.Step{canary, later} {
-			got, err := IsWrong(c.status, policy, Made{names.Of(c.pod), now, at})
+			got, err := IsWrong(c.status, policy, Made{named(c.status, c.pod), now, at})
 			if err != nil || got != c.wrong[i] {
 				t.Errorf("%s, step %d: wrong is %v (%v)", name, i, got, err)
 			}
@@ -76,4 +81,10 @@ func TestWrongPods(t *testing.T) {
 	if err == nil {
 		t.Error("a step that the policy does not have is no error")
 	}
+}
+
+// named is how the revision of a pod with these labels is called.
+func named(s *v1alpha1.DaemonSetRolloutStatus, revision string) string {
+	return Revision(s, map[string]string{content.RevisionLabel: revision,
+		appsv1.ControllerRevisionHashLabelKey: content.TemplateOf(revision)})
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,10 +22,14 @@ const trustFor = 10 * time.Second
 // forgetAfter is for how long a content is kept of which no pod was made.
 const forgetAfter = 10 * time.Minute
 
+// proveWithin is how long a content may take to be read. Who asks does not wait that long; the next one has it.
+const proveWithin = 10 * time.Second
+
 // contents are the contents of which pods were made a short time ago.
 type contents struct {
-	client kubernetes.Interface
-	now    func() time.Time
+	client  kubernetes.Interface
+	now     func() time.Time
+	reading singleflight.Group
 
 	mu   sync.Mutex
 	read map[given]proven
@@ -42,13 +47,9 @@ type proven struct {
 	at, used time.Time
 }
 
-func newContents(client kubernetes.Interface) contents {
-	return contents{client: client, now: time.Now, read: map[given]proven{}}
-}
-
-// members are those of a content of the DaemonSet. Its list and its copies are read from the API, and hashed: what
-// somebody else has put there is an error. A copy that is gone, after all were there, is made again by the controller,
-// and the pod waits for it.
+// members are those of a content of the DaemonSet. Its list and its copies are read from the API and hashed, by one
+// for all who ask: what somebody else has put there is an error. Of a content that was proven before a copy may be
+// gone, for the controller makes it again and the pod waits for it, and the API may not answer for a while.
 func (c *contents) members(ctx context.Context, set metav1.Object, id string) ([]content.Member, error) {
 	key := given{set.GetUID(), id}
 	now := c.now()
@@ -56,17 +57,37 @@ func (c *contents) members(ctx context.Context, set metav1.Object, id string) ([
 	if known.members != nil && now.Sub(known.at) < trustFor {
 		return known.members, nil
 	}
-	got, err := c.prove(ctx, set, id)
+	got, err := c.proven(ctx, set, key)
 	switch {
-	case errors.Is(err, content.ErrGone) && known.members != nil:
+	case err != nil && known.members != nil && !errors.Is(err, content.ErrSpoiled) && !apierrors.IsForbidden(err):
 		return known.members, nil
 	case err != nil:
 		return nil, fmt.Errorf("read content %s of DaemonSet %s/%s: %w", id, set.GetNamespace(), set.GetName(), err)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.read[key] = proven{members: got, at: now, used: now}
 	return got, nil
+}
+
+// proven waits for what a content is read as, which one does for all.
+func (c *contents) proven(ctx context.Context, set metav1.Object, key given) ([]content.Member, error) {
+	one := c.reading.DoChan(string(key.set)+"/"+key.id, func() (any, error) {
+		reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), proveWithin)
+		defer cancel()
+		members, err := c.prove(reading, set, key.id)
+		if err != nil {
+			return nil, err
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.read[key] = proven{members: members, at: c.now(), used: c.now()}
+		return members, nil
+	})
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case r := <-one:
+		members, _ := r.Val.([]content.Member)
+		return members, r.Err
+	}
 }
 
 // used returns what is known of a content, and forgets those that nobody asks for any more.
@@ -98,11 +119,8 @@ func (c *contents) prove(ctx context.Context, set metav1.Object, id string) ([]c
 		return nil, fmt.Errorf("read ConfigMap %s: %w", name, err)
 	}
 	is, err := content.ReadManifest(list.Data)
-	if err == nil && is.ID != id {
-		err = fmt.Errorf("it is the list of content %s", is.ID)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("ConfigMap %s: %w", name, err)
+	if err != nil || is.ID != id {
+		return nil, fmt.Errorf("ConfigMap %s: %w", name, content.ErrSpoiled)
 	}
 	var key []byte
 	if content.Keyed(is.Refs()) {

@@ -1,8 +1,13 @@
 package webhook
 
 import (
+	"context"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,6 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -74,8 +81,8 @@ func world(t *testing.T) (api, content.Content) {
 				Content: &v1alpha1.Content{ConfigMaps: v1alpha1.ContentReferenced, Secrets: v1alpha1.ContentReferenced}},
 		}}},
 		mapsPath + content.ManifestName("agent", c.ID): &corev1.ConfigMap{Data: list},
-		mapsPath + c.Members[0].Copy:                   &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: c.Members[0].Copy}, Data: conf.Data},
-		secretsPath + c.Members[1].Copy:                &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: c.Members[1].Copy}, Data: token.Data},
+		mapsPath + c.Members[0].Copy:                   &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: c.Members[0].Copy}, Data: conf.Data, Immutable: ptr.To(true)},
+		secretsPath + c.Members[1].Copy:                &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: c.Members[1].Copy}, Data: token.Data, Immutable: ptr.To(true)},
 		secretsPath + content.KeyName:                  &corev1.Secret{Data: map[string][]byte{"key": key}},
 	}, c
 }
@@ -116,20 +123,28 @@ func TestAPodGetsTheCopiesOfItsContent(t *testing.T) {
 	if strings.Contains(string(got.Patch), "generation") {
 		t.Errorf("a pod of the right template loses its generation: %s", got.Patch)
 	}
+	other := content.Content{ID: strings.Repeat("a", 24), Digest: c.Digest, Members: c.Members}
+	listed, err := other.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	another := &corev1.ConfigMap{Data: listed}
 	for name, spoil := range map[string]struct {
 		path string
 		with any
 		says string
 	}{
-		"a copy is gone":            {mapsPath + c.Members[0].Copy, nil, "it is gone"},
-		"the list is gone":          {mapsPath + content.ManifestName("agent", c.ID), nil, "it is gone"},
-		"the key is gone":           {secretsPath + content.KeyName, nil, "read the key of contents"},
-		"another ConfigMap":         {mapsPath + c.Members[0].Copy, &corev1.ConfigMap{Data: map[string]string{"level": "debug"}}, "is not what it was made as"},
-		"another Secret":            {secretsPath + c.Members[1].Copy, &corev1.Secret{Data: map[string][]byte{"token": []byte("x")}}, "is not what it was made as"},
-		"no list":                   {mapsPath + content.ManifestName("agent", c.ID), &corev1.ConfigMap{}, "read the manifest"},
-		"something else is a list":  {mapsPath + content.ManifestName("agent", c.ID), "no object", "read ConfigMap"},
-		"something else is a copy":  {secretsPath + c.Members[1].Copy, "no object", "read Secret"},
-		"something else is the key": {secretsPath + content.KeyName, &corev1.Secret{}, "holds no key"},
+		"a copy is gone":              {mapsPath + c.Members[0].Copy, nil, "it is gone"},
+		"the list is gone":            {mapsPath + content.ManifestName("agent", c.ID), nil, "it is gone"},
+		"the key is gone":             {secretsPath + content.KeyName, nil, "read the key of contents"},
+		"another ConfigMap":           {mapsPath + c.Members[0].Copy, &corev1.ConfigMap{Data: map[string]string{"level": "debug"}, Immutable: ptr.To(true)}, "is not what it was made as"},
+		"another Secret":              {secretsPath + c.Members[1].Copy, &corev1.Secret{Data: map[string][]byte{"token": []byte("x")}}, "is not what it was made as"},
+		"a ConfigMap that may change": {mapsPath + c.Members[0].Copy, &corev1.ConfigMap{Data: map[string]string{"level": "info"}}, "is not what it was made as"},
+		"no list":                     {mapsPath + content.ManifestName("agent", c.ID), &corev1.ConfigMap{}, "is not what it was made as"},
+		"the list of another content": {mapsPath + content.ManifestName("agent", c.ID), another, "is not what it was made as"},
+		"something else is a list":    {mapsPath + content.ManifestName("agent", c.ID), "no object", "read ConfigMap"},
+		"something else is a copy":    {secretsPath + c.Members[1].Copy, "no object", "read Secret"},
+		"something else is the key":   {secretsPath + content.KeyName, &corev1.Secret{}, "holds no key"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects, _ := world(t)
@@ -144,10 +159,68 @@ func TestAPodGetsTheCopiesOfItsContent(t *testing.T) {
 			if strings.Contains(got.Result.Message, "secret") && !strings.Contains(got.Result.Message, "Secret") {
 				t.Errorf("it tells the value: %s", got.Result.Message)
 			}
-			if got = made(t, newServer(t, objects, false), objects); !got.Allowed || got.Patch != nil {
-				t.Errorf("with Ignore the answer is %+v", got)
+			if got = made(t, newServer(t, objects, false), objects); got.Allowed {
+				t.Error("where what is not known is admitted, the pod reads what nobody has let go out")
 			}
 		})
+	}
+}
+
+// TestManyPodsAtOnceReadTheirContentOnce: kube-controller-manager makes hundreds of pods at a time, and each must get
+// its content.
+func TestManyPodsAtOnceReadTheirContentOnce(t *testing.T) {
+	objects, c := world(t)
+	var asked atomic.Int32
+	path := mapsPath + content.ManifestName("agent", c.ID)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == path {
+			asked.Add(1)
+			time.Sleep(50 * time.Millisecond) // so that all others come meanwhile
+		}
+		objects.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := contents{client: client, now: time.Now, read: map[given]proven{}}
+	var all sync.WaitGroup
+	for range 250 {
+		all.Go(func() {
+			members, err := read.members(t.Context(), objects[setPath].(*appsv1.DaemonSet), c.ID)
+			if err != nil || len(members) != 2 {
+				t.Errorf("a pod gets %v (%v)", members, err)
+			}
+		})
+	}
+	all.Wait()
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the list was read %d times", n)
+	}
+}
+
+// TestAnAPIThatDoesNotAnswerTakesNoContentAway that was there before.
+func TestAnAPIThatDoesNotAnswerTakesNoContentAway(t *testing.T) {
+	objects, c := world(t)
+	s := newServer(t, objects, true)
+	now := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
+	s.contents.now = func() time.Time { return now }
+	ds := objects[setPath].(*appsv1.DaemonSet)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := s.contents.members(ended, ds, c.ID)
+	if err == nil {
+		t.Error("what was never read is known")
+	}
+	_, err = s.contents.members(t.Context(), ds, c.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(trustFor)
+	members, err := s.contents.members(ended, ds, c.ID)
+	if err != nil || len(members) != 2 {
+		t.Errorf("it is %v (%v)", members, err)
 	}
 }
 
@@ -169,11 +242,11 @@ func TestACopyThatIsReplacedIsNoticed(t *testing.T) {
 	delete(objects, path)
 	now = now.Add(trustFor)
 	allowed("it is gone", true)
-	objects[path] = &corev1.ConfigMap{Data: map[string]string{"level": "debug"}}
+	objects[path] = &corev1.ConfigMap{Data: map[string]string{"level": "debug"}, Immutable: ptr.To(true)}
 	allowed("another is there", false)
 	objects[path] = copied
 	allowed("it is made again", true)
-	objects[path] = &corev1.ConfigMap{Data: map[string]string{"level": "debug"}}
+	objects[path] = &corev1.ConfigMap{Data: map[string]string{"level": "debug"}, Immutable: ptr.To(true)}
 	now = now.Add(trustFor - 1)
 	allowed("within seconds", true)
 	now = now.Add(1)
@@ -200,7 +273,7 @@ func TestAPodOfANewDaemonSetIsMadeLater(t *testing.T) {
 		ds := objects[setPath].(*appsv1.DaemonSet)
 		ds.CreationTimestamp = metav1.Now()
 		got := made(t, newServer(t, objects, false), objects)
-		if got.Allowed || !strings.Contains(got.Result.Message, "the pod is made within seconds") {
+		if got.Allowed || !strings.Contains(got.Result.Message, "is still being copied for its rollout") {
 			t.Errorf("with a rollout that is %s the answer is %+v", name, got)
 		}
 		ds.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Minute))

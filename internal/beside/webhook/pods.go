@@ -81,8 +81,12 @@ func (s *Server) decide(ctx context.Context, r *admissionv1.AdmissionRequest) (a
 	}
 	if id := content.IDOf(in.Want); id != "" {
 		in.Members, err = s.contents.members(ctx, ds, id)
-		if err != nil {
-			return admit.Answer{}, err
+		switch {
+		case apierrors.IsForbidden(err):
+			return admit.Answer{}, err // whoever took the right away wants none of this
+		case err != nil:
+			// As it is it would read what nobody has let go out, and may be of a template that nobody has.
+			return admit.Answer{Verb: admit.Later, Why: err.Error()}, nil
 		}
 	}
 	return admit.Pod(in), nil

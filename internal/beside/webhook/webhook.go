@@ -67,7 +67,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	return &Server{cfg: cfg, metrics: m, steps: steps.New(), cache: newRevisions(),
-		contents: newContents(cfg.Client)}, nil
+		contents: contents{client: cfg.Client, now: time.Now, read: map[given]proven{}}}, nil
 }
 
 // Use has the server answer with a certificate from now on, which ends then.

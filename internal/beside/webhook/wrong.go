@@ -10,7 +10,6 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/admit"
 	"github.com/everynode/everynode/internal/beside/steps"
-	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/objects/pod"
 )
 
@@ -21,10 +20,8 @@ func (s *Server) Wrong(set types.UID, policy *v1alpha1.RolloutPolicy, by *appsv1
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var nodes []string
-	names := admit.Names(status)
 	for _, p := range pods {
-		revision := names.Of(content.RevisionOf(p.Labels[appsv1.ControllerRevisionHashLabelKey], p.Labels))
-		node := pod.TargetNode(p)
+		revision, node := admit.Revision(status, p.Labels), pod.TargetNode(p)
 		if revision == status.StableRevision {
 			continue
 		}

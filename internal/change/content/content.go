@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 // The most that can be content of one DaemonSet.
@@ -41,6 +42,8 @@ type Object struct {
 	Binary map[string][]byte
 	// NotContent tells that the API made it, and renews it: a token, or the cluster's own CA.
 	NotContent bool
+	// Immutable tells that nobody can change what it holds.
+	Immutable bool
 }
 
 // rootCA is the ConfigMap with the CA of the API's server, which each namespace has.
@@ -50,6 +53,7 @@ const rootCA = "kube-root-ca.crt"
 func OfConfigMap(m *corev1.ConfigMap) *Object {
 	return &Object{
 		Ref: Ref{ConfigMap, m.Name}, Labels: m.Labels, Data: m.Data, Binary: m.BinaryData, NotContent: m.Name == rootCA,
+		Immutable: ptr.Deref(m.Immutable, false),
 	}
 }
 
@@ -57,7 +61,7 @@ func OfConfigMap(m *corev1.ConfigMap) *Object {
 func OfSecret(s *corev1.Secret) *Object {
 	return &Object{
 		Ref: Ref{Secret, s.Name}, Labels: s.Labels, Binary: s.Data,
-		NotContent: s.Type == corev1.SecretTypeServiceAccountToken,
+		NotContent: s.Type == corev1.SecretTypeServiceAccountToken, Immutable: ptr.Deref(s.Immutable, false),
 	}
 }
 
@@ -123,8 +127,8 @@ func (c *Content) Adds(key []byte, owner string, sum Sum) bool {
 	return err == nil && got.Same(c)
 }
 
-// Prove returns an error unless a content is that of its copies: each holds what its name says, and together they are
-// what the ID says. What stands for an object that was missing must be missing too. held is what a copy of the owner
+// Prove returns an error unless a content is that of its copies: each holds for good what its name says, and together
+// they are what the ID says. What stands for an object that was missing must be missing too. held is what a copy of the owner
 // holds; nil if there is none.
 func (c *Content) Prove(key []byte, owner string, held func(Member) (*Object, error)) error {
 	sums := map[Ref][]byte{}
@@ -134,26 +138,29 @@ func (c *Content) Prove(key []byte, owner string, held func(Member) (*Object, er
 		case err != nil:
 			return err
 		case m.Absent && o != nil:
-			return fmt.Errorf("%s %s is there, and stands for an object that was not", m.Kind, m.Copy)
+			return fmt.Errorf("%s %s stands for an object that was not there, and is: %w", m.Kind, m.Copy, ErrSpoiled)
 		case m.Absent:
 			continue
 		case o == nil:
 			return fmt.Errorf("%s %s: %w", m.Kind, m.Copy, ErrGone)
 		}
 		sum, err := Hash(key, owner, m.Ref, o)
-		if err != nil || m.Copy != NameFor(m.Name, sum) {
-			return fmt.Errorf("%s %s is not what it was made as", m.Kind, m.Copy)
+		if err != nil || m.Copy != NameFor(m.Name, sum) || !o.Immutable {
+			return fmt.Errorf("%s %s: %w", m.Kind, m.Copy, ErrSpoiled)
 		}
 		sums[m.Ref] = sum
 	}
 	if !c.Adds(key, owner, func(ref Ref) ([]byte, error) { return sums[ref], nil }) {
-		return fmt.Errorf("the list of content %s is not what it was made as", c.ID)
+		return fmt.Errorf("the list of content %s: %w", c.ID, ErrSpoiled)
 	}
 	return nil
 }
 
-// ErrGone says of a copy that it is not there.
-var ErrGone = errors.New("it is gone")
+// What can be wrong with a copy or a list.
+var (
+	ErrGone    = errors.New("it is gone")
+	ErrSpoiled = errors.New("it is not what it was made as")
+)
 
 // Hash returns the sum of an object, as content of the owner under the name of ref. Hashes are keyed: who
 // may read the names of copies must not find out short values by trying.

@@ -170,7 +170,8 @@ func at(in any, path string) any {
 // TestContentIsProvenByItsCopies: what somebody puts in place of a copy, or of the list, is noticed.
 func TestContentIsProvenByItsCopies(t *testing.T) {
 	conf, token := configMap("conf", map[string]string{"a": "1"}, nil), &Object{Ref: Ref{Secret, "token"},
-		Binary: map[string][]byte{"t": []byte("x")}}
+		Binary: map[string][]byte{"t": []byte("x")}, Immutable: true}
+	conf.Immutable = true
 	c, err := Of([]byte("key"), "agent", []Ref{conf.Ref, {ConfigMap, "later"}, token.Ref}, objects(conf, token))
 	if err != nil {
 		t.Fatal(err)
@@ -186,11 +187,15 @@ func TestContentIsProvenByItsCopies(t *testing.T) {
 		"as it was made": {"key", func(*Content, map[string]*Object) {}, ""},
 		"a copy is another": {"key", func(is *Content, held map[string]*Object) {
 			held[is.Members[0].Copy] = configMap("conf", map[string]string{"a": "2"}, nil)
+			held[is.Members[0].Copy].Immutable = true
+		}, "is not what it was made as"},
+		"a copy may be changed": {"key", func(is *Content, held map[string]*Object) {
+			held[is.Members[0].Copy] = configMap("conf", map[string]string{"a": "1"}, nil)
 		}, "is not what it was made as"},
 		"a copy is gone": {"key", func(is *Content, held map[string]*Object) { delete(held, is.Members[2].Copy) }, "it is gone"},
 		"what was missing is there": {"key", func(is *Content, held map[string]*Object) {
 			held[is.Members[1].Copy] = conf
-		}, "stands for an object that was not"},
+		}, "stands for an object that was not there"},
 		"another list of good copies": {"key", func(is *Content, _ map[string]*Object) { is.Members = is.Members[1:] },
 			"the list of content"},
 		"another name for a good copy": {"key", func(is *Content, held map[string]*Object) {

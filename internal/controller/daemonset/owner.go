@@ -86,6 +86,7 @@ func newOwner(c *Controller, pods, rows, claims *lane.Lane) *owner {
 		o.variants.Refuse("no variant is used: the API's own DaemonSet controller makes the pods, by the template alone")
 	}
 	o.book.Guest, o.rollouts.Guest, o.book.Live = c.cfg.Guest, c.cfg.Guest, c.cfg.LiveContent
+	o.contents.Guest = c.cfg.Guest
 	return o
 }
 

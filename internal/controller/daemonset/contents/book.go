@@ -32,6 +32,8 @@ type Book struct {
 	// Live tells that the API server lets nobody but the controller say what a running pod's volumes show, and
 	// that agents can read it then.
 	Live bool
+	// Guest tells that another controller makes the pods.
+	Guest bool
 	// Linger is how long a copy stays that nobody needs: a pod that refers to it may still be on its way.
 	Linger time.Duration
 
@@ -88,7 +90,7 @@ type set struct {
 	renamed string
 	live    ways
 	// naming is how the revisions of its pods are called.
-	naming content.Naming
+	naming naming
 	// refs are what the template of refsOf names.
 	refs   []content.Ref
 	refsOf *corev1.PodTemplateSpec

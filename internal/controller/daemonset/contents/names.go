@@ -9,22 +9,49 @@ import (
 	"github.com/everynode/everynode/internal/change/content"
 )
 
+// naming is what follows how the matrix calls the revisions of pods that have content.
+type naming struct {
+	// whole: content is a part of revisions, or may be. The rest matters only where it is not.
+	whole bool
+	// newest is the newest template, stable the stable revision. That may have content until the newest revision, which
+	// has none, is everywhere. back: the newest has failed, and nodes go to the stable one.
+	newest, stable string
+	back           bool
+}
+
+// of is how the matrix calls a revision. Without content a pod of the newest template is as good as any other of it.
+// Of the stable template it has the stable revision: who is given that must be seen to have it, or it is given again
+// and again.
+func (n *naming) of(revision string) string {
+	template := content.TemplateOf(revision)
+	switch {
+	case n.whole, n.back && revision == n.stable:
+		return revision
+	case template != n.newest && template == content.TemplateOf(n.stable):
+		return n.stable
+	}
+	return template
+}
+
 // namingNow is how revisions are to be called by what is known now.
-func (b *Book) namingNow(uid types.UID, s *set) content.Naming {
+func (b *Book) namingNow(uid types.UID, s *set) naming {
 	if s.rules != nil || s.unsure {
-		return content.Naming{Whole: true}
+		return naming{whole: true}
 	}
 	if s.info == nil || s.rollout == nil {
-		return content.Naming{}
+		return naming{}
 	}
 	st, _ := b.rollout(uid)
 	if content.IDOf(st.StableRevision) == "" {
-		return content.Naming{}
+		return naming{}
+	}
+	if b.Guest {
+		return naming{whole: true} // whoever makes the pods gives each just what its node is to have
 	}
 	// While no policy can be read nodes go nowhere, and later where they went before.
-	goes := st.Phase == v1alpha1.PhaseRolledBack || st.Phase == v1alpha1.PhasePaused && s.naming.Back
-	return content.Naming{Newest: s.info.Revision, Stable: st.StableRevision,
-		Back: goes && content.WithVariants(st.TargetRevision, "") == s.info.Revision}
+	goes := st.Phase == v1alpha1.PhaseRolledBack || st.Phase == v1alpha1.PhasePaused && s.naming.back
+	return naming{newest: s.info.Revision, stable: st.StableRevision,
+		back: goes && content.WithVariants(st.TargetRevision, "") == s.info.Revision}
 }
 
 // rename tells of all pods of a DaemonSet with content again, if their revisions are to be called otherwise.
@@ -36,7 +63,7 @@ func (b *Book) rename(uid types.UID, s *set) {
 	s.naming = now
 	for pod, m := range b.marked {
 		info, known := b.rows.Pod(pod)
-		if as := now.Of(m.revision); known && m.owner == uid && as != info.Revision {
+		if as := now.of(m.revision); known && m.owner == uid && as != info.Revision {
 			info.Revision = as
 			b.rows.Step(info)
 		}
@@ -46,7 +73,7 @@ func (b *Book) rename(uid types.UID, s *set) {
 // renameAll does so where the rollout has come elsewhere by itself.
 func (b *Book) renameAll() {
 	for uid := range b.counts {
-		if s := b.sets[uid]; s != nil && s.naming.Stable != "" {
+		if s := b.sets[uid]; s != nil && s.naming.stable != "" {
 			b.rename(uid, s)
 		}
 	}
@@ -55,7 +82,7 @@ func (b *Book) renameAll() {
 // as is how the matrix calls the revision of a pod.
 func (b *Book) as(owner types.UID, revision string) string {
 	if s := b.sets[owner]; s != nil {
-		return s.naming.Of(revision)
+		return s.naming.of(revision)
 	}
 	return content.TemplateOf(revision)
 }

@@ -291,6 +291,8 @@ func (b *Book) flaw(s *set, k *known, m content.Member) string {
 		return "cannot be checked: the key of its name is gone"
 	case !s.genuine(key, m, o):
 		return spoiled
+	case !o.Immutable:
+		return "is not immutable any more, so what it holds can be changed under the pods that read it"
 	}
 	return ""
 }

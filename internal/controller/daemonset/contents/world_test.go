@@ -57,6 +57,8 @@ type world struct {
 	made     int
 	restarts int
 	pointed  int
+	// guest: another controller makes the pods.
+	guest bool
 	// foreign: the API server is another one.
 	foreign bool
 	// blind: policies cannot be read.
@@ -117,9 +119,9 @@ func (w *world) compile(text string) *rolloutpolicy.Policy {
 
 // start has a controller begin that knows nothing; readable says whether it may read the namespace.
 func (w *world) start(readable bool) {
-	w.matrix = matrix.New(row.Config{})
+	w.matrix = matrix.New(row.Config{Guest: w.guest})
 	w.book, w.reading, w.readable = New(w.matrix), map[content.Kind]bool{}, readable
-	w.book.Live = !w.foreign
+	w.book.Live, w.book.Guest = !w.foreign && !w.guest, w.guest
 	w.tick(0)
 	for i := range 5 {
 		w.matrix.Step(fact.Node{Name: fmt.Sprintf("n%d", i), Labels: map[string]string{content.LiveName: "true"}})
