@@ -128,8 +128,8 @@ func (c *Content) Adds(key []byte, owner string, sum Sum) bool {
 }
 
 // Prove returns an error unless a content is that of its copies: each holds for good what its name says, and together
-// they are what the ID says. What stands for an object that was missing must be missing too. held is what a copy of the owner
-// holds; nil if there is none.
+// they are what the ID says. What stands for an object that was missing must be missing too. held is what a copy of
+// the owner holds; nil if there is none.
 func (c *Content) Prove(key []byte, owner string, held func(Member) (*Object, error)) error {
 	sums := map[Ref][]byte{}
 	for _, m := range c.Members {
