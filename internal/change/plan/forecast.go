@@ -179,7 +179,7 @@ func foretell(s *survey.Survey, old, new *appsv1.DaemonSet) (*planner, error) {
 
 // compare says which revision and fields change.
 func (p *planner) compare(s *survey.Survey, set *survey.Set) error {
-	unedited := s.Objects
+	unedited := s.Given()
 	unedited.Edits = nil
 	if s.Varied {
 		unedited.Variants, unedited.Varied = s.Stored, false

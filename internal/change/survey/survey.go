@@ -51,6 +51,8 @@ type Survey struct {
 	byOwner map[types.UID]map[string][]*corev1.Pod
 	onNode  map[string][]*corev1.Pod
 	cluster *fit.Cluster
+	// given are the DaemonSets as they are stored.
+	given []*appsv1.DaemonSet
 	// beside tells that a DaemonSet is taken over where another controller makes the pods.
 	beside bool
 }
@@ -59,7 +61,7 @@ type Survey struct {
 // author.
 func New(o Objects) *Survey {
 	s := &Survey{
-		Objects: o, nodes: map[string]*corev1.Node{},
+		Objects: o, given: o.DaemonSets, nodes: map[string]*corev1.Node{},
 		byOwner: map[types.UID]map[string][]*corev1.Pod{}, onNode: map[string][]*corev1.Pod{},
 	}
 	for _, n := range o.Nodes {
@@ -91,6 +93,13 @@ func New(o Objects) *Survey {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return s
+}
+
+// Given are the objects of which this is a survey, for another one of nearly the same.
+func (s *Survey) Given() Objects {
+	o := s.Objects
+	o.DaemonSets = s.given
+	return o
 }
 
 // Node returns the node of that name, nil if there is none.

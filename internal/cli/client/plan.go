@@ -122,7 +122,7 @@ func (l *lists) planOn(ctx context.Context, s *survey.Survey, hidden string, m *
 		return nil, err
 	}
 	before := s.Startups
-	objects := m.withStartups(m.withVariants(m.withPolicies(s.Objects, l.namespace), l.namespace))
+	objects := m.withStartups(m.withVariants(m.withPolicies(s.Given(), l.namespace), l.namespace))
 	s = survey.New(objects)
 	changes, unread, err := l.stored(ctx, m.contents)
 	if err != nil {
@@ -286,6 +286,12 @@ func withoutNulls(wanted *appsv1.DaemonSet) ([]byte, error) {
 	}
 	delete(fields, "status")
 	prune(fields)
+	// What kubectl applied last has annotations, if none of its author's. Without any here all would be taken off, those
+	// of controllers included; kubectl always has its own.
+	meta, is := fields["metadata"].(map[string]any)
+	if is && meta["annotations"] == nil {
+		meta["annotations"] = map[string]any{}
+	}
 	return json.Marshal(fields)
 }
 
