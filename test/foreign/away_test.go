@@ -136,7 +136,7 @@ func (b *beside) leader(t *testing.T) (at int) {
 		}
 		holder := ptr.Deref(lease.Spec.HolderIdentity, "")
 		at = slices.IndexFunc(b.replicas, func(p *process) bool {
-			return strings.Contains(p.tail(1<<20), holder+" became leader")
+			return strings.Contains(p.tail(1<<20), `identity="`+holder+`"`)
 		})
 		if at < 0 || holder == "" {
 			return fmt.Errorf("the lease is %q's", holder)

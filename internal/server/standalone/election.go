@@ -1,6 +1,7 @@
 package standalone
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"time"
@@ -9,6 +10,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -23,14 +25,18 @@ const (
 )
 
 // elect has the manager lead only when it is elected, and returns the fence of the Lease that says so.
-func elect(options *manager.Options, o Options, recorder record.EventRecorder) (*fencing.Fence, error) {
+func elect(ctx context.Context, options *manager.Options, o Options,
+	recorder record.EventRecorder) (*fencing.Fence, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("name this instance in the election: %w", err)
 	}
+	identity := host + "_" + uuid.NewString()
+	klog.FromContext(ctx).Info("Stands for election", "lease", klog.KRef(o.LeaseNamespace, o.LeaseName), "identity",
+		identity)
 	config := restclient.AddUserAgent(o.Config, "leader-election")
 	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, o.LeaseNamespace, o.LeaseName,
-		resourcelock.ResourceLockConfig{Identity: host + "_" + uuid.NewString(), EventRecorder: recorder}, config, renewBy)
+		resourcelock.ResourceLockConfig{Identity: identity, EventRecorder: recorder}, config, renewBy)
 	if err != nil {
 		return nil, fmt.Errorf("set up the election: %w", err)
 	}

@@ -81,7 +81,7 @@ func Run(ctx context.Context, o Options) error {
 		clock.RealClock{})
 	fenced := o.Config
 	if o.LeaderElection {
-		fence, err := elect(&options, o, recorder)
+		fence, err := elect(ctx, &options, o, recorder)
 		if err != nil {
 			return err
 		}
