@@ -46,8 +46,8 @@ func (r *Runtime) change(what string, change func(uid types.UID, p *podworker.Ru
 	for uid, p := range r.Pods {
 		change(uid, p)
 	}
+	r.Done <- what // before anybody sees what follows from it
 	r.mu.Unlock()
-	r.Done <- what
 }
 
 func (r *Runtime) CreateSandbox(_ context.Context, pod *corev1.Pod, attempt uint32) (string, error) {
@@ -55,8 +55,8 @@ func (r *Runtime) CreateSandbox(_ context.Context, pod *corev1.Pod, attempt uint
 	id := fmt.Sprintf("%s-%d", pod.UID, attempt)
 	r.Pods[pod.UID] = &podworker.Runtime{Sandboxes: []podworker.Sandbox{{ID: id, Attempt: attempt, Ready: true,
 		HostNetwork: true}}}
-	r.mu.Unlock()
 	r.Done <- "sandbox " + pod.Name
+	r.mu.Unlock()
 	return id, nil
 }
 
