@@ -7,8 +7,8 @@ import (
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 )
 
-// Settled returns the revision that every node is to have, and whether there is one: the policy need not be
-// known then. It is "" if the rollout has not begun.
+// Settled returns the revision that every node is to have, and whether there is one: the policy need not be known then.
+// It is "" if the rollout has not begun.
 func Settled(s *v1alpha1.DaemonSetRolloutStatus) (string, bool) {
 	switch {
 	case s.TargetRevision == s.StableRevision, rolloutpolicy.HasFailed(s, s.TargetRevision):
@@ -19,8 +19,8 @@ func Settled(s *v1alpha1.DaemonSetRolloutStatus) (string, bool) {
 	return "", false
 }
 
-// Assigned returns the revision that a pod made now is to have, on a node of a step that has no daemon; ""
-// if the rollout has not begun. It follows from objects alone: the rollout's status says how far the change is, because
+// Assigned returns the revision that a pod made now is to have, on a node of a step that has no daemon; "" if the
+// rollout has not begun. It follows from objects alone: the rollout's status says how far the change is, because
 // whoever leads it writes that before it takes a pod away.
 //
 // policy is the one that the rollout follows, or nil while it cannot be followed; nothing new begins then.

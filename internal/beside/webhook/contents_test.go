@@ -34,11 +34,23 @@ const (
 	rolloutPath = "/apis/everynode.io/v1alpha1/namespaces/default/daemonsetrollouts/agent"
 )
 
+// levels is a copy with a level, and tokens one with a token.
+func levels(level string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{Data: map[string]string{"level": level}, Immutable: ptr.To(true)}
+}
+
+func tokens(token string) *corev1.Secret {
+	return &corev1.Secret{Data: map[string][]byte{"token": []byte(token)}, Immutable: ptr.To(true)}
+}
+
+// controlled says that the DaemonSet controls an object.
+var controlled = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "1",
+	Controller: ptr.To(true)}}
+
 // world is an API with a DaemonSet whose content is a ConfigMap and a Secret, and the content's ID.
 func world(t *testing.T) (api, content.Content) {
 	t.Helper()
-	conf := &corev1.ConfigMap{Data: map[string]string{"level": "info"}}
-	token := &corev1.Secret{Data: map[string][]byte{"token": []byte("secret")}}
+	conf, token := levels("info"), tokens("secret")
 	key := []byte(strings.Repeat("k", 32))
 	refs := []content.Ref{{Kind: content.ConfigMap, Name: "conf"}, {Kind: content.Secret, Name: "token"}}
 	c, err := content.Of(key, "agent", refs, func(ref content.Ref) ([]byte, error) {
@@ -56,9 +68,11 @@ func world(t *testing.T) (api, content.Content) {
 	}
 	ds := set("")
 	ds.Spec.Template.Labels = map[string]string{"app": "agent"}
-	ds.Spec.Template.Spec.Containers = []corev1.Container{{Name: "agent", Image: "agent:1", EnvFrom: []corev1.EnvFromSource{
-		{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "conf"}}},
-		{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "token"}}}}}}
+	named := func(name string) corev1.LocalObjectReference { return corev1.LocalObjectReference{Name: name} }
+	ds.Spec.Template.Spec.Containers = []corev1.Container{{Name: "agent", Image: "agent:1",
+		EnvFrom: []corev1.EnvFromSource{
+			{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: named("conf")}},
+			{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: named("token")}}}}}
 	raw, err := history.Patch(&ds.Spec.Template)
 	if err != nil {
 		t.Fatal(err)
@@ -72,17 +86,18 @@ func world(t *testing.T) (api, content.Content) {
 		"/apis/apps/v1/namespaces/default/controllerrevisions": &appsv1.ControllerRevisionList{Items: []appsv1.ControllerRevision{{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "agent-hash", UID: "r",
 				Labels:          map[string]string{appsv1.ControllerRevisionHashLabelKey: "hash"},
-				OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "1", Controller: ptr.To(true)}}},
+				OwnerReferences: controlled},
 			Data: runtime.RawExtension{Raw: raw},
 		}}},
 		policiesPath: &v1alpha1.RolloutPolicyList{Items: []v1alpha1.RolloutPolicy{{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "agents"},
 			Spec: v1alpha1.RolloutPolicySpec{Waves: []v1alpha1.Wave{{Name: "canary", Count: ptr.To[int32](1)}},
-				Content: &v1alpha1.Content{ConfigMaps: v1alpha1.ContentReferenced, Secrets: v1alpha1.ContentReferenced}},
+				Content: &v1alpha1.Content{ConfigMaps: v1alpha1.ContentReferenced,
+					Secrets: v1alpha1.ContentReferenced}},
 		}}},
 		mapsPath + content.ManifestName("agent", c.ID): &corev1.ConfigMap{Data: list},
-		mapsPath + c.Members[0].Copy:                   &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: c.Members[0].Copy}, Data: conf.Data, Immutable: ptr.To(true)},
-		secretsPath + c.Members[1].Copy:                &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: c.Members[1].Copy}, Data: token.Data, Immutable: ptr.To(true)},
+		mapsPath + c.Members[0].Copy:                   levels("info"),
+		secretsPath + c.Members[1].Copy:                tokens("secret"),
 		secretsPath + content.KeyName:                  &corev1.Secret{Data: map[string][]byte{"key": key}},
 	}, c
 }
@@ -92,8 +107,7 @@ func made(t *testing.T, s *Server, of api) *admissionv1.AdmissionResponse {
 	t.Helper()
 	ds := of[setPath].(*appsv1.DaemonSet)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Labels: map[string]string{"app": "agent",
-		appsv1.ControllerRevisionHashLabelKey: "hash"}, OwnerReferences: []metav1.OwnerReference{
-		{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "1", Controller: ptr.To(true)}}},
+		appsv1.ControllerRevisionHashLabelKey: "hash"}, OwnerReferences: controlled},
 		Spec: *ds.Spec.Template.Spec.DeepCopy()}
 	pod.Spec.Affinity = placement.PinToNode(nil, "node-1")
 	body, err := json.Marshal(admissionv1.AdmissionReview{Request: &admissionv1.AdmissionRequest{Namespace: "default",
@@ -128,21 +142,23 @@ func TestAPodGetsTheCopiesOfItsContent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	another := &corev1.ConfigMap{Data: listed}
+	const spoiled = "is not what it was made as"
+	list, another := mapsPath+content.ManifestName("agent", c.ID), &corev1.ConfigMap{Data: listed}
+	mutable := &corev1.ConfigMap{Data: map[string]string{"level": "info"}}
 	for name, spoil := range map[string]struct {
 		path string
 		with any
 		says string
 	}{
 		"a copy is gone":              {mapsPath + c.Members[0].Copy, nil, "it is gone"},
-		"the list is gone":            {mapsPath + content.ManifestName("agent", c.ID), nil, "it is gone"},
+		"the list is gone":            {list, nil, "it is gone"},
 		"the key is gone":             {secretsPath + content.KeyName, nil, "read the key of contents"},
-		"another ConfigMap":           {mapsPath + c.Members[0].Copy, &corev1.ConfigMap{Data: map[string]string{"level": "debug"}, Immutable: ptr.To(true)}, "is not what it was made as"},
-		"another Secret":              {secretsPath + c.Members[1].Copy, &corev1.Secret{Data: map[string][]byte{"token": []byte("x")}}, "is not what it was made as"},
-		"a ConfigMap that may change": {mapsPath + c.Members[0].Copy, &corev1.ConfigMap{Data: map[string]string{"level": "info"}}, "is not what it was made as"},
-		"no list":                     {mapsPath + content.ManifestName("agent", c.ID), &corev1.ConfigMap{}, "is not what it was made as"},
-		"the list of another content": {mapsPath + content.ManifestName("agent", c.ID), another, "is not what it was made as"},
-		"something else is a list":    {mapsPath + content.ManifestName("agent", c.ID), "no object", "read ConfigMap"},
+		"another ConfigMap":           {mapsPath + c.Members[0].Copy, levels("debug"), spoiled},
+		"another Secret":              {secretsPath + c.Members[1].Copy, tokens("x"), spoiled},
+		"a ConfigMap that may change": {mapsPath + c.Members[0].Copy, mutable, spoiled},
+		"no list":                     {list, &corev1.ConfigMap{}, spoiled},
+		"the list of another content": {list, another, spoiled},
+		"something else is a list":    {list, "no object", "read ConfigMap"},
 		"something else is a copy":    {secretsPath + c.Members[1].Copy, "no object", "read Secret"},
 		"something else is the key":   {secretsPath + content.KeyName, &corev1.Secret{}, "holds no key"},
 	} {
@@ -242,11 +258,11 @@ func TestACopyThatIsReplacedIsNoticed(t *testing.T) {
 	delete(objects, path)
 	now = now.Add(trustFor)
 	allowed("it is gone", true)
-	objects[path] = &corev1.ConfigMap{Data: map[string]string{"level": "debug"}, Immutable: ptr.To(true)}
+	objects[path] = levels("debug")
 	allowed("another is there", false)
 	objects[path] = copied
 	allowed("it is made again", true)
-	objects[path] = &corev1.ConfigMap{Data: map[string]string{"level": "debug"}, Immutable: ptr.To(true)}
+	objects[path] = levels("debug")
 	now = now.Add(trustFor - 1)
 	allowed("within seconds", true)
 	now = now.Add(1)
@@ -265,7 +281,9 @@ func TestAPodOfANewDaemonSetIsMadeLater(t *testing.T) {
 	leftover.Labels[rollouts.OwnerLabel] = "0"
 	begun := objects[rolloutPath].(*v1alpha1.DaemonSetRollout).DeepCopy()
 	begun.Status = v1alpha1.DaemonSetRolloutStatus{}
-	for name, rollout := range map[string]*v1alpha1.DaemonSetRollout{"none": nil, "that of one before it": leftover, "without a target": begun} {
+	for name, rollout := range map[string]*v1alpha1.DaemonSetRollout{
+		"none": nil, "that of one before it": leftover, "without a target": begun,
+	} {
 		objects[rolloutPath] = rollout
 		if rollout == nil {
 			delete(objects, rolloutPath)
