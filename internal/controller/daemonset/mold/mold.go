@@ -13,10 +13,10 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/pinning"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
-	"github.com/everynode/everynode/internal/controller/daemonset/pins"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/objects/nodestartup"
 	"github.com/everynode/everynode/internal/objects/podtemplate"
@@ -54,7 +54,7 @@ func (i *images) same(o *images) bool {
 func (m *Mold) fillImages(of images) {
 	m.images = of
 	if of.first || len(of.pinned) > 0 {
-		pins.Fill(&m.spec, of.pinned, of.first)
+		pinning.Fill(&m.spec, of.pinned, of.first)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/pinning"
 	"github.com/everynode/everynode/internal/controller/daemonset/contents"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
@@ -232,7 +233,7 @@ func (b *Book) learn(s *set, p *corev1.Pod, byDigest bool) bool {
 	if template == nil {
 		return false
 	}
-	images, whole, made := Read(template, p)
+	images, whole, made := pinning.Read(template, p)
 	if !whole || byDigest && !made {
 		return false
 	}
@@ -279,7 +280,7 @@ func (b *Book) mayTell(s *set, p *fact.Pod, o *corev1.Pod) bool {
 		return false
 	}
 	template := b.spec(s)
-	return o == nil || template == nil || Tells(template, o)
+	return o == nil || template == nil || pinning.Tells(template, o)
 }
 
 // waits reports whether some pod may still tell.
@@ -307,7 +308,7 @@ func (b *Book) tell(s *set) {
 		said.Message = "they cannot be pinned while another controller makes the pods"
 	case template == nil && !s.pinned():
 		info.Held = true // until the template is known
-	case s.pinned(), len(Tags(template)) == 0:
+	case s.pinned(), len(pinning.Tags(template)) == 0:
 		said.Message = unpinned(s.found[s.template()])
 	case b.waits(s):
 		info.First, said.Message = fact.FirstPulls, "all others wait for the digests that the first node gets"

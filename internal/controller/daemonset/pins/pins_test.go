@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/pinning"
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/change/variant"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
@@ -209,7 +210,7 @@ func (w *world) act(a action.Action) {
 			p.Annotations = map[string]string{variant.Annotation: text}
 		}
 		images, first := w.book.Images("ds", a.Revision)
-		Fill(&p.Spec, images, first)
+		pinning.Fill(&p.Spec, images, first)
 		w.pods[p.UID] = p
 		w.book.Step(w.project(p))
 		w.matrix.Step(action.Answer{Action: a, Outcome: action.OK, Pod: p.UID})
@@ -457,27 +458,17 @@ func TestPinningIsTurnedOnAndOff(t *testing.T) {
 	}
 }
 
-func TestDigestsOfImages(t *testing.T) {
-	of := strings.Repeat("a1", 32)
-	for _, c := range [][3]string{
-		{"demo:v1", "docker.io/library/demo@sha256:" + of, "sha256:" + of},
-		{"demo", "docker-pullable://demo@sha256:" + of, "sha256:" + of},
-		{"team/demo:v1", "docker.io/team/demo@sha256:" + of, "sha256:" + of},
-		{"index.docker.io/team/demo:v1", "docker.io/team/demo@sha256:" + of, "sha256:" + of},
-		{"localhost/demo:v1", "localhost/demo@sha256:" + of, "sha256:" + of},
-		{"host:5000/demo", "host:5000/demo@sha256:" + of, "sha256:" + of},
-		{"demo:v1", "docker.io/library/other@sha256:" + of, ""},
-		{"demo:v1", "sha256:" + of, ""},
-		{"demo:v1", "docker.io/library/demo@sha256:" + of[1:], ""},
-		{"demo:v1", "docker.io/library/demo@sha256:" + strings.ToUpper(of), ""},
-	} {
-		if got := digestOf(c[0], c[1]); got != c[2] {
-			t.Errorf("image %s with ID %s has digest %q, want %q", c[0], c[1], got, c[2])
-		}
+// repository is an image without its tag, full a repository as registries know it.
+func repository(image string) string {
+	if at := strings.LastIndex(image, ":"); at > strings.LastIndex(image, "/") {
+		return image[:at]
 	}
-	for image, want := range map[string]string{"a:1": "a", "a": "a", "h:5/a": "h:5/a", "h:5/a:1": "h:5/a"} {
-		if got := repository(image); got != want {
-			t.Errorf("the repository of %s is %s, want %s", image, got, want)
-		}
+	return image
+}
+
+func full(repository string) string {
+	if strings.Contains(repository, "/") {
+		return repository
 	}
+	return "docker.io/library/" + repository
 }

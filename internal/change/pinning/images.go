@@ -1,4 +1,4 @@
-package pins
+package pinning
 
 import (
 	"cmp"
