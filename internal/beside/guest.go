@@ -1,6 +1,7 @@
 // Package beside runs policies where somebody else's kube-controller-manager makes the pods. Its parts:
 //
 //	admit         decides what a pod and a DaemonSet are to be, and what is given back; pure
+//	gates         decides which pods may ask a registry what their images are, where these are pinned; pure
 //	steps         knows each node's step in a policy, by the same facts as the core that leads changes; pure
 //	registration  makes the webhook configuration and the policies inside the API server; pure
 //	certs         decides what the webhook serves with; pure
@@ -22,6 +23,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -76,12 +78,14 @@ type Guest struct {
 	looked    chan struct{}
 	wrongPods map[string]int
 	trials    trials
+	waiting   waiting
 }
 
 // New asks the API who we are, and takes the webhook's address, so that one that cannot be had ends the start.
 func New(ctx context.Context, cfg Config) (*Guest, error) {
 	g := &Guest{cfg: cfg, held: map[string]string{}, wake: make(chan struct{}, 1), looked: make(chan struct{}),
-		wrongPods: map[string]int{}, trials: trials{last: map[string]trial{}}}
+		wrongPods: map[string]int{}, trials: trials{last: map[string]trial{}},
+		waiting: waiting{pods: map[types.UID]*corev1.Pod{}, sets: map[types.UID]int{}}}
 	var err error
 	g.client, err = kubernetes.NewForConfig(cfg.API)
 	if err != nil {
@@ -211,6 +215,12 @@ func (g *Guest) nudge() {
 	select {
 	case g.wake <- struct{}{}:
 	default:
+	}
+}
+
+func (g *Guest) nudgeIf(due bool) {
+	if due {
+		g.nudge()
 	}
 }
 

@@ -55,6 +55,11 @@ func (g *Guest) lead(ctx context.Context, objects cache.Cache) error {
 			return err
 		}
 	}
+	_, err := follow(ctx, objects, &corev1.Pod{}, as(func(p *corev1.Pod) { g.nudgeIf(g.waiting.set(p)) }),
+		as(func(p *corev1.Pod) { g.nudgeIf(g.waiting.gone(p)) }))
+	if err != nil {
+		return err
+	}
 	for {
 		err := g.turn(ctx, objects)
 		if err != nil && ctx.Err() == nil {
@@ -84,7 +89,7 @@ func (g *Guest) turn(ctx context.Context, objects client.Reader) error {
 	if err != nil || isLeaving(held, time.Now()) {
 		return err
 	}
-	return errors.Join(g.register(ctx, held), g.look(ctx, objects))
+	return errors.Join(g.register(ctx, held), g.look(ctx, objects), g.passGates(ctx, objects))
 }
 
 // register writes the webhook configuration and the net below it, where they are not as they are to be.

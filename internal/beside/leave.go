@@ -23,6 +23,7 @@ import (
 	"github.com/everynode/everynode/internal/beside/admit"
 	"github.com/everynode/everynode/internal/beside/conditions"
 	"github.com/everynode/everynode/internal/beside/registration"
+	"github.com/everynode/everynode/internal/change/pinning"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 )
 
@@ -82,10 +83,44 @@ func (l *Leaver) Leave(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	err = l.openGates(ctx)
+	if err != nil {
+		return err
+	}
 	fmt.Fprintf(l.Out, "%d DaemonSets are given back, and %d stay OnDelete; no webhook of Everynode is left.\n", len(back),
 		stays)
 	fmt.Fprintf(l.Out, "Stop the controller within %s: after that it takes over again what policies select.\n", leaveFor)
 	return nil
+}
+
+// openGates has no pod wait for digests any more: nobody would let it through. For a moment API servers may ask the
+// webhook, and make another one: it is looked until there is none.
+func (l *Leaver) openGates(ctx context.Context) error {
+	for until := time.Now().Add(heedWithin); ; {
+		list, err := l.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return fmt.Errorf("list the pods that wait for digests of images: %w", err)
+		}
+		waits := 0
+		for i := range list.Items {
+			if p := &list.Items[i]; pinning.IsGated(p) && p.DeletionTimestamp == nil {
+				waits++
+				err = errors.Join(err, letGo(ctx, l.client, p))
+			}
+		}
+		if waits == 0 || err != nil {
+			return err
+		}
+		fmt.Fprintf(l.Out, "%d pods waited for digests of their images, and are made again as they are written.\n", waits)
+		if time.Now().After(until) {
+			return errors.New("pods go on being made that wait for digests of their images: does a controller still run?")
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for pods to be made again: %w", ctx.Err())
+		case <-time.After(time.Second):
+		}
+	}
 }
 
 // decide says what becomes of each DaemonSet that is taken over.

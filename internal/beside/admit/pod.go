@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/history"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
@@ -38,6 +39,10 @@ type NewPod struct {
 	// not begun. Members are those of its content, where it has some.
 	Want    string
 	Members []content.Member
+	// Images are the digests of the revision's images, where they are pinned and known. First tells that the pod is to
+	// find them out.
+	Images []v1alpha1.PinnedImage
+	First  bool
 	// Revisions are those of the DaemonSet, copies that its rollout keeps included.
 	Revisions []*appsv1.ControllerRevision
 }
@@ -165,6 +170,10 @@ func rewrite(pod, from, to object, in NewPod, node string) ([]byte, error) {
 		return nil, err
 	}
 	content.RewriteJSON(spec, in.Members)
+	_, err = in.pin(spec)
+	if err != nil {
+		return nil, err
+	}
 	labels := object{}
 	for k, v := range part(to, "metadata", "labels") {
 		labels[k] = v
@@ -188,22 +197,31 @@ func rewrite(pod, from, to object, in NewPod, node string) ([]byte, error) {
 	return json.Marshal(append(patch, step{"add", "/spec", spec}))
 }
 
-// refer has a pod of the right template refer to the copies of its content. All else that was added to it stays.
+// refer has a pod of the right template refer to the copies of its content, and name the digests of its images. All
+// else that was added to it stays.
 func refer(pod object, in NewPod) Answer {
 	var patch []step
 	for _, r := range content.RewriteJSON(part(pod, "spec"), in.Members) {
 		patch = append(patch, step{"replace", "/spec" + r.Path, r.Name})
 	}
-	labels := part(pod, "metadata", "labels")
-	if patch == nil && (content.IDOf(in.Want) == "" || labels[content.RevisionLabel] == in.Want) {
-		return Answer{AsMade, "it has its node's revision", nil}
+	labels, why := part(pod, "metadata", "labels"), "images of "+in.Want
+	if patch != nil || content.IDOf(in.Want) != "" && labels[content.RevisionLabel] != in.Want {
+		patch = append(patch, step{"add", "/metadata/labels/everynode.io~1revision", in.Want})
+		why = "content of " + in.Want
 	}
-	const label = "/metadata/labels/everynode.io~1revision"
-	raw, err := json.Marshal(append(patch, step{"add", label, in.Want}))
+	filled, err := in.pin(part(pod, "spec"))
 	if err != nil {
 		return Answer{Unknown, err.Error(), nil}
 	}
-	return Answer{Rewrite, "content of " + in.Want, raw}
+	patch = append(patch, filled...)
+	if patch == nil {
+		return Answer{AsMade, "it has its node's revision", nil}
+	}
+	raw, err := json.Marshal(patch)
+	if err != nil {
+		return Answer{Unknown, err.Error(), nil}
+	}
+	return Answer{Rewrite, why, raw}
 }
 
 // specOf is the specification of a pod of one template, placed as a pod of the other one is.

@@ -64,10 +64,10 @@ func (s *Server) decide(ctx context.Context, r *admissionv1.AdmissionRequest) (a
 	if err != nil || ds == nil {
 		return admit.Answer{Why: "its DaemonSet follows no policy"}, err
 	}
-	if rollout == nil || rollout.Status.TargetRevision == "" {
-		return s.early(ctx, ds)
-	}
 	made := pod.Labels[appsv1.ControllerRevisionHashLabelKey]
+	if rollout == nil || rollout.Status.TargetRevision == "" {
+		return s.early(ctx, r, ds, made)
+	}
 	status := &rollout.Status
 	known, err := s.revisionsOf(ctx, r.Namespace, owner.UID, made, content.TemplateOf(status.StableRevision),
 		content.TemplateOf(status.TargetRevision))
@@ -79,6 +79,10 @@ func (s *Server) decide(ctx context.Context, r *admissionv1.AdmissionRequest) (a
 	if err != nil {
 		return admit.Answer{}, err
 	}
+	if in.Want == "" && status.Images != nil {
+		in.Want = made // it is made all the same, and its images are pinned
+	}
+	in.Images, in.First = admit.Pins(status, in.Want)
 	if id := content.IDOf(in.Want); id != "" {
 		in.Members, err = s.contents.members(ctx, ds, id)
 		switch {
@@ -92,8 +96,9 @@ func (s *Server) decide(ctx context.Context, r *admissionv1.AdmissionRequest) (a
 	return admit.Pod(in), nil
 }
 
-// early answers for a pod of a DaemonSet of whose change nothing is known yet.
-func (s *Server) early(ctx context.Context, ds *appsv1.DaemonSet) (admit.Answer, error) {
+// early answers for a pod of a DaemonSet of whose change nothing is known yet. Where images are pinned it waits for that.
+func (s *Server) early(ctx context.Context, r *admissionv1.AdmissionRequest, ds *appsv1.DaemonSet, made string) (
+	admit.Answer, error) {
 	policy, err := s.policy(ctx, ds.Namespace, ds.Labels)
 	if err != nil || policy == nil {
 		return admit.Answer{Why: "its DaemonSet follows no policy"}, err
@@ -102,7 +107,16 @@ func (s *Server) early(ctx context.Context, ds *appsv1.DaemonSet) (admit.Answer,
 	if err != nil {
 		return admit.Answer{Why: "its policy cannot be followed"}, nil
 	}
-	return admit.Early(ds, compiled, time.Now()), nil
+	a := admit.Early(ds, compiled, time.Now())
+	if a.Verb != admit.AsMade || !compiled.PinsImages || made == "" {
+		return a, nil
+	}
+	in := admit.NewPod{Pod: r.Object.Raw, Want: made, First: true}
+	in.Revisions, err = s.revisionsOf(ctx, r.Namespace, ds.UID, made)
+	if err != nil {
+		return admit.Answer{}, err
+	}
+	return admit.Pod(in), nil
 }
 
 // rollout is a DaemonSet which is stored with OnDelete for a policy, and its rollout. Both are nil if it is not, and

@@ -21,8 +21,8 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
-// patience is how long a first pod may pull before another node is first too.
-const patience = 10 * time.Minute
+// Patience is how long a first pod may pull before another node is first too.
+const Patience = 10 * time.Minute
 
 // onItsWay is how long a pod that was asked for may not have been seen.
 const onItsWay = time.Minute
@@ -41,9 +41,8 @@ type rows = contents.Rows
 // Book knows the digests of all DaemonSets.
 type Book struct {
 	rows
-	// Objects is set before the first event; Guest tells that another controller makes the pods.
+	// Objects is set before the first event.
 	Objects Objects
-	Guest   bool
 	now     time.Time
 	sets    map[types.UID]*set
 }
@@ -132,7 +131,7 @@ func (s *set) next() (at time.Time) {
 		soonest(s.begun.Add(onItsWay))
 	}
 	for _, since := range s.first {
-		soonest(since.Add(patience))
+		soonest(since.Add(Patience))
 	}
 	return at
 }
@@ -265,7 +264,7 @@ func (b *Book) hears(s *set, p *fact.Pod) bool {
 	can := b.mayTell(s, p, o)
 	switch {
 	case can && !had:
-		s.first[p.UID], s.begun = p.Created, time.Time{}
+		s.first[p.UID], s.begun = Since(p, o), time.Time{}
 	case !can && had:
 		delete(s.first, p.UID)
 	case !can:
@@ -275,12 +274,28 @@ func (b *Book) hears(s *set, p *fact.Pod) bool {
 }
 
 // mayTell reports whether a pod may come to know all images of the template.
-func (b *Book) mayTell(s *set, p *fact.Pod, o *corev1.Pod) bool {
-	if p.Terminating || p.Unplaceable != "" || p.Certain || p.Phase == fact.PodFailed {
+func (b *Book) mayTell(s *set, p *fact.Pod, o *corev1.Pod) bool { return MayTell(b.spec(s), p, o) }
+
+// MayTell reports whether a pod may come to know all images of its template, as far as the template and the pod's
+// object are known. One behind the gate is not asked to yet.
+func MayTell(template *corev1.PodSpec, p *fact.Pod, o *corev1.Pod) bool {
+	switch {
+	case p.Terminating, p.Unplaceable != "", p.Certain, p.Phase == fact.PodFailed:
 		return false
+	case o == nil:
+		return true
 	}
-	template := b.spec(s)
-	return o == nil || template == nil || pinning.Tells(template, o)
+	return !pinning.IsGated(o) && (template == nil || pinning.Tells(template, o))
+}
+
+// Since is from when on a pod may ask the registry.
+func Since(p *fact.Pod, o *corev1.Pod) time.Time {
+	if o != nil {
+		if at, was := pinning.LetThrough(o); was {
+			return at
+		}
+	}
+	return p.Created
 }
 
 // waits reports whether some pod may still tell.
@@ -290,7 +305,7 @@ func (b *Book) waits(s *set) bool {
 	}
 	s.begun = time.Time{}
 	for uid, since := range s.first {
-		if since.Add(patience).After(b.now) {
+		if since.Add(Patience).After(b.now) {
 			return true
 		}
 		delete(s.first, uid)
@@ -304,8 +319,6 @@ func (b *Book) tell(s *set) {
 	template := b.spec(s)
 	said := v1alpha1.ImagesStatus{}
 	switch {
-	case b.Guest:
-		said.Message = "they cannot be pinned while another controller makes the pods"
 	case template == nil && !s.pinned():
 		info.Held = true // until the template is known
 	case s.pinned(), len(pinning.Tags(template)) == 0:
@@ -361,7 +374,7 @@ func (b *Book) keep(s *set) (out []v1alpha1.PinnedTemplate) {
 // Images returns the digests for pods of a revision. First tells that its pod is to ask the registry.
 func (b *Book) Images(uid types.UID, revision string) (images []v1alpha1.PinnedImage, first bool) {
 	s := b.sets[uid]
-	if s == nil || s.info == nil || b.Guest {
+	if s == nil || s.info == nil {
 		return nil, false
 	}
 	hash := content.TemplateOf(revision)

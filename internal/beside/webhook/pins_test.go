@@ -1,0 +1,95 @@
+package webhook
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
+)
+
+// pinning is an API whose DaemonSet has its images pinned, and no content.
+func pinning(t *testing.T) (api, *v1alpha1.DaemonSetRolloutStatus) {
+	t.Helper()
+	objects, _ := world(t)
+	policies := objects[policiesPath].(*v1alpha1.RolloutPolicyList)
+	policies.Items[0].Spec.Content, policies.Items[0].Spec.Images = nil, v1alpha1.ImagesPinned
+	rollout := objects[rolloutPath].(*v1alpha1.DaemonSetRollout)
+	rollout.Status.StableRevision, rollout.Status.TargetRevision, rollout.Status.Images = "hash", "hash", &v1alpha1.ImagesStatus{}
+	return objects, &rollout.Status
+}
+
+const waits = `[{"op":"add","path":"/spec/containers/0/imagePullPolicy","value":"Always"},` +
+	`{"op":"add","path":"/spec/schedulingGates","value":[{"name":"everynode.io/first-node"}]}]`
+
+// TestAPodWaitsUntilItMayAskARegistry, and is never refused: that would back its DaemonSet's controller off.
+func TestAPodWaitsUntilItMayAskARegistry(t *testing.T) {
+	digest := "sha256:" + strings.Repeat("0c", 32)
+	known := []v1alpha1.PinnedTemplate{{Template: "hash", Images: []v1alpha1.PinnedImage{{Image: "agent:1", Digest: digest}}}}
+	for name, c := range map[string]struct {
+		change func(api, *v1alpha1.DaemonSetRolloutStatus)
+		patch  string
+	}{
+		"nobody knows its digest": {func(api, *v1alpha1.DaemonSetRolloutStatus) {}, waits},
+		"it is known": {func(_ api, s *v1alpha1.DaemonSetRolloutStatus) { s.Images.Templates = known },
+			`[{"op":"add","path":"/spec/containers/0/image","value":"agent@` + digest + `"}]`},
+		"that of the stable template is known": {func(_ api, s *v1alpha1.DaemonSetRolloutStatus) {
+			s.StableRevision, s.TargetRevision, s.Images.Templates = "hash", "other", known
+			s.FailedRevisions = []v1alpha1.FailedRevision{{Revision: "other"}}
+		}, `[{"op":"add","path":"/spec/containers/0/image","value":"agent@` + digest + `"}]`},
+		"it is not to be asked of the stable one": {func(_ api, s *v1alpha1.DaemonSetRolloutStatus) {
+			s.StableRevision, s.TargetRevision = "hash", "other"
+			s.FailedRevisions = []v1alpha1.FailedRevision{{Revision: "other"}}
+		}, ""},
+		"a new DaemonSet's has failed": {func(_ api, s *v1alpha1.DaemonSetRolloutStatus) {
+			s.StableRevision, s.FailedRevisions = "", []v1alpha1.FailedRevision{{Revision: "hash"}}
+		}, waits},
+		"the rollout says nothing of images": {func(_ api, s *v1alpha1.DaemonSetRolloutStatus) { s.Images = nil }, ""},
+		"the policy is gone": {func(_ api, s *v1alpha1.DaemonSetRolloutStatus) {
+			s.Conditions = []metav1.Condition{{Type: rollouts.PolicyGone, Status: metav1.ConditionTrue}}
+		}, ""},
+		"there is no rollout yet": {func(a api, _ *v1alpha1.DaemonSetRolloutStatus) { delete(a, rolloutPath) }, waits},
+		"... nor a policy": {func(a api, _ *v1alpha1.DaemonSetRolloutStatus) {
+			delete(a, rolloutPath)
+			delete(a, policiesPath)
+		}, ""},
+		"... and images are as written": {func(a api, _ *v1alpha1.DaemonSetRolloutStatus) {
+			delete(a, rolloutPath)
+			a[policiesPath].(*v1alpha1.RolloutPolicyList).Items[0].Spec.Images = v1alpha1.ImagesAsWritten
+		}, ""},
+	} {
+		objects, status := pinning(t)
+		c.change(objects, status)
+		got := made(t, newServer(t, objects, true), objects)
+		if !got.Allowed || string(got.Patch) != c.patch {
+			t.Errorf("%s: the answer is %s (%+v)", name, got.Patch, got)
+		}
+	}
+}
+
+// TestAPodWithContentWaitsToo: it refers to its copies, and is made later where they are not there yet.
+func TestAPodWithContentWaitsToo(t *testing.T) {
+	objects, c := world(t)
+	objects[policiesPath].(*v1alpha1.RolloutPolicyList).Items[0].Spec.Images = v1alpha1.ImagesPinned
+	rollout := objects[rolloutPath].(*v1alpha1.DaemonSetRollout)
+	rollout.Status.Images = &v1alpha1.ImagesStatus{}
+	got := made(t, newServer(t, objects, true), objects)
+	for _, says := range []string{`configMapRef/name","value":"` + c.Members[0].Copy, `"value":[{"name":"everynode.io/first-node"}]`} {
+		if !got.Allowed || !strings.Contains(string(got.Patch), says) {
+			t.Errorf("the patch does not say %s: %+v", says, got)
+		}
+	}
+	delete(objects, rolloutPath)
+	ds := objects[setPath].(interface{ SetCreationTimestamp(metav1.Time) })
+	ds.SetCreationTimestamp(metav1.Now())
+	if got = made(t, newServer(t, objects, true), objects); got.Allowed {
+		t.Errorf("a new DaemonSet's pod is made before its content: %+v", got)
+	}
+	ds.SetCreationTimestamp(metav1.NewTime(time.Now().Add(-time.Minute)))
+	if got = made(t, newServer(t, objects, true), objects); !got.Allowed || string(got.Patch) != waits {
+		t.Errorf("later the answer is %+v", got)
+	}
+}

@@ -1,0 +1,47 @@
+package pinning
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Gate is the scheduling gate of a pod that is to ask the registry, until it may. Annotation says since when it may;
+// behind the time stands the pod's own name, so that it says nothing in a template or copied to another pod.
+const (
+	Gate       = "everynode.io/first-node"
+	Annotation = "everynode.io/first-node"
+)
+
+// IsGated reports whether a pod waits until it may ask the registry.
+func IsGated(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g.Name == Gate })
+}
+
+// Mark is the annotation's value for the pod of that name, which may ask from now on.
+func Mark(now time.Time, name string) string { return now.UTC().Format(time.RFC3339) + " " + name }
+
+// LetThrough returns since when a pod that was behind the gate may ask the registry, and whether it was.
+func LetThrough(p *corev1.Pod) (since time.Time, was bool) {
+	at, name, _ := strings.Cut(p.Annotations[Annotation], " ")
+	since, err := time.Parse(time.RFC3339, at)
+	return since, err == nil && name == p.Name
+}
+
+// Asks reports whether a pod names a tag of its template, of which a registry is asked.
+func Asks(template *corev1.PodSpec, p *corev1.Pod) bool {
+	_, _, made := Read(template, p)
+	return !made
+}
+
+// HasPulled reports whether a pod has an image.
+func HasPulled(p *corev1.Pod) bool {
+	for _, statuses := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
+		if slices.ContainsFunc(statuses, func(s corev1.ContainerStatus) bool { return s.ImageID != "" }) {
+			return true
+		}
+	}
+	return false
+}
