@@ -105,7 +105,8 @@ func (g *Guest) passGates(ctx context.Context, objects client.Reader) error {
 	return errors.Join(errs...)
 }
 
-// passGatesOf is that for one DaemonSet. What is due by the cache, which may be behind, is done if it is by the API too.
+// passGatesOf is that for one DaemonSet. What is due by the cache, which may be behind, is done if it is due by the API
+// too.
 func (g *Guest) passGatesOf(ctx context.Context, objects client.Reader, s *seen, ds *appsv1.DaemonSet) error {
 	var pods corev1.PodList
 	err := objects.List(ctx, &pods, client.InNamespace(ds.Namespace), client.UnsafeDisableDeepCopy)
@@ -167,7 +168,8 @@ func (g *Guest) standing(ctx context.Context, objects client.Reader, s *seen, ds
 	return out
 }
 
-// by adds what the DaemonSet's rollout says; nil if there is none. Images are pinned until it, too, says nothing of them.
+// by adds what the DaemonSet's rollout says; nil if there is none. Images are pinned until it says nothing of them
+// either.
 func (s *standing) by(rollout *v1alpha1.DaemonSetRollout) {
 	s.Status, s.Pins = nil, s.taken && s.pins
 	if rollout == nil {
@@ -178,8 +180,8 @@ func (s *standing) by(rollout *v1alpha1.DaemonSetRollout) {
 	s.Pins = s.taken && !gone && (s.pins || rollout.Status.Images != nil)
 }
 
-// carryOut does what is due for pods. Where images are pinned a pod is made again only while admission is asked: it would
-// be made of the newest template otherwise, and ask the registry.
+// carryOut does what is due for pods. Where images are pinned a pod is made again only while admission is asked: it
+// would ask the registry otherwise, and be of the newest template.
 func (g *Guest) carryOut(ctx context.Context, objects client.Reader, ds *appsv1.DaemonSet, due []gates.Move,
 	pinned bool) error {
 	again := slices.ContainsFunc(due, func(m gates.Move) bool { return m.Deed == gates.Remake })
@@ -191,7 +193,8 @@ func (g *Guest) carryOut(ctx context.Context, objects client.Reader, ds *appsv1.
 	}
 	var errs []error
 	for _, m := range due {
-		klog.FromContext(ctx).Info("A pod waits to ask a registry", "pod", klog.KObj(m.Pod), "deed", m.Deed, "why", m.Why)
+		klog.FromContext(ctx).Info("A pod waits to ask a registry", "pod", klog.KObj(m.Pod), "deed", m.Deed,
+			"why", m.Why)
 		if m.Deed == gates.Open {
 			errs = append(errs, open(ctx, g.client, m.Pod))
 			continue

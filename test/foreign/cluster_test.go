@@ -122,6 +122,12 @@ func (p *process) tail(lines int) string {
 // start runs a Kubernetes with simulated nodes until the test ends.
 func start(t *testing.T, nodes int) *cluster {
 	t.Helper()
+	return startWith(t, nodes, faults)
+}
+
+// startWith is start with nodes that have faults.
+func startWith(t *testing.T, nodes int, faults string) *cluster {
+	t.Helper()
 	if *programs == "" {
 		t.Skip("make foreign runs this, with Kubernetes' own programs")
 	}
@@ -136,7 +142,7 @@ func start(t *testing.T, nodes int) *cluster {
 		"--leader-elect=false", "--secure-port=0",
 		"--authentication-kubeconfig="+c.kubeconfig, "--authorization-kubeconfig="+c.kubeconfig)
 	c.startManager("*")
-	c.simulate(nodes)
+	c.simulate(nodes, faults)
 	return c
 }
 
@@ -244,14 +250,14 @@ func (c *cluster) startManager(controllers string) {
 const faults = `faults: [{name: level, badContent: {key: level, value: verbos, after: 1s, exitCode: 2}}]`
 
 // simulate has nodes that keep themselves ready, and run what is bound to them.
-func (c *cluster) simulate(nodes int) {
+func (c *cluster) simulate(nodes int, plan string) {
 	informers, err := crcache.New(c.config, crcache.Options{DefaultUnsafeDisableDeepCopy: ptr.To(true)})
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	events := record.NewBroadcaster()
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: c.client.CoreV1().Events("")})
-	faults, err := illness.Parse([]byte(faults))
+	faults, err := illness.Parse([]byte(plan))
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -3,7 +3,7 @@
 // one at a time is let through. When its node has told the digests, those that still wait are deleted: they never
 // started, and are made again with the digests. It is pure.
 //
-// What is decided follows from the objects alone. So whoever leads next, after whatever became of the last one, goes on.
+// What is decided follows from the objects alone. So whoever leads next goes on, whatever became of the last one.
 package gates
 
 import (
@@ -26,8 +26,8 @@ import (
 	"github.com/everynode/everynode/internal/objects/pod"
 )
 
-// earlyFor is how long pods wait behind the gate before anything is known of their DaemonSet's change. A daemon is worth
-// more than that all have the same bits.
+// earlyFor is how long pods wait behind the gate before anything is known of their DaemonSet's change. A daemon is
+// worth more than that all have the same bits.
 const earlyFor = time.Minute
 
 // Deed is what is done with a pod.

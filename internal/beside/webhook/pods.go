@@ -96,7 +96,7 @@ func (s *Server) decide(ctx context.Context, r *admissionv1.AdmissionRequest) (a
 	return admit.Pod(in), nil
 }
 
-// early answers for a pod of a DaemonSet of whose change nothing is known yet. Where images are pinned it waits for that.
+// early answers for a pod of a DaemonSet of whose change nothing is known yet. Where images are pinned the pod waits.
 func (s *Server) early(ctx context.Context, r *admissionv1.AdmissionRequest, ds *appsv1.DaemonSet, made string) (
 	admit.Answer, error) {
 	policy, err := s.policy(ctx, ds.Namespace, ds.Labels)

@@ -16,9 +16,9 @@ type Change struct {
 	Value any
 }
 
-// FillJSON is Fill for a pod's spec as JSON has it, whose fields may be newer than the Go types; with first the pod is put
-// behind the gate as well. It goes by the template: a container that somebody else has added, or given another image,
-// stays as it is. It changes the spec in place, and returns what it has changed, in order.
+// FillJSON is Fill for a pod's spec as JSON has it, whose fields may be newer than the Go types; with first the pod is
+// put behind the gate as well. It goes by the template: a container that somebody else has added, or given another
+// image, stays as it is. It changes the spec in place, and returns what it has changed, in order.
 func FillJSON(spec map[string]any, template *corev1.PodSpec, images []v1alpha1.PinnedImage, first bool) ([]Change,
 	error) {
 	filled := template.DeepCopy()
