@@ -55,3 +55,18 @@ func TestController(t *testing.T) {
 		t.Errorf("the owner is %s, want daemonset.apps/a", got)
 	}
 }
+
+// A patch of the metadata writes the data again with its keys in order: that is no change of it.
+func TestDataInAnotherOrderIsTheSame(t *testing.T) {
+	of := func(data string) *appsv1.ControllerRevision {
+		return &appsv1.ControllerRevision{Data: runtime.RawExtension{Raw: []byte(data)}}
+	}
+	for other, want := range map[string]bool{
+		`{"a":{"c":9007199254740993,"b":"x"}}`: true, `{"a":{"b":"x", "c":9007199254740993}}`: true,
+		`{"a":{"b":"x","c":9007199254740992}}`: false, `{"a":{"b":"y","c":9007199254740993}}`: false, ``: false,
+	} {
+		if got := holdSame(of(other), of(`{"a":{"b":"x","c":9007199254740993}}`)); got != want {
+			t.Errorf("%s: %t, want %t", other, got, want)
+		}
+	}
+}

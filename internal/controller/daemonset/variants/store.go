@@ -1,6 +1,7 @@
 package variants
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -160,6 +161,22 @@ func (b *Book) needed(uid types.UID, s *set) map[string]bool {
 	return out
 }
 
+// inOrder is JSON with all keys in order, as whoever merges a patch into it writes it again: what a revision holds must
+// be the same then, byte for byte, or nobody can change its owners.
+func inOrder(of any) ([]byte, error) {
+	text, err := json.Marshal(of)
+	if err != nil {
+		return nil, fmt.Errorf("write what is to be stored: %w", err)
+	}
+	var plain any
+	read := json.NewDecoder(bytes.NewReader(text))
+	read.UseNumber()
+	if err := read.Decode(&plain); err != nil {
+		return nil, fmt.Errorf("read what is to be stored: %w", err)
+	}
+	return json.Marshal(plain)
+}
+
 // revisionOf is what stores variants. It has no controller, so that it is in nobody's history, and goes with the
 // DaemonSet.
 func (s *set) revisionOf(of *variant.Set) *appsv1.ControllerRevision {
@@ -167,7 +184,7 @@ func (s *set) revisionOf(of *variant.Set) *appsv1.ControllerRevision {
 	if err != nil {
 		return nil // it was read from JSON
 	}
-	data, err := json.Marshal(stored{text})
+	data, err := inOrder(stored{text})
 	if err != nil {
 		return nil
 	}

@@ -1,11 +1,15 @@
 package variants
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
@@ -149,5 +153,35 @@ func TestWhatIsStoredInPlaceOfVariants(t *testing.T) {
 	w.describe(w.all["large"])
 	if is := w.all["large"].Status.Conditions; !strings.Contains(is[0].Message, "holds something else") {
 		t.Errorf("the conditions are %+v", is)
+	}
+}
+
+// Who merges a patch into a revision, as the garbage collector does when a DaemonSet goes without its pods, has it be
+// written again with its keys in order. What it holds never changes, or nobody could.
+func TestWhatIsStoredStaysTheSameWhenItIsMerged(t *testing.T) {
+	w := newWorld()
+	w.setNode("n", "xl", 4)
+	w.setVariant("large", "xl", 1, 30, 0.5)
+	w.begin()
+	k := w.sets["ds"].newest
+	before := w.sets["ds"].revisionOf(k)
+	text, err := json.Marshal(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	merged, err := strategicpatch.StrategicMergePatch(text, []byte(`{"metadata":{"ownerReferences":null}}`),
+		appsv1.ControllerRevision{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	after := appsv1.ControllerRevision{}
+	if err := json.Unmarshal(merged, &after); err != nil {
+		t.Fatal(err)
+	}
+	if len(after.OwnerReferences) > 0 || string(after.Data.Raw) != string(before.Data.Raw) {
+		t.Errorf("with owners %v it holds\n%s, and held\n%s", after.OwnerReferences, after.Data.Raw, before.Data.Raw)
+	}
+	if !w.learn(w.sets["ds"], &after) {
+		t.Errorf("it is not known again: %s", after.Data.Raw)
 	}
 }

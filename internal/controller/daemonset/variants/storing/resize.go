@@ -152,9 +152,12 @@ func signature(p *corev1.Pod, a *action.ResizePod, way *resizing.Way, now time.T
 	if mark != "" {
 		annotations[variant.Annotation] = mark
 	}
+	// It refers to the content that it was made with, also where content is no part of revisions any more.
+	is := content.Revision(content.TemplateOf(a.Revision), content.IDOf(p.Labels[content.RevisionLabel]))
+	is = content.WithVariants(is, content.VariantsOf(a.Revision))
 	label := any(nil)
-	if content.IDOf(a.Revision) != "" || content.VariantsOf(a.Revision) != "" {
-		label = a.Revision
+	if is != content.TemplateOf(is) {
+		label = is
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": p.UID, "labels": map[string]any{content.RevisionLabel: label}, "annotations": annotations,
