@@ -128,10 +128,12 @@ ROUNDS ?= 20
 JOBS   ?= 2
 # mixed: every other round has RolloutPolicies; all or none of them otherwise.
 POLICIES ?= mixed
+# mixed: half of the rounds have DaemonSetVariants, by their seed; all or none of them otherwise.
+VARIANTS ?= mixed
 
 .PHONY: chaos
 chaos: build ## Play rounds of faults, each from its seed, and judge them (SEED=1 ROUNDS=200 POLICIES=all TROUBLE=content).
-	@$(GO) run ./test/chaos -seed $(SEED) -rounds $(ROUNDS) -jobs $(JOBS) -policies $(POLICIES) -trouble '$(TROUBLE)'
+	@$(GO) run ./test/chaos -seed $(SEED) -rounds $(ROUNDS) -jobs $(JOBS) -policies $(POLICIES) -variants $(VARIANTS) -trouble '$(TROUBLE)'
 
 .PHONY: chaos-servers
 chaos-servers: build ## Kill, stop and cut off three servers, fill their disks, and compare what each has (SEED=1 ROUNDS=20); needs root.

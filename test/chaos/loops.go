@@ -39,6 +39,7 @@ import (
 	podgcplan "github.com/everynode/everynode/internal/controller/podgc/plan"
 	"github.com/everynode/everynode/internal/controller/serviceaccount"
 	"github.com/everynode/everynode/internal/controller/tainteviction"
+	"github.com/everynode/everynode/internal/loop/podwriter"
 	"github.com/everynode/everynode/internal/scheduler"
 	"github.com/everynode/everynode/internal/simulator"
 	"github.com/everynode/everynode/test/chaos/faults"
@@ -85,6 +86,7 @@ var loopsByName = map[string]func(fittings) error{
 			Rollouts: daemonset.NewRolloutWriter(f.ours), Watches: f.watches,
 			NormalizeTemplate: defaults.SetTemplate, Content: copies.Access{Client: f.client},
 			CopiesLinger: lingering, LiveContent: true,
+			Variants: daemonset.NewVariantWriter(f.ours), Trials: podwriter.Writer{Client: f.client},
 		})
 		if err != nil {
 			return err
@@ -277,6 +279,11 @@ func (w listeningWriter) CreatePod(ctx context.Context, p *corev1.Pod) (*corev1.
 func (w listeningWriter) DeletePod(ctx context.Context, namespace, name string, uid types.UID) error {
 	w.journal.called(history.Call{Pod: name, Delete: true})
 	return w.Writer.DeletePod(ctx, namespace, name, uid)
+}
+
+func (w listeningWriter) ResizePod(ctx context.Context, namespace, name string, patch []byte) (*corev1.Pod, error) {
+	w.journal.called(history.Call{Pod: name, Resize: true})
+	return w.Writer.ResizePod(ctx, namespace, name, patch)
 }
 
 func (w listeningWriter) PatchPod(ctx context.Context, namespace, name string, patch []byte) (*corev1.Pod, error) {

@@ -37,6 +37,8 @@ func main() {
 		"policies", string(mixed), "in which rounds changes follow RolloutPolicies: mixed (every other one), all or none",
 	)
 	jobs := flag.Int("jobs", 1, "how many rounds at a time")
+	varying := flag.String("variants", string(plan.Sometimes),
+		"in which rounds there are DaemonSetVariants: mixed (half of them, by the seed), all or none")
 	var o options
 	trouble := flag.String("trouble", "", fmt.Sprintf("of rounds with policies, by the seed if none is said: one of %q", plan.Troubles))
 	flag.StringVar(&o.binary, "binary", "bin/everynode", "the program for the rounds that kill a process")
@@ -48,6 +50,11 @@ func main() {
 	o.policies, o.trouble = which(*policies), plan.Trouble(*trouble)
 	if o.policies != mixed && o.policies != all && o.policies != none {
 		fmt.Fprintf(os.Stderr, "-policies is %q, must be mixed, all or none\n", *policies)
+		os.Exit(2)
+	}
+	o.varying = plan.Varying(*varying)
+	if !slices.Contains([]plan.Varying{plan.Sometimes, plan.Always, plan.Never}, o.varying) {
+		fmt.Fprintf(os.Stderr, "-variants is %q, must be mixed, all or none\n", *varying)
 		os.Exit(2)
 	}
 	if o.trouble != "" && !slices.Contains(plan.Troubles, o.trouble) {
@@ -129,6 +136,10 @@ func series(ctx context.Context, out io.Writer, first uint64, rounds, jobs int, 
 
 // sort is what kind of round it was.
 func (o outcome) sort() string {
+	if o.varied {
+		o.varied = false
+		return o.sort() + ", variants"
+	}
 	if !o.policies {
 		return string(o.kind)
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/everynode/everynode/internal/simulator/illness"
 	"github.com/everynode/everynode/internal/storage/etcd"
 	"github.com/everynode/everynode/test/chaos/faults"
+	"github.com/everynode/everynode/test/chaos/ground"
 	"github.com/everynode/everynode/test/chaos/plan"
 	"github.com/everynode/everynode/test/chaos/store"
 )
@@ -62,8 +63,8 @@ func startParts(ctx context.Context, r *round) (*parts, error) {
 	seed := r.seed
 	p := &parts{ctx: ctx, seed: seed, journal: r.journal, fleet: newFleet(), loops: map[string]*loop{}, end: cancel}
 	p.trouble, p.dead = r.plan.Trouble, r.plan.Trouble == plan.DeadNodes
-	if r.plan.Policies {
-		ills, err := illness.Parse(ills(r.plan.Trouble))
+	if r.plan.Policies || r.plan.Varied {
+		ills, err := illness.Parse(ground.Ills(&r.plan))
 		if err != nil {
 			cancel()
 			return nil, err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -18,6 +17,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/simulator/illness"
 	"github.com/everynode/everynode/test/chaos/author"
+	"github.com/everynode/everynode/test/chaos/ground"
 	"github.com/everynode/everynode/test/chaos/history"
 	"github.com/everynode/everynode/test/chaos/history/wish"
 	"github.com/everynode/everynode/test/chaos/plan"
@@ -30,27 +30,6 @@ const (
 	rackLabel  = "rack"
 	fleetLabel = "fleet"
 )
-
-// places are the labels of the nodes in rounds with policies, and what ails pods with poorImage on poor nodes.
-const places = `
-labels:
-- {key: topology.kubernetes.io/zone, values: [a, b, c]}
-- {key: rack, values: [r1, r2, r3, r4]}
-- {key: fleet, values: [canary, others, others, others, others]}
-faults:
-- name: poor nodes
-  nodes: {matchLabels: {` + poorLabel + `: "yes"}}
-  pods: {image: "` + poorImage + `"}
-  crash: {after: 50ms, exitCode: 3}
-`
-
-// ills are the labels of nodes and what ails pods.
-func ills(t plan.Trouble) []byte {
-	if t == plan.Content {
-		return []byte(strings.Replace(places, "faults:\n", author.Places+"faults:\n", 1) + author.Ills[1:])
-	}
-	return []byte(places)
-}
 
 // crash is what ails the pods of a template whose containers end.
 const crash = `{crash: {after: 50ms, exitCode: 2}}`
@@ -125,6 +104,7 @@ func (u *user) setPolicy(spec *v1alpha1.RolloutPolicySpec, pick, other int) {
 	case 4:
 		spec.Waves = []v1alpha1.Wave{{Name: "some", Count: ptr.To(int32(2)), SpreadBy: zoneLabel, Approval: v1alpha1.ApprovalManual}, canary}
 	}
+	u.ramp(spec, other)
 	switch pick / 6 % 4 {
 	case 0, 1:
 		spec.Domains = []v1alpha1.Domain{{Key: rackLabel, MaxUnavailable: intstr.FromInt32(1)}}
@@ -148,6 +128,17 @@ func (u *user) setPolicy(spec *v1alpha1.RolloutPolicySpec, pick, other int) {
 	if other/plan.AllSets%5 == 0 {
 		spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{appLabel: setName(0)}}
 	}
+}
+
+// ramp has most policies grow, in rounds in which they do.
+func (u *user) ramp(spec *v1alpha1.RolloutPolicySpec, other int) {
+	if !u.ramps || other/96%3 == 0 {
+		return
+	}
+	most := ptr.To(intstr.FromInt32(int32(1 + other%2)))
+	ramp := v1alpha1.Wave{Name: "more", Nodes: &metav1.LabelSelector{}, Ramp: &v1alpha1.Ramp{}, MaxUnavailable: most}
+	without := func(w v1alpha1.Wave) bool { return w.Each != "" || w.Ramp != nil }
+	spec.Waves = append(slices.DeleteFunc(spec.Waves, without), ramp)
 }
 
 // closed is a window that does not open today, nor tomorrow.
@@ -342,11 +333,12 @@ func (u *user) healNodes(ctx context.Context) error {
 				continue
 			}
 			guarded := n.Labels[rackLabel] != ""
-			if n.Annotations[illness.Annotation] == "" && !(guarded && n.Spec.Unschedulable) && n.Labels[poorLabel] == "" {
+			poor := n.Labels[ground.PoorLabel] != ""
+			if n.Annotations[illness.Annotation] == "" && !(guarded && n.Spec.Unschedulable) && !poor {
 				continue
 			}
 			delete(n.Annotations, illness.Annotation)
-			delete(n.Labels, poorLabel)
+			delete(n.Labels, ground.PoorLabel)
 			n.Spec.Unschedulable = n.Spec.Unschedulable && !guarded
 			updated, err := u.cluster.api().CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})
 			u.wrote("Node", n, updated, err)

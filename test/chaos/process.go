@@ -20,6 +20,7 @@ import (
 	everynode "github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/internal/storage/etcd"
 	"github.com/everynode/everynode/internal/testenv/freeport"
+	"github.com/everynode/everynode/test/chaos/ground"
 	"github.com/everynode/everynode/test/chaos/plan"
 	"github.com/everynode/everynode/test/chaos/store"
 )
@@ -49,9 +50,9 @@ func startProcess(ctx context.Context, r *round) (*process, error) {
 	if r.plan.Apart {
 		p.apart = newApart(p, r.seed)
 	}
-	if r.plan.Policies {
+	if r.plan.Policies || r.plan.Varied {
 		p.faulty = filepath.Join(r.dir, "nodes.yaml")
-		if err := os.WriteFile(p.faulty, ills(r.plan.Trouble), 0o600); err != nil {
+		if err := os.WriteFile(p.faulty, ground.Ills(&r.plan), 0o600); err != nil {
 			return nil, err
 		}
 	}

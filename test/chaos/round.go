@@ -23,6 +23,7 @@ import (
 	"github.com/everynode/everynode/test/chaos/copies"
 	"github.com/everynode/everynode/test/chaos/history"
 	"github.com/everynode/everynode/test/chaos/history/digests"
+	"github.com/everynode/everynode/test/chaos/history/variants"
 	"github.com/everynode/everynode/test/chaos/plan"
 )
 
@@ -59,6 +60,7 @@ type options struct {
 	binary   string
 	policies which
 	trouble  plan.Trouble // of rounds with policies; "" for any
+	varying  plan.Varying
 	length   time.Duration
 	keep     string // where logs of bad rounds go
 	all      bool   // report of good rounds too
@@ -90,6 +92,7 @@ type outcome struct {
 	policies       bool
 	trouble        plan.Trouble
 	reads          plan.Reads
+	varied         bool
 	faults, writes int
 	events         int
 	// given is how often running pods were given another content.
@@ -124,8 +127,8 @@ func play(ctx context.Context, seed uint64, o options) (out outcome) {
 	defer os.RemoveAll(dir)
 	log := &buffer.Shared{}
 	ctx = klog.NewContext(ctx, textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(log), textlogger.Verbosity(3))))
-	r := &round{options: o, dir: dir, log: log, seed: seed, plan: plan.Make(rand.New(rand.NewPCG(seed, 0)), out.kind, out.policies, o.trouble, o.length), journal: newJournal()}
-	out.trouble, out.reads = r.plan.Trouble, r.plan.Reads
+	r := &round{options: o, dir: dir, log: log, seed: seed, plan: planned(seed, out, o), journal: newJournal()}
+	out.trouble, out.reads, out.varied = r.plan.Trouble, r.plan.Reads, r.plan.Varied
 	out.err = r.run(ctx)
 	out.faults, out.writes, out.events, out.settling = r.journal.faults, len(r.journal.record.Writes), len(r.journal.record.Events), r.settling
 	if r.cluster != nil {
@@ -135,7 +138,7 @@ func play(ctx context.Context, seed uint64, o options) (out outcome) {
 		out.given = copies.Given(r.journal.record)
 		found, pinned := digests.Check(r.journal.record)
 		out.pinned = pinned
-		out.violations = slices.Concat(history.Check(r.journal.record), copies.Check(r.journal.record), found,
+		out.violations = slices.Concat(history.Check(r.journal.record), variants.Check(r.journal.record), copies.Check(r.journal.record), found,
 			copies.Secrecy(r.journal.record, author.Traces(), string(r.log.Bytes()), strings.Join(r.journal.lines, "\n")))
 		for _, text := range unsettled(r.journal.record.Last(), r.settledAt, r.plan.Kind) {
 			out.violations = append(out.violations, history.Violation{Rule: "settled", Message: text, Objects: r.journal.named(text)})
@@ -145,6 +148,14 @@ func play(ctx context.Context, seed uint64, o options) (out outcome) {
 		out.report = r.report(out)
 	}
 	return out
+}
+
+// planned is what happens in the round.
+func planned(seed uint64, out outcome, o options) plan.Plan {
+	dice := rand.New(rand.NewPCG(seed, 0))
+	p := plan.Make(dice, out.kind, out.policies, o.trouble, o.length)
+	p.Vary(dice, o.length, o.varying)
+	return p
 }
 
 // round is one round while it is played.
@@ -270,7 +281,7 @@ func (r *round) act(ctx context.Context) {
 
 // unsettled says what is not yet as it should be. On the real process copies linger for longer than a round.
 func unsettled(s history.State, now time.Time, k plan.Kind) []string {
-	return slices.Concat(history.Unsettled(s, now), copies.Unsettled(s, k == plan.Parts))
+	return slices.Concat(history.Unsettled(s, now), variants.Unsettled(s), copies.Unsettled(s, k == plan.Parts))
 }
 
 // report tells what happened in a bad round.
@@ -307,6 +318,9 @@ func (r *round) report(o outcome) string {
 	}
 	if r.trouble != "" {
 		again += fmt.Sprintf(" TROUBLE='%s'", r.trouble)
+	}
+	if r.varying != plan.Sometimes {
+		again += " VARIANTS=" + string(r.varying)
 	}
 	fmt.Fprintf(&b, "to play it again: make chaos SEED=%d ROUNDS=1%s\n", o.seed, again)
 	return b.String()

@@ -12,11 +12,13 @@ import (
 
 	"github.com/everynode/everynode/internal/simulator/illness"
 	"github.com/everynode/everynode/test/chaos/history"
+	"github.com/everynode/everynode/test/chaos/history/revision"
 )
 
 // mend undoes what users broke: images that cannot be pulled, and all that is ill.
 func (u *user) mend(ctx context.Context) error {
-	if err := errors.Join(u.healNodes(ctx), until(ctx, "what they hold to be mended", u.author.Mend)); err != nil {
+	if err := errors.Join(u.healNodes(ctx), until(ctx, "what they hold to be mended", u.author.Mend),
+		until(ctx, "the variants to be mended", u.tailor.Mend)); err != nil {
 		return err
 	}
 	return until(ctx, "the templates to be mended", func(ctx context.Context) error {
@@ -112,7 +114,7 @@ func (u *user) replaceBroken(ctx context.Context) error {
 
 // isLeft reports whether nobody but users replaces a pod of a DaemonSet.
 func (u *user) isLeft(d *appsv1.DaemonSet, p *corev1.Pod, s history.State) bool {
-	if u.author.Stuck(p) && (u.author.Direct(p) || !history.WithContent(s.PolicyOf(d))) {
+	if u.author.Stuck(p) && (u.author.Direct(p) || !revision.WithContent(s.PolicyOf(d))) {
 		return true
 	}
 	old := p.Annotations[history.TemplateMark] != d.Spec.Template.Annotations[history.TemplateMark]
@@ -160,9 +162,13 @@ func (u *user) state(ctx context.Context) (s history.State, err error) {
 	for i := range secrets.Items {
 		s.Contents = append(s.Contents, &secrets.Items[i])
 	}
+	variants, err := u.tailor.All(ctx)
+	if err != nil {
+		return s, err
+	}
 	return history.State{
-		Contents: s.Contents,
-		Sets:     pointers(sets.Items), Revisions: pointers(revisions.Items), Pods: pointers(pods.Items), Nodes: pointers(nodes.Items),
+		Contents: s.Contents, Variants: pointers(variants),
+		Sets: pointers(sets.Items), Revisions: pointers(revisions.Items), Pods: pointers(pods.Items), Nodes: pointers(nodes.Items),
 		Policies: pointers(policies.Items), Rollouts: pointers(rollouts.Items),
 	}, nil
 }

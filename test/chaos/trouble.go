@@ -9,15 +9,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/everynode/everynode/test/chaos/ground"
 	"github.com/everynode/everynode/test/chaos/history"
-	"github.com/everynode/everynode/test/chaos/history/wish"
 	"github.com/everynode/everynode/test/chaos/plan"
-)
-
-// What is with a node, and an image that does not work on such nodes.
-const (
-	poorLabel = wish.UserKey + "poor"
-	poorImage = "everynode.io/demo:poor"
 )
 
 // longWords is what an admission policy says that has much to say.
@@ -36,7 +30,7 @@ func (u *user) deleteRevision(ctx context.Context, s plan.Step) (string, error) 
 	return r.Name, err
 }
 
-// poorNodes makes some nodes such that poorImage does not work there, or all.
+// poorNodes makes some nodes such that ground.PoorImage does not work there, or all.
 func (u *user) poorNodes(ctx context.Context, s plan.Step) (string, error) {
 	api := u.cluster.api().CoreV1().Nodes()
 	list, err := api.List(ctx, metav1.ListOptions{})
@@ -49,7 +43,7 @@ func (u *user) poorNodes(ctx context.Context, s plan.Step) (string, error) {
 		if s.Pick%3 > 0 && (s.Other>>(i%16))&1 == 0 {
 			continue
 		}
-		metav1.SetMetaDataLabel(&n.ObjectMeta, poorLabel, "yes")
+		metav1.SetMetaDataLabel(&n.ObjectMeta, ground.PoorLabel, "yes")
 		updated, err := api.Update(ctx, n, metav1.UpdateOptions{})
 		u.wrote("Node", n, updated, err)
 		if err != nil {

@@ -16,14 +16,17 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/internal/simulator/illness"
 	"github.com/everynode/everynode/test/chaos/author"
 	"github.com/everynode/everynode/test/chaos/describe"
+	"github.com/everynode/everynode/test/chaos/ground"
 	"github.com/everynode/everynode/test/chaos/history"
+	"github.com/everynode/everynode/test/chaos/history/variants/molds"
 	"github.com/everynode/everynode/test/chaos/history/wish"
 	"github.com/everynode/everynode/test/chaos/plan"
+	"github.com/everynode/everynode/test/chaos/strategies"
+	"github.com/everynode/everynode/test/chaos/tailor"
 )
 
 // The names that users give.
@@ -51,10 +54,14 @@ type user struct {
 	made      int
 	author    *author.Author // nil where there is no content
 	kind      plan.Kind
+	varied    bool
+	ramps     bool
+	tailor    *tailor.Tailor
 }
 
 func newUser(c cluster, j *journal, p plan.Plan) *user {
-	u := &user{cluster: c, journal: j, kind: p.Kind}
+	u := &user{cluster: c, journal: j, kind: p.Kind, varied: p.Varied, ramps: p.Ramps}
+	u.tailor = &tailor.Tailor{API: c.own, Namespace: namespace, Wrote: u.wrote, Deleted: u.deleted, Note: j.note}
 	if p.Trouble == plan.Content {
 		u.author = &author.Author{API: c.api, Namespace: namespace, Reads: p.Reads, Wrote: u.wrote, Deleted: u.deleted}
 	}
@@ -74,6 +81,9 @@ func (u *user) prepare(ctx context.Context) error {
 		},
 	}
 	u.author.Mount(&base.Spec.Template)
+	if u.varied {
+		tailor.Request(&base.Spec.Template)
+	}
 	return until(ctx, "the API to take DaemonSets", func(ctx context.Context) (err error) {
 		if _, err := u.cluster.api().CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{}); err != nil {
 			return err
@@ -119,8 +129,12 @@ func (u *user) step(ctx context.Context, s plan.Step) (string, error) {
 		return u.deleteSet(ctx, s, metav1.DeletePropagationForeground)
 	case plan.ReplaceSet:
 		return u.replaceSet(ctx, s)
-	case plan.TaintNode, plan.UntaintNode, plan.SickNode, plan.WellNode, plan.CordonNode, plan.LabelNode, plan.RemoveNode, plan.AddNode:
+	case plan.TaintNode, plan.UntaintNode, plan.SickNode, plan.WellNode, plan.CordonNode, plan.LabelNode, plan.RemoveNode, plan.AddNode,
+		plan.ClassNode:
 		return u.node(ctx, s)
+	}
+	if what, is, err := u.tailor.Step(ctx, s); is {
+		return what, err
 	}
 	if policed(s.Op) {
 		return u.policed(ctx, s)
@@ -144,9 +158,9 @@ func (u *user) create(ctx context.Context, s plan.Step) (string, error) {
 	d.Spec.Selector.MatchLabels, d.Spec.Template.Labels = labels, labels
 	d.Spec.Template.Annotations = map[string]string{history.TemplateMark: u.mark()}
 	if s.Op == plan.CreatePoorSet {
-		d.Spec.Template.Spec.Containers[0].Image = poorImage
+		d.Spec.Template.Spec.Containers[0].Image = ground.PoorImage
 	}
-	setStrategy(&d.Spec, s.Other)
+	strategies.Set(&d.Spec, s.Other)
 	created, err := u.cluster.api().AppsV1().DaemonSets(namespace).Create(ctx, d, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return "", nil
@@ -217,7 +231,7 @@ func (u *user) edit(ctx context.Context, s plan.Step) (string, error) {
 		d.Spec.Template.Annotations[history.TemplateMark] = u.mark()
 		what += fmt.Sprintf(", template %s, selector %v, %d tolerations", d.Spec.Template.Annotations[history.TemplateMark], d.Spec.Template.Spec.NodeSelector, len(d.Spec.Template.Spec.Tolerations))
 	case plan.EditStrategy:
-		setStrategy(&d.Spec, s.Other)
+		strategies.Set(&d.Spec, s.Other)
 		what += fmt.Sprintf(", %s, ready for %d s", describe.Strategy(d), d.Spec.MinReadySeconds)
 	case plan.Rollback:
 		template, err := u.earlier(ctx, d, s.Other)
@@ -236,36 +250,6 @@ func (u *user) setImage(d *appsv1.DaemonSet, image string) {
 	d.Spec.Template.Spec.Containers[0].Image = image
 	delete(d.Spec.Template.Annotations, illness.Annotation)
 	d.Spec.Template.Annotations[history.TemplateMark] = u.mark()
-}
-
-// setStrategy sets one of many strategies, and with it how long a pod must be ready.
-func setStrategy(spec *appsv1.DaemonSetSpec, pick int) {
-	rolling := func(unavailable, surge intstr.IntOrString) {
-		spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{
-			Type: appsv1.RollingUpdateDaemonSetStrategyType, RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &unavailable, MaxSurge: &surge},
-		}
-	}
-	spec.MinReadySeconds = 0
-	if pick/8%4 == 0 {
-		spec.MinReadySeconds = 1
-	}
-	none := intstr.FromInt32(0)
-	switch pick % 8 {
-	case 0, 1:
-		rolling(intstr.FromInt32(1), none)
-	case 2:
-		rolling(intstr.FromInt32(2), none)
-	case 3:
-		rolling(intstr.FromString("30%"), none)
-	case 4:
-		rolling(none, intstr.FromInt32(1))
-	case 5:
-		rolling(none, intstr.FromInt32(2))
-	case 6:
-		rolling(none, intstr.FromString("25%"))
-	case 7:
-		spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}
-	}
 }
 
 // earlier is the template of one of the DaemonSet's revisions.
@@ -440,6 +424,9 @@ func (u *user) node(ctx context.Context, s plan.Step) (string, error) {
 		delete(n.Annotations, illness.Annotation)
 	case plan.CordonNode:
 		n.Spec.Unschedulable = !n.Spec.Unschedulable
+	case plan.ClassNode:
+		n.Labels = tailor.Classed(n.Labels, s.Other)
+		what += " " + n.Labels[molds.ClassLabel]
 	case plan.LabelNode:
 		if n.Labels[poolLabel] == "" {
 			n.Labels[poolLabel] = "a"

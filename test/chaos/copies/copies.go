@@ -236,7 +236,7 @@ func Unsettled(s history.State, swept bool) (out []string) {
 		}
 		need("pod "+p.Name, d, id)
 		policy := s.PolicyOf(d)
-		if !history.WithContent(policy) || !toRun[place{d.Name, p.Spec.NodeName}] {
+		if !revision.WithContent(policy) || !toRun[place{d.Name, p.Spec.NodeName}] {
 			continue
 		}
 		now := written.Of(revision.Takes(policy.Spec.Content, revision.Named(&d.Spec.Template.Spec)))

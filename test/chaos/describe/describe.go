@@ -11,6 +11,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/test/chaos/history"
 	"github.com/everynode/everynode/test/chaos/history/revision"
+	"github.com/everynode/everynode/test/chaos/history/variants/molds"
 	"github.com/everynode/everynode/test/chaos/history/wish"
 )
 
@@ -19,18 +20,9 @@ func Event(e history.Event) string {
 	var text []string
 	switch o := e.Object.(type) {
 	case *corev1.Pod:
-		text = append(
-			text, "pod "+o.Name, "template "+o.Annotations[history.TemplateMark], "node "+o.Spec.NodeName,
-			string(o.Status.Phase),
-		)
-		for _, c := range o.Status.Conditions {
-			if c.Type == corev1.PodReady {
-				text = append(text, "ready "+string(c.Status))
-			}
-		}
-		if id := revision.ContentOf(o); id != "" {
-			text = append(text, "content "+id)
-		}
+		text = podOf(o)
+	case *v1alpha1.DaemonSetVariant:
+		text = append(text, "variant "+o.Name, wish.Of(o))
 	case *corev1.ConfigMap, *corev1.Secret:
 		text = append(text, revision.RefOf(o).String(), revision.Value(o))
 	case *appsv1.DaemonSet:
@@ -53,6 +45,28 @@ func Event(e history.Event) string {
 		text = append(text, "GONE")
 	}
 	return strings.Join(text, ", ")
+}
+
+func podOf(o *corev1.Pod) (text []string) {
+	text = append(
+		text, "pod "+o.Name, "template "+o.Annotations[history.TemplateMark], "node "+o.Spec.NodeName,
+		string(o.Status.Phase),
+	)
+	for _, c := range o.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			text = append(text, "ready "+string(c.Status))
+		}
+	}
+	if id := revision.ContentOf(o); id != "" {
+		text = append(text, "content "+id)
+	}
+	if id := revision.VariantsOf(o.Labels[revision.Label]); id != "" {
+		text = append(text, "variants "+id)
+	}
+	if len(o.Spec.Containers[0].Resources.Requests) > 0 {
+		text = append(text, molds.OfPod(o).String())
+	}
+	return text
 }
 
 func failedOf(r *v1alpha1.DaemonSetRollout) (out []string) {

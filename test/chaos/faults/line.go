@@ -58,12 +58,13 @@ func (l *Line) Refuse(node, words string) {
 	l.refused, l.words = node, words
 }
 
-// refuses reports whether a request is a creation that names the refused node.
+// refuses reports whether a request is a creation that names the refused node. A pod that is only tried is taken: what
+// is refused then is tried again after a minute, for which no round lasts.
 func (l *Line) refuses(req *http.Request) (bool, error) {
 	l.mu.Lock()
 	node := l.refused
 	l.mu.Unlock()
-	if node == "" || req.Method != http.MethodPost || req.Body == nil {
+	if node == "" || req.Method != http.MethodPost || req.Body == nil || req.URL.Query().Has("dryRun") {
 		return false, nil
 	}
 	body, err := io.ReadAll(req.Body)

@@ -2,13 +2,14 @@ package history
 
 import (
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/test/chaos/history/lately"
 	"github.com/everynode/everynode/test/chaos/history/revision"
+	"github.com/everynode/everynode/test/chaos/history/variants/molds"
 )
 
 // wholeOf is the same of a pod.
@@ -22,7 +23,36 @@ func has(p *corev1.Pod, whole string) bool {
 }
 
 // alike reports whether two pods can have been held for such of one revision.
-func alike(a, b *corev1.Pod) bool { return has(a, wholeOf(b)) || has(b, wholeOf(a)) }
+func alike(a, b *corev1.Pod) bool {
+	return (has(a, wholeOf(b)) || has(b, wholeOf(a))) && molds.Twins(a, b)
+}
+
+// sameAs reports whether two pods are of one revision, and as its variants say.
+func sameAs(a, b *corev1.Pod) bool { return wholeOf(a) == wholeOf(b) && molds.Twins(a, b) }
+
+// outdated is outdatedFrom where a policy may be followed, or variants may say something else.
+func (j *judge) outdated(d decision, g *guidance, p *corev1.Pod) (from int64, is bool) {
+	from, is = j.outdatedFrom(d, p)
+	if g != nil {
+		from, is = d.early, is || g.mixed() || j.mayLose(d, g, p)
+	}
+	if is || !j.varies(d, g, p) {
+		return from, is
+	}
+	return d.early, true
+}
+
+// varies reports whether a pod of the newest template can have been another than its variants say.
+func (j *judge) varies(d decision, g *guidance, p *corev1.Pod) bool {
+	var of []string
+	if g != nil {
+		for _, r := range slices.Concat(g.rollouts, g.written) {
+			of = append(of, r.Status.StableRevision, r.Status.TargetRevision)
+		}
+	}
+	t := j.templateOf(d.at.set, markOf(p))
+	return t != nil && j.molds.Differs(d.at.set, p, &t.Spec.Template, d.at.node, d.early-lag, d.event, of...)
+}
 
 // contents are all versions of ConfigMaps and Secrets.
 func contents(events []Event) (out []metav1.Object) {
@@ -32,19 +62,6 @@ func contents(events []Event) (out []metav1.Object) {
 		}
 	}
 	return out
-}
-
-// WithContent reports whether a policy makes content a part of revisions.
-func WithContent(p *v1alpha1.RolloutPolicy) bool {
-	return p != nil && p.Spec.Content != nil &&
-		(p.Spec.Content.ConfigMaps != v1alpha1.ContentNone || p.Spec.Content.Secrets == v1alpha1.ContentReferenced)
-}
-
-// takenBy reports whether one of some policies makes just the objects of a content a part of revisions.
-func takenBy(policies []*v1alpha1.RolloutPolicy, named []revision.Ref, held revision.Held) bool {
-	return slices.ContainsFunc(policies, func(p *v1alpha1.RolloutPolicy) bool {
-		return WithContent(p) && held.IsOf(revision.Takes(p.Spec.Content, named))
-	})
 }
 
 func lifeOf(t *track) lately.Life {
@@ -59,6 +76,9 @@ func lifeOf(t *track) lately.Life {
 func (j *judge) pointed(e *Event, p *corev1.Pod) {
 	was, _ := j.tracks[p.UID].at(e.Revision - 1).(*corev1.Pod)
 	to := p.Annotations[revision.LiveAnnotation]
+	if was != nil && ownerOf(p) != "" && molds.Resized(was, p) {
+		j.resized(e, was, p)
+	}
 	if was == nil || to == "" || to == was.Annotations[revision.LiveAnnotation] || ownerOf(p) == "" {
 		return
 	}
@@ -81,6 +101,24 @@ func (j *judge) pointed(e *Event, p *corev1.Pod) {
 	}
 }
 
+// resized judges that a running pod was given other amounts: its node is one that is being changed until it holds them.
+func (j *judge) resized(e *Event, was, p *corev1.Pod) {
+	d, ok := j.decideAfter(e, p, Call{Resize: true, Since: j.tracks[p.UID].versions[0].from})
+	if !ok || d.at.node == "" || !j.surelyAvailable(d, was, d.early) {
+		return
+	}
+	g := j.guidanceOf(d)
+	if g == nil {
+		if b, n := j.budget(d), 1+len(j.nodesGiven(d, 0)); n > max(b.Unavailable, b.Surge) {
+			j.report(Budget, d.event, uids(d, p), "pod %s on node %s was resized; that makes %d nodes at a time", p.Name, d.at.node, n)
+		}
+	} else {
+		j.takenUnderPolicy(d, g, was, false, time.Time{})
+		delete(j.taken, d.at)
+	}
+	j.given[d.at] = version{e.Revision, p}
+}
+
 // nodesGiven are the nodes, but the decision's own, whose pods were given a content since a revision, and do not show
 // it.
 func (j *judge) nodesGiven(d decision, since int64) (out []string) {
@@ -101,6 +139,7 @@ func (j *judge) showsNothing(d decision, at place) bool {
 	given := j.given[at].object.(*corev1.Pod)
 	since := pods(j.tracks[given.UID].between(j.given[at].from, d.event))
 	shown := slices.ContainsFunc(since, revision.LiveOf(given).ShownBy)
+	shown = shown || revision.LiveOf(given) == (revision.Live{}) && slices.ContainsFunc(since[1:], molds.Holds)
 	return !shown && j.live(given.UID, d.event) != nil && !j.unwanted(d, at, j.given[at].from)
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/test/chaos/history/lately"
 	"github.com/everynode/everynode/test/chaos/history/revision"
+	"github.com/everynode/everynode/test/chaos/history/told"
 )
 
 // guidance is what the controller can have gone by when it did something to a
@@ -75,15 +76,9 @@ func (j *judge) look(g *guidance, d decision, name string, m int64) {
 		if !slices.Contains(g.policies, p) {
 			g.policies = append(g.policies, p)
 		}
-	case r == nil, r.Status.StableRevision == r.Status.TargetRevision, letGo(r), j.wasLetGo(set, r, m):
+	case r == nil, r.Status.StableRevision == r.Status.TargetRevision, told.LetGo(r), j.wasLetGo(set, r, m):
 		g.free = true
 	}
-}
-
-// letGo reports whether somebody lets the rollout's target go on without a policy.
-func letGo(r *v1alpha1.DaemonSetRollout) bool {
-	a := r.Spec.Approved
-	return a != nil && a.Revision == r.Status.TargetRevision && a.Step == v1alpha1.WithoutPolicy
 }
 
 // wasLetGo reports whether somebody lets the rollout's target go on without a policy, or did, and no policy counted
@@ -94,17 +89,11 @@ func (j *judge) wasLetGo(set *appsv1.DaemonSet, r *v1alpha1.DaemonSetRollout, m 
 		case v.from > m:
 		case j.policyAt(set, v.from) != nil:
 			return false
-		case letGo(v.object.(*v1alpha1.DaemonSetRollout)):
+		case told.LetGo(v.object.(*v1alpha1.DaemonSetRollout)):
 			return true
 		}
 	}
 	return false
-}
-
-// approves reports whether somebody approved the step of the rollout's target, or all.
-func approves(r *v1alpha1.DaemonSetRollout, step string) bool {
-	a := r.Spec.Approved
-	return a != nil && a.Revision == r.Status.TargetRevision && (a.Step == v1alpha1.AllSteps || a.Step == step)
 }
 
 // knownSince is since when what the controller knew of some objects at a revision was
@@ -204,17 +193,12 @@ func (j *judge) afterwards(name string, revision int64) (out []*v1alpha1.DaemonS
 			}
 			r := v.object.(*v1alpha1.DaemonSetRollout)
 			out = append(out, r)
-			if r.Status.TargetRevision != "" && (before == nil || !sameStatus(&before.Status, &r.Status)) {
+			if r.Status.TargetRevision != "" && (before == nil || !told.Same(&before.Status, &r.Status)) {
 				return out
 			}
 		}
 	}
 	return out
-}
-
-func sameStatus(a, b *v1alpha1.DaemonSetRolloutStatus) bool {
-	return a.StableRevision == b.StableRevision && a.TargetRevision == b.TargetRevision && a.Step == b.Step &&
-		a.Phase == b.Phase && a.Message == b.Message
 }
 
 // sortPolicies keeps the tracks of a policy or a rollout.
@@ -229,7 +213,7 @@ func (j *judge) sortPolicies(t *track) {
 			j.authors = append(j.authors, lifeOf(t))
 		}
 	case *appsv1.ControllerRevision:
-		j.markOfHash[hashOf(o)] = markOfRevision(o)
+		j.markOfHash[hashOf(o)] = revision.MarkOf(o)
 	}
 }
 
@@ -288,7 +272,7 @@ func (j *judge) whole(of string) string {
 // known to be, and without, as the policies want it.
 func (j *judge) withContents(g *guidance, named []revision.Ref) (out []string) {
 	without := g.free || g.absent || !g.ruled ||
-		slices.ContainsFunc(g.policies, func(p *v1alpha1.RolloutPolicy) bool { return !WithContent(p) })
+		slices.ContainsFunc(g.policies, func(p *v1alpha1.RolloutPolicy) bool { return !revision.WithContent(p) })
 	span := lately.Span{Low: g.low, High: g.high}
 	for _, r := range g.rollouts {
 		_, id := revision.Split(r.Status.TargetRevision)
@@ -299,7 +283,7 @@ func (j *judge) withContents(g *guidance, named []revision.Ref) (out []string) {
 			out = append(out, mark)
 		}
 		for id, held := range j.values {
-			if takenBy(g.policies, named, held) && span.Had(j.authors, held) {
+			if revision.TakenBy(g.policies, named, held) && span.Had(j.authors, held) {
 				out = append(out, revision.Join(mark, id))
 			}
 		}

@@ -10,11 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/test/chaos/history/revision"
 )
 
-// TemplateMark is the annotation by which templates are told apart: the workload
-// gives each new template another value.
-const TemplateMark = "everynode.io/template"
+// TemplateMark is the annotation by which templates are told apart: each has another value.
+const TemplateMark = revision.TemplateMark
 
 // Event is one change of one object, in the database's order.
 type Event struct {
@@ -41,8 +42,9 @@ type Write struct {
 // Call is a request of the DaemonSet controller's, known only where the
 // controller runs apart.
 type Call struct {
-	// Delete says that it was for the end of a pod, Point for other content of a running one; else a pod was made.
-	Delete, Point bool
+	// Delete says that it was for the end of a pod, Point for other content of a running one, Resize for other amounts;
+	// else a pod was made.
+	Delete, Point, Resize bool
 	// Pod is the name.
 	Pod string
 	// Since is the newest revision there was when the request was made, Early that some

@@ -15,6 +15,7 @@ import (
 	"github.com/everynode/everynode/test/chaos/history/daemon"
 	"github.com/everynode/everynode/test/chaos/history/lately"
 	"github.com/everynode/everynode/test/chaos/history/revision"
+	"github.com/everynode/everynode/test/chaos/history/variants/molds"
 	"github.com/everynode/everynode/test/chaos/history/wants"
 )
 
@@ -70,6 +71,7 @@ type judge struct {
 	// authors are the objects that templates name, values what each content holds.
 	authors []lately.Life
 	values  map[string]revision.Held
+	molds   molds.Book // what variants make of pods
 	found   []Violation
 }
 
@@ -99,6 +101,9 @@ func newJudge(r Record) *judge {
 	}
 	for _, t := range inOrder(j.tracks) {
 		j.sort(t)
+	}
+	for _, e := range r.Events {
+		j.molds.Add(e.Revision, e.Object, e.Deleted)
 	}
 	j.values = revision.Values(contents(r.Events))
 	return j
@@ -187,7 +192,7 @@ func (j *judge) decideAfter(e *Event, p *corev1.Pod, of Call) (d decision, ok bo
 	d = decision{at: place{ownerOf(p), daemon.TargetOf(p)}, event: e.Revision, since: e.Revision - lag, early: e.Revision - lag}
 	if j.Told {
 		i := slices.IndexFunc(j.calls[p.Name], func(c Call) bool {
-			return c.Delete == of.Delete && c.Point == of.Point && c.Since >= of.Since
+			return c.Delete == of.Delete && c.Point == of.Point && c.Resize == of.Resize && c.Since >= of.Since
 		})
 		if i < 0 {
 			return d, false

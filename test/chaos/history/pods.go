@@ -53,7 +53,7 @@ func (j *judge) created(e *Event, p *corev1.Pod) {
 	if len(others) > 1 {
 		j.report(Singles, e.Revision, uids(d, append(others, p)...), "pod %s was created on node %s with surge, where %s are", p.Name, d.at.node, describe(others))
 	}
-	if len(others) == 1 && wholeOf(others[0]) == wholeOf(p) {
+	if len(others) == 1 && sameAs(others[0], p) {
 		j.report(Singles, e.Revision, uids(d, append(others, p)...), "pod %s was created on node %s, where %s of the same template is", p.Name, d.at.node, describe(others))
 	}
 	j.surged(d, p, others)
@@ -94,8 +94,8 @@ func (j *judge) surged(d decision, p *corev1.Pod, others []*corev1.Pod) {
 	}
 	g := j.guidanceOf(d)
 	from, outdated := j.outdatedFrom(d, others[0])
-	if g != nil {
-		from, outdated = d.early, true
+	if g != nil || j.varies(d, g, others[0]) {
+		from, outdated = min(from, d.early), true
 	}
 	if !outdated || !j.surelyAvailable(d, others[0], from) {
 		return
@@ -155,10 +155,7 @@ func (j *judge) removed(e *Event, p *corev1.Pod) {
 		return
 	}
 	g := j.guidanceOf(d)
-	from, outdated := j.outdatedFrom(d, p)
-	if g != nil {
-		from, outdated = d.early, outdated || g.mixed() || j.mayLose(d, g, p)
-	}
+	from, outdated := j.outdated(d, g, p)
 	switch {
 	case !outdated:
 		j.report(Reason, e.Revision, uids(d, p), "pod %s on node %s was deleted, though its template was the newest, its node fit and it had not ended", p.Name, d.at.node)
@@ -219,6 +216,7 @@ func (j *judge) takenDown(d decision, g *guidance, p *corev1.Pod, mayOnlyStay bo
 		count++
 	}
 	j.taken[d.at] = d.event
+	count += len(j.nodesGiven(d, 0))
 	if b := j.budget(d); count > b.Unavailable {
 		j.report(Budget, d.event, uids(d, p), "pod %s on node %s was available and was deleted; that makes %d nodes without one by our own doing, and maxUnavailable allows %d",
 			p.Name, d.at.node, count, b.Unavailable)
@@ -232,7 +230,7 @@ func (j *judge) hadSuccessor(d decision, p *corev1.Pod, now time.Time) bool {
 		if o == nil {
 			o, _ = t.last().(*corev1.Pod)
 		}
-		return o.UID != p.UID && wholeOf(o) != wholeOf(p) && t.versions[0].from < d.event && j.wasAvailable(d, o, d.event, now)
+		return o.UID != p.UID && !sameAs(o, p) && t.versions[0].from < d.event && j.wasAvailable(d, o, d.event, now)
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/test/chaos/history/daemon"
 	"github.com/everynode/everynode/test/chaos/history/revision"
+	"github.com/everynode/everynode/test/chaos/history/told"
 	"github.com/everynode/everynode/test/chaos/history/waves"
 )
 
@@ -47,7 +48,7 @@ func (j *judge) mayHave(d decision, g *guidance, mark string) bool {
 		switch {
 		case s.TargetRevision == "", s.StableRevision != "" && j.whole(s.StableRevision) == mark:
 			return true
-		case !target && (s.StableRevision != "" || withoutSteps(s) || j.failedAs(s, mark)):
+		case !target && (s.StableRevision != "" || told.WithoutSteps(s) || j.failedAs(s, mark)):
 		case s.StableRevision == "": // where steps are asked for, what works on most nodes stands in for it
 			return true
 		case j.opened(d, g, s) || j.earned(d, g, mark):
@@ -55,11 +56,6 @@ func (j *judge) mayHave(d decision, g *guidance, mark string) bool {
 		}
 	}
 	return false
-}
-
-// withoutSteps reports whether the rollout asks for none. Without a policy, when it is paused, it names none.
-func withoutSteps(s *v1alpha1.DaemonSetRolloutStatus) bool {
-	return s.Step == "" && s.Phase != v1alpha1.PhasePaused
 }
 
 // failedAs reports whether the status says that the template has failed.
@@ -159,15 +155,11 @@ func (j *judge) givenOne(d decision, p *corev1.Pod) {
 		return
 	}
 	for _, r := range g.rollouts {
-		if !hasFailed(r, revision.Of(p)) || j.retried(r, revision.Of(p), d) {
+		if !told.HasFailed(r, revision.Of(p)) || j.retried(r, revision.Of(p), d) {
 			return
 		}
 	}
 	j.report(Failed, d.event, g.concerned(d, p.UID), "pod %s on node %s was made of template %q, which had failed: %s", p.Name, d.at.node, mark, j.tell(g))
-}
-
-func hasFailed(r *v1alpha1.DaemonSetRollout, hash string) bool {
-	return slices.ContainsFunc(r.Status.FailedRevisions, func(f v1alpha1.FailedRevision) bool { return f.Revision == hash })
 }
 
 // retried reports whether somebody had asked for another try by the time of the decision.
@@ -224,7 +216,7 @@ func (j *judge) forward(g *guidance, p *corev1.Pod) bool {
 	return !slices.ContainsFunc(slices.Concat(g.rollouts, g.written), func(r *v1alpha1.DaemonSetRollout) bool {
 		s := &r.Status
 		return s.StableRevision == "" || s.StableRevision == s.TargetRevision || !has(p, j.whole(s.StableRevision)) ||
-			hasFailed(r, s.TargetRevision)
+			told.HasFailed(r, s.TargetRevision)
 	})
 }
 
@@ -259,7 +251,8 @@ func (j *judge) standsStill(g *guidance) string {
 		every("the rollout is paused", func(r *v1alpha1.DaemonSetRollout) bool { return r.Spec.Paused }),
 		every("the rollout is halted", func(r *v1alpha1.DaemonSetRollout) bool {
 			// Another template ends that, before a status says so.
-			other := slices.ContainsFunc(g.marks, func(mark string) bool { return mark != j.whole(r.Status.TargetRevision) })
+			other := slices.ContainsFunc(g.marks, func(mark string) bool { return mark != j.whole(r.Status.TargetRevision) }) ||
+				j.molds.Edited(g.low, g.high)
 			return r.Status.Phase == v1alpha1.PhaseHalted && !j.retriedSince(r) && !other
 		}),
 	)

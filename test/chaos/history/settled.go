@@ -2,7 +2,6 @@ package history
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/test/chaos/history/daemon"
+	"github.com/everynode/everynode/test/chaos/history/revision"
 	"github.com/everynode/everynode/test/chaos/history/wants"
 	"github.com/everynode/everynode/test/chaos/history/wish"
 )
@@ -31,6 +31,7 @@ type State struct {
 	Rollouts  []*v1alpha1.DaemonSetRollout
 	// Contents are the ConfigMaps and Secrets of DaemonSets' contents, and what they were copied from.
 	Contents []metav1.Object
+	Variants []*v1alpha1.DaemonSetVariant
 }
 
 // Last is what exists at the end of a record.
@@ -52,6 +53,8 @@ func (r Record) Last() (s State) {
 			s.Policies = append(s.Policies, o)
 		case *v1alpha1.DaemonSetRollout:
 			s.Rollouts = append(s.Rollouts, o)
+		case *v1alpha1.DaemonSetVariant:
+			s.Variants = append(s.Variants, o)
 		case *corev1.ConfigMap, *corev1.Secret:
 			s.Contents = append(s.Contents, o)
 		}
@@ -167,8 +170,8 @@ func (s State) set(d *appsv1.DaemonSet, now time.Time) (out []string) {
 	if placed != 0 {
 		out = append(out, fmt.Sprintf("has %d pods that are on none of the nodes", -placed))
 	}
-	if got := numbers(d.Status); got != numbers(want) {
-		out = append(out, fmt.Sprintf("the status says %s, a recount %s", got, numbers(want)))
+	if got := wants.Numbers(d.Status); got != wants.Numbers(want) {
+		out = append(out, fmt.Sprintf("the status says %s, a recount %s", got, wants.Numbers(want)))
 	}
 	return out
 }
@@ -231,12 +234,6 @@ func available(d *appsv1.DaemonSet, p *corev1.Pod, now time.Time) bool {
 	return ready && !daemon.Ended(p) && !now.Before(since.Add(time.Duration(d.Spec.MinReadySeconds)*time.Second))
 }
 
-func numbers(s appsv1.DaemonSetStatus) string {
-	return fmt.Sprintf("generation %d, desired %d, current %d, misscheduled %d, ready %d, updated %d, available %d, unavailable %d",
-		s.ObservedGeneration, s.DesiredNumberScheduled, s.CurrentNumberScheduled, s.NumberMisscheduled, s.NumberReady,
-		s.UpdatedNumberScheduled, s.NumberAvailable, s.NumberUnavailable)
-}
-
 // revisions judges the revisions of a DaemonSet and returns the current one's hash.
 func (s State) revisions(d *appsv1.DaemonSet) (current string, out []string) {
 	var newest *appsv1.ControllerRevision
@@ -255,7 +252,7 @@ func (s State) revisions(d *appsv1.DaemonSet) (current string, out []string) {
 		case r.Revision == newest.Revision:
 			twin = r.Name
 		}
-		if markOfRevision(r) == markOfSet(d) {
+		if revision.MarkOf(r) == markOfSet(d) {
 			same++
 		} else if !used[hashOf(r)] {
 			spare++
@@ -269,8 +266,8 @@ func (s State) revisions(d *appsv1.DaemonSet) (current string, out []string) {
 	if twin != "" {
 		return hashOf(newest), append(out, fmt.Sprintf("has two newest revisions, number %d: %s and %s", newest.Revision, min(twin, newest.Name), max(twin, newest.Name)))
 	}
-	if markOfRevision(newest) != markOfSet(d) {
-		out = append(out, fmt.Sprintf("its newest revision %s has template %q, it has %q", newest.Name, markOfRevision(newest), markOfSet(d)))
+	if revision.MarkOf(newest) != markOfSet(d) {
+		out = append(out, fmt.Sprintf("its newest revision %s has template %q, it has %q", newest.Name, revision.MarkOf(newest), markOfSet(d)))
 	}
 	if same > 1 {
 		out = append(out, fmt.Sprintf("has %d revisions of its template", same))
@@ -290,14 +287,4 @@ func (s State) hashesOf(d *appsv1.DaemonSet) map[string]bool {
 		}
 	}
 	return used
-}
-
-func markOfRevision(r *appsv1.ControllerRevision) string {
-	var data struct {
-		Spec struct{ Template corev1.PodTemplateSpec }
-	}
-	if err := json.Unmarshal(r.Data.Raw, &data); err != nil {
-		return "unreadable: " + err.Error()
-	}
-	return data.Spec.Template.Annotations[TemplateMark]
 }

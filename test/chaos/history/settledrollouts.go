@@ -117,8 +117,8 @@ func (s State) complete(d *appsv1.DaemonSet, r *v1alpha1.DaemonSetRollout) (out 
 func (s State) newest(d *appsv1.DaemonSet, template, of string) bool {
 	hash, id := revision.Split(of)
 	p := s.PolicyOf(d)
-	if hash != template || !WithContent(p) {
-		return of == template
+	if hash != template || !revision.WithContent(p) {
+		return revision.Join(hash, id) == template
 	}
 	held, known := revision.Values(s.Contents)[id]
 	refs := revision.Takes(p.Spec.Content, revision.Named(&d.Spec.Template.Spec))

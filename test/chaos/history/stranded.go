@@ -22,7 +22,7 @@ const mostDead = 40
 func Stranded(s State, now time.Time) (out []string) {
 	dead := 0
 	for _, n := range s.Nodes {
-		if !wellNode(n) {
+		if !daemon.Well(n) {
 			dead++
 		}
 	}
@@ -40,7 +40,7 @@ func Stranded(s State, now time.Time) (out []string) {
 			if stands && s.runsOn(d, n.Name, "", now) {
 				continue
 			}
-			if wellNode(n) && wants.Judge(d, n) == wants.ShouldRun && !s.besideDead(d, n) && !s.runsOn(d, n.Name, current, now) {
+			if daemon.Well(n) && wants.Judge(d, n) == wants.ShouldRun && !s.besideDead(d, n) && !s.runsOn(d, n.Name, current, now) {
 				out = append(out, "node "+n.Name+" is well and does not have the newest "+d.Name+s.podsOn(d, n.Name, now))
 			}
 		}
@@ -76,12 +76,6 @@ func (s State) podsOn(d *appsv1.DaemonSet, node string, now time.Time) (text str
 	return text
 }
 
-func wellNode(n *corev1.Node) bool {
-	return !n.Spec.Unschedulable && slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
-}
-
 // besideDead reports whether the node shares a domain of the DaemonSet's policy with one that is not well.
 func (s State) besideDead(d *appsv1.DaemonSet, n *corev1.Node) bool {
 	p := s.PolicyOf(d)
@@ -91,7 +85,7 @@ func (s State) besideDead(d *appsv1.DaemonSet, n *corev1.Node) bool {
 	for _, domain := range p.Spec.Domains {
 		value, has := n.Labels[domain.Key]
 		for _, o := range s.Nodes {
-			if other, also := o.Labels[domain.Key]; has && also && other == value && !wellNode(o) {
+			if other, also := o.Labels[domain.Key]; has && also && other == value && !daemon.Well(o) {
 				return true
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/test/chaos/history/daemon"
 	"github.com/everynode/everynode/test/chaos/history/revision"
+	"github.com/everynode/everynode/test/chaos/history/told"
 	"github.com/everynode/everynode/test/chaos/history/wants"
 	"github.com/everynode/everynode/test/chaos/history/waves"
 )
@@ -33,7 +34,7 @@ func (j *judge) soaked(e *Event, before, r *v1alpha1.DaemonSetRollout, passed []
 	set := types.UID(r.Labels[OwnerLabel])
 	for name, tracks := range j.nodes {
 		step, soak := j.soakOf(tracks, policies, low, e.Revision)
-		if !slices.Contains(passed, step) || soak == 0 || failedOn(&before.Status, name) || failedOn(&r.Status, name) {
+		if !slices.Contains(passed, step) || soak == 0 || told.FailedOn(&before.Status, name) || told.FailedOn(&r.Status, name) {
 			continue
 		}
 		if since := j.readyFirst(place{set, name}, j.whole(r.Status.TargetRevision), low, e.Revision); since.Add(soak).After(r.Status.StepStarted.Time) {
@@ -75,10 +76,6 @@ func (j *judge) soakOf(tracks []*track, policies []*v1alpha1.RolloutPolicy, low,
 		}
 	}
 	return step, shortest
-}
-
-func failedOn(s *v1alpha1.DaemonSetRolloutStatus, node string) bool {
-	return s.Failures != nil && (s.Failures.More > 0 || slices.Contains(s.Failures.Nodes, node))
 }
 
 func clock(t time.Time) string { return t.UTC().Format("15:04:05") }

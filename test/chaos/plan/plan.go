@@ -131,6 +131,9 @@ type Plan struct {
 	Trouble Trouble
 	// Reads is how templates name what is content, where that is the trouble.
 	Reads Reads
+	// Varied says that DaemonSetVariants choose the DaemonSets, and that nodes are of several classes and sizes; Ramps
+	// that steps of policies may grow, and Startup that nodes which come start by a NodeStartup.
+	Varied, Ramps, Startup bool
 	// First are steps that are taken, and waited for, before anything goes wrong.
 	First []Step
 	Steps []Step

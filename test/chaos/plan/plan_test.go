@@ -130,3 +130,50 @@ func TestTroubles(t *testing.T) {
 		t.Errorf("of %v come up %v", Troubles, seen)
 	}
 }
+
+// Variants are made up last: a round is as it was without them, and all that users do to them comes up.
+func TestVary(t *testing.T) {
+	seen, kinds := map[Op]bool{}, map[string]int{}
+	for seed := range uint64(200) {
+		for _, kind := range []Kind{Parts, Process} {
+			policies := seed%2 == 0
+			plain := Make(rand.New(rand.NewPCG(seed, 0)), kind, policies, "", length)
+			dice := rand.New(rand.NewPCG(seed, 0))
+			p := Make(dice, kind, policies, "", length)
+			p.Vary(dice, length, Never)
+			if diff := cmp.Diff(plain, p); diff != "" {
+				t.Fatalf("seed %d is another one without variants:\n%s", seed, diff)
+			}
+			p.Vary(dice, length, Always)
+			for _, s := range slices.Concat(p.First, p.Steps) {
+				seen[s.Op] = true
+			}
+			p.First = slices.DeleteFunc(p.First, func(s Step) bool { return about(s.Op) })
+			p.Steps = slices.DeleteFunc(p.Steps, func(s Step) bool { return about(s.Op) })
+			for name, is := range map[string]bool{"varied": p.Varied, "ramps": p.Ramps, "startup": p.Startup} {
+				if is {
+					kinds[name]++
+				}
+			}
+			if p.Startup && kind == Parts || p.Ramps && !policies {
+				t.Errorf("seed %d has a NodeStartup on %s, or ramps without policies", seed, kind)
+			}
+			p.Varied, p.Ramps, p.Startup = false, false, false
+			if diff := cmp.Diff(plain, p); diff != "" {
+				t.Errorf("seed %d is another one beside its variants:\n%s", seed, diff)
+			}
+		}
+	}
+	for _, c := range varying {
+		if !seen[c.op] {
+			t.Errorf("%q never comes up", c.op)
+		}
+	}
+	if kinds["varied"] != 400 || kinds["ramps"] == 0 || kinds["startup"] == 0 {
+		t.Errorf("of 400 rounds %v", kinds)
+	}
+}
+
+func about(op Op) bool {
+	return slices.ContainsFunc(varying, func(c chance) bool { return c.op == op })
+}

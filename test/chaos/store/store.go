@@ -41,6 +41,10 @@ var Kept = []struct {
 	{appsv1.SchemeGroupVersion, "controllerrevisions", func() runtime.Object { return &appsv1.ControllerRevision{} }, func() runtime.Object { return &appsv1.ControllerRevisionList{} }, "/apps/controllerrevisions"},
 	{v1alpha1.GroupVersion, "rolloutpolicies", func() runtime.Object { return &v1alpha1.RolloutPolicy{} }, func() runtime.Object { return &v1alpha1.RolloutPolicyList{} }, "/everynode.io/rolloutpolicies"},
 	{v1alpha1.GroupVersion, "daemonsetrollouts", func() runtime.Object { return &v1alpha1.DaemonSetRollout{} }, func() runtime.Object { return &v1alpha1.DaemonSetRolloutList{} }, "/everynode.io/daemonsetrollouts"},
+	{
+		v1alpha1.GroupVersion, "daemonsetvariants", func() runtime.Object { return &v1alpha1.DaemonSetVariant{} },
+		func() runtime.Object { return &v1alpha1.DaemonSetVariantList{} }, "/everynode.io/daemonsetvariants",
+	},
 }
 
 // Kinds are Kubernetes' kinds and Everynode's own.

@@ -63,3 +63,10 @@ func DeletedAt(p *corev1.Pod) time.Time {
 	}
 	return at
 }
+
+// Well reports whether a node can have new pods and says that it is ready.
+func Well(n *corev1.Node) bool {
+	return !n.Spec.Unschedulable && slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}

@@ -53,10 +53,18 @@ func RefOf(o metav1.Object) Ref {
 	return Ref{}
 }
 
-// Split parts a revision into the template's hash and the content's ID, which may be "".
+// Split parts a revision into the template's hash and the content's ID, which may be "". Variants are in neither.
 func Split(revision string) (template, id string) {
 	template, id, _ = strings.Cut(revision, ".")
+	template, _, _ = strings.Cut(template, "_")
 	return template, id
+}
+
+// VariantsOf is the ID of the variants of a revision; "" for none.
+func VariantsOf(revision string) string {
+	template, _, _ := strings.Cut(revision, ".")
+	_, id, _ := strings.Cut(template, "_")
+	return id
 }
 
 // Join is the other way round.
@@ -75,7 +83,11 @@ func ContentOf(p *corev1.Pod) string {
 
 // Of is the whole revision of a pod.
 func Of(p *corev1.Pod) string {
-	return Join(p.Labels[appsv1.ControllerRevisionHashLabelKey], ContentOf(p))
+	template := p.Labels[appsv1.ControllerRevisionHashLabelKey]
+	if id := VariantsOf(p.Labels[Label]); id != "" {
+		template += "_" + id
+	}
+	return Join(template, ContentOf(p))
 }
 
 // List is what a manifest says: the copies of a content.
@@ -225,4 +237,31 @@ func Takes(c *v1alpha1.Content, named []Ref) []Ref {
 		}
 	}
 	return out
+}
+
+// TemplateMark is the annotation by which templates are told apart.
+const TemplateMark = "everynode.io/template"
+
+// MarkOf is that of the template of a ControllerRevision.
+func MarkOf(r *appsv1.ControllerRevision) string {
+	var data struct {
+		Spec struct{ Template corev1.PodTemplateSpec }
+	}
+	if err := json.Unmarshal(r.Data.Raw, &data); err != nil {
+		return "unreadable: " + err.Error()
+	}
+	return data.Spec.Template.Annotations[TemplateMark]
+}
+
+// WithContent reports whether a policy makes content a part of revisions.
+func WithContent(p *v1alpha1.RolloutPolicy) bool {
+	return p != nil && p.Spec.Content != nil &&
+		(p.Spec.Content.ConfigMaps != v1alpha1.ContentNone || p.Spec.Content.Secrets == v1alpha1.ContentReferenced)
+}
+
+// TakenBy reports whether one of some policies makes just the objects of a content a part of revisions.
+func TakenBy(policies []*v1alpha1.RolloutPolicy, named []Ref, held Held) bool {
+	return slices.ContainsFunc(policies, func(p *v1alpha1.RolloutPolicy) bool {
+		return WithContent(p) && held.IsOf(Takes(p.Spec.Content, named))
+	})
 }

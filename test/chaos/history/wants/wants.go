@@ -2,6 +2,8 @@
 package wants
 
 import (
+	"fmt"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -87,3 +89,11 @@ func Scaled(v *intstr.IntOrString, total int) int {
 
 // Surges reports whether an update puts new pods beside old ones.
 func Surges(d *appsv1.DaemonSet) bool { return BudgetOf(d, 100).Surge > 0 }
+
+// Numbers tells of a status in one line.
+func Numbers(s appsv1.DaemonSetStatus) string {
+	return fmt.Sprintf("generation %d, desired %d, current %d, misscheduled %d, ready %d, "+
+		"updated %d, available %d, unavailable %d",
+		s.ObservedGeneration, s.DesiredNumberScheduled, s.CurrentNumberScheduled, s.NumberMisscheduled, s.NumberReady,
+		s.UpdatedNumberScheduled, s.NumberAvailable, s.NumberUnavailable)
+}

@@ -37,6 +37,8 @@ func Of(o metav1.Object) string {
 		wish = own(o.Labels)
 	case *v1alpha1.RolloutPolicy:
 		wish = o.Spec
+	case *v1alpha1.DaemonSetVariant:
+		wish = o.Spec
 	case *v1alpha1.DaemonSetRollout:
 		wish = o.Spec
 	case *corev1.ConfigMap, *corev1.Secret:

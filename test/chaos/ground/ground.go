@@ -1,0 +1,45 @@
+// Package ground says what the nodes of a round are like: their labels and sizes, and what ails pods on them.
+package ground
+
+import (
+	"strings"
+
+	"github.com/everynode/everynode/test/chaos/author"
+	"github.com/everynode/everynode/test/chaos/history/wish"
+	"github.com/everynode/everynode/test/chaos/plan"
+	"github.com/everynode/everynode/test/chaos/tailor"
+)
+
+// What is with a node, and an image that does not work on such nodes.
+const (
+	PoorLabel = wish.UserKey + "poor"
+	PoorImage = "everynode.io/demo:poor"
+)
+
+// places are the labels of the nodes in rounds with policies, and what ails pods with PoorImage on poor nodes.
+const places = `
+labels:
+- {key: topology.kubernetes.io/zone, values: [a, b, c]}
+- {key: rack, values: [r1, r2, r3, r4]}
+- {key: fleet, values: [canary, others, others, others, others]}
+faults:
+- name: poor nodes
+  nodes: {matchLabels: {` + PoorLabel + `: "yes"}}
+  pods: {image: "` + PoorImage + `"}
+  crash: {after: 50ms, exitCode: 3}
+`
+
+// Ills are the labels of nodes and what ails pods.
+func Ills(p *plan.Plan) []byte {
+	text := places
+	if p.Trouble == plan.Content {
+		text = strings.Replace(places, "faults:\n", author.Places+"faults:\n", 1) + author.Ills[1:]
+	}
+	if p.Varied {
+		text = strings.Replace(text, "\nlabels:\n", "\nlabels:"+tailor.Places, 1) + tailor.Sizes
+	}
+	if !p.Policies {
+		text = "labels:" + tailor.Places + tailor.Sizes
+	}
+	return []byte(text)
+}

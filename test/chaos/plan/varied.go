@@ -1,0 +1,62 @@
+package plan
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// What users do to DaemonSetVariants, and to what these go by.
+const (
+	MakeVariant   Op = "make variant"
+	EditVariant   Op = "edit variant"
+	SpoilVariant  Op = "edit variant to one that cannot be had"
+	RefuseVariant Op = "edit variant to one whose pod the API refuses"
+	ClashVariant  Op = "edit variant to one in conflict"
+	DeleteVariant Op = "delete variant"
+	ClassNode     Op = "give node another class"
+)
+
+// varying is what users do to variants in rounds that have them.
+var varying = []chance{
+	{MakeVariant, 4}, {EditVariant, 8}, {SpoilVariant, 3}, {RefuseVariant, 2}, {ClashVariant, 3}, {DeleteVariant, 3},
+	{ClassNode, 6},
+}
+
+// Varying says in which rounds there are DaemonSetVariants.
+type Varying string
+
+// The choices: by the seed in half of the rounds, in all, in none.
+const (
+	Sometimes Varying = "mixed"
+	Always    Varying = "all"
+	Never     Varying = "none"
+)
+
+// Vary adds DaemonSetVariants to a plan, and ramps and NodeStartups to some. It is made last, so that the round of a
+// seed without them is as it was before there were any.
+func (p *Plan) Vary(dice Dice, length time.Duration, in Varying) {
+	half := dice.IntN(2) == 0
+	if in == Never || in == Sometimes && !half {
+		return
+	}
+	p.Varied = true
+	p.Ramps = p.Policies && dice.IntN(3) == 0
+	p.Startup = p.Kind == Process && dice.IntN(2) == 0
+	if p.Policies {
+		length *= policedLength
+	}
+	var first []Step
+	for i := range 1 + dice.IntN(3) {
+		first = append(first, Step{Op: MakeVariant, Pick: i, Other: dice.IntN(1 << 20), Third: dice.IntN(1 << 20)})
+	}
+	if p.Policies {
+		p.First = append(first, p.First...)
+	} else {
+		p.Steps = append(first, p.Steps...)
+	}
+	for range 8 + dice.IntN(10) {
+		p.Steps = append(p.Steps, step(dice, varying, length))
+	}
+	slices.SortStableFunc(p.Steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
+}
