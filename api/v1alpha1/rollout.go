@@ -338,6 +338,9 @@ type PinnedTemplate struct {
 	Template string `json:"template"`
 	// Node is the node that asked for the digests.
 	Node string `json:"node"`
+	// Since is when they were learned. A pod that was made after that by tag was made while nobody could say them.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
 	// Images are those with a tag, in the order of their names.
 	// +listType=atomic
 	Images []PinnedImage `json:"images"`

@@ -10,11 +10,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/admit"
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/history"
+	"github.com/everynode/everynode/internal/change/pinning"
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
+	"github.com/everynode/everynode/internal/objects/pod"
 )
 
 // countWrong counts the pods of a DaemonSet that have a revision which is not their node's, and tells of it. Where
@@ -32,8 +35,8 @@ func (g *Guest) countWrong(ctx context.Context, objects client.Reader, s *seen, 
 		slices.Sort(nodes)
 		some := strings.Join(nodes[:min(3, len(nodes))], ", ")
 		g.cfg.Recorder.Eventf(ds, corev1.EventTypeWarning, WrongRevision,
-			"%d nodes, such as %s, got a pod of a revision that is not theirs, as nobody answered the API server; "+
-				"they are put right within the limits, and what came before its step first", len(nodes), some)
+			"%d nodes, such as %s, got a pod of a revision or with images that are not theirs, as nobody answered "+
+				"the API server; they are put right within the limits, and what came before its step first", len(nodes), some)
 	}
 	return nil
 }
@@ -57,7 +60,8 @@ func (g *Guest) forgetWrong(sets []appsv1.DaemonSet) {
 func (g *Guest) wrong(ctx context.Context, objects client.Reader, s *seen, ds *appsv1.DaemonSet) ([]string, error) {
 	rollout := s.rolloutOf(ds)
 	policy := rolloutpolicy.Choose(s.policies, ds.Namespace, ds.Labels)
-	if rollout == nil || policy == nil || !admit.Taken(ds) || !admit.MayBeWrong(&rollout.Status) {
+	if rollout == nil || policy == nil || !admit.Taken(ds) ||
+		!admit.MayBeWrong(&rollout.Status) && rollout.Status.Images == nil {
 		return nil, nil
 	}
 	at := slices.IndexFunc(s.revisions[ds.UID], func(r *appsv1.ControllerRevision) bool {
@@ -78,5 +82,24 @@ func (g *Guest) wrong(ctx context.Context, objects client.Reader, s *seen, ds *a
 			own = append(own, p)
 		}
 	}
-	return g.webhook.Wrong(ds.UID, policy, s.revisions[ds.UID][at], &rollout.Status, own)
+	nodes, err := g.webhook.Wrong(ds.UID, policy, s.revisions[ds.UID][at], &rollout.Status, own)
+	return append(nodes, strays(s.revisions[ds.UID], &rollout.Status, own)...), err
+}
+
+// strays are the nodes whose pod has the newest template, and runs other bits than those of its digests.
+func strays(revisions []*appsv1.ControllerRevision, s *v1alpha1.DaemonSetRolloutStatus, pods []*corev1.Pod) (
+	nodes []string) {
+	hash := content.TemplateOf(s.TargetRevision)
+	template, err := admit.SpecOf(revisions, hash)
+	if err != nil || s.Images == nil {
+		return nil // nobody can tell
+	}
+	at := slices.IndexFunc(s.Images.Templates, func(t v1alpha1.PinnedTemplate) bool { return t.Template == hash })
+	for _, p := range pods {
+		is := p.Labels[appsv1.ControllerRevisionHashLabelKey] == hash
+		if is && at >= 0 && pinning.RunsOther(template, &s.Images.Templates[at], p) {
+			nodes = append(nodes, pod.TargetNode(p))
+		}
+	}
+	return nodes
 }

@@ -57,6 +57,7 @@ func TestPinnedBesideKubernetes(t *testing.T) {
 		{"a first node that cannot pull gives way", b.pinsElsewhere},
 		{"controllers are killed while the first node pulls", b.pinsThroughDeath},
 		{"a new DaemonSet has one digest from the first pod on", b.pinsNew},
+		{"a pod that is made while nobody answers is replaced", b.pinsUnanswered},
 		{"pinning is turned off, and nobody waits any more", b.pinsNoMore},
 		{"whoever leaves has nobody wait", b.leavesNobodyWaiting},
 	} {
@@ -270,6 +271,41 @@ func (b *beside) pinsThroughDeath(t *testing.T) {
 	b.begins(t)
 	b.phase(t, "Complete")
 	b.saysDigest(t, "agent", b.oneDigest(t, "agent"))
+}
+
+// pinsUnanswered kills all replicas. Pods that are made then run what their tag names, until somebody is back.
+func (b *beside) pinsUnanswered(t *testing.T) {
+	digest := b.oneDigest(t, "agent")
+	time.Sleep(10 * time.Second) // clocks may differ by that
+	b.kill(t, b.replicas...)
+	before := b.pods(t)
+	for _, p := range slices.DeleteFunc(b.podsOf(t, "agent"), func(p corev1.Pod) bool {
+		return !strings.Contains(p.Spec.Containers[0].Image, "@")
+	})[:3] {
+		b.kubectl(t, "delete", "pod", p.Name, "--wait=true")
+	}
+	await(t, "three came back with what the tag names", func(context.Context) error {
+		other := 0
+		for _, p := range b.podsOf(t, "agent") {
+			if s := p.Status.ContainerStatuses; len(s) > 0 && s[0].ImageID != "" && !strings.HasSuffix(s[0].ImageID, digest) {
+				other++
+			}
+		}
+		if other != 3 {
+			return fmt.Errorf("%d did", other)
+		}
+		return nil
+	})
+	b.begins(t)
+	b.event(t, "WrongRevision", "3 nodes, such as ")
+	if again := b.oneDigest(t, "agent"); again != digest {
+		t.Errorf("pods run %s, and ran %s", again, digest)
+	}
+	b.phase(t, "Complete")
+	b.unchanged(t, before, 3)
+	after := b.pods(t)
+	time.Sleep(3 * time.Second)
+	b.samePods(t, after)
 }
 
 // second is another DaemonSet, with an image.

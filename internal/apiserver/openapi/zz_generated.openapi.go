@@ -2251,6 +2251,12 @@ func schema_everynode_everynode_api_v1alpha1_PinnedTemplate(ref common.Reference
 							Format:      "",
 						},
 					},
+					"since": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Since is when they were learned. A pod that was made after that by tag was made while nobody could say them.",
+							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
+						},
+					},
 					"images": {
 						VendorExtensible: spec.VendorExtensible{
 							Extensions: spec.Extensions{
@@ -2274,7 +2280,7 @@ func schema_everynode_everynode_api_v1alpha1_PinnedTemplate(ref common.Reference
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.PinnedImage{}.OpenAPIModelName()},
+			v1alpha1.PinnedImage{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
 	}
 }
 

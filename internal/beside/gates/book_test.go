@@ -43,6 +43,8 @@ type world struct {
 	tag  string
 	away map[string]bool
 	made int
+	// unheard tells that the API server asks no webhook.
+	unheard bool
 	// most is how many pods asked at one time, and had neither an answer nor a known trouble.
 	most int
 }
@@ -76,7 +78,7 @@ func (w *world) Pod(uid types.UID) *corev1.Pod {
 func (w *world) start(policy string) {
 	w.matrix = matrix.New(row.Config{Guest: true})
 	w.book = pins.New(w.matrix)
-	w.book.Objects = w
+	w.book.Objects, w.book.Guest = w, true
 	w.tick(0)
 	for _, name := range w.nodes {
 		w.book.Step(fact.Node{Name: name})
@@ -184,6 +186,10 @@ func (w *world) makes() {
 		p.Spec.NodeName = node
 		images, first := admit.Pins(status, revision)
 		pinning.Fill(&p.Spec, images, first)
+		if w.unheard {
+			p.Spec, first = *template(), false
+			p.Spec.NodeName, p.Labels[appsv1.ControllerRevisionHashLabelKey] = node, w.newest()
+		}
 		if first {
 			p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: pinning.Gate}}
 			p.Spec.NodeName, p.Spec.Affinity = "", placement.PinToNode(nil, node)
@@ -371,4 +377,62 @@ func TestAPodThatWaitsIsNoFailure(t *testing.T) {
 	w.pass(9 * time.Minute)
 	w.runs(map[string]int{"gate nothing": 5, "tag nothing": 1})
 	w.phase(v1alpha1.PhaseProgressing)
+}
+
+// lose has pods be lost, and made again while nobody hears of it and the tag names something else.
+func (w *world) lose(tag int, nodes ...string) {
+	w.unheard, w.tag = true, sum(tag)
+	for _, node := range nodes {
+		w.drop(node)
+	}
+	w.makes()
+	w.pull()
+	w.unheard = false // before that nothing is deleted
+}
+
+// TestAPodThatWasMadeUnheardIsReplaced once, if it runs other bits.
+func TestAPodThatWasMadeUnheardIsReplaced(t *testing.T) {
+	for _, restarts := range []bool{false, true} {
+		w := newWorld(t, 6)
+		w.start(careful)
+		w.pass(5 * time.Minute)
+		var others []string
+		for _, node := range w.nodes {
+			if strings.Contains(w.pods[node].Spec.Containers[0].Image, "@") {
+				others = append(others, node)
+			}
+		}
+		made := w.made
+		w.lose(1, others[0])
+		w.lose(2, others[1:]...)
+		w.runs(map[string]int{"tag 1": 2, "tag 2": 4})
+		if restarts {
+			w.start(careful)
+		}
+		w.pass(10 * time.Minute)
+		w.runs(map[string]int{"tag 1": 2, "digest 1": 4})
+		w.phase(v1alpha1.PhaseComplete)
+		if w.made != made+5+4 {
+			t.Errorf("%d pods were made, want 5 that were lost and 4 in their place", w.made-made)
+		}
+	}
+}
+
+// TestWhatIsNotPinnedIsNotReplaced: pinning is turned off, and later on again, with whatever runs then.
+func TestWhatIsNotPinnedIsNotReplaced(t *testing.T) {
+	w := newWorld(t, 6)
+	w.start(careful)
+	w.pass(5 * time.Minute)
+	w.lose(2, w.nodes...)
+	made := w.made
+	asWritten := strings.Replace(careful, ", images: Pinned", "", 1)
+	w.start(asWritten)
+	w.pass(5 * time.Minute)
+	w.start(careful)
+	w.pass(5 * time.Minute)
+	w.runs(map[string]int{"tag 2": 6})
+	w.phase(v1alpha1.PhaseComplete)
+	if w.made != made {
+		t.Errorf("%d pods were made again", w.made-made)
+	}
 }

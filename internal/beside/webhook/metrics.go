@@ -23,7 +23,8 @@ func newMetrics(to prometheus.Registerer) (*metrics, error) {
 		}, []string{"about", "answer"}),
 		wrong: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "everynode_beside_wrong_pods",
-			Help: "Pods with a revision that their node was not to have when they were made, or without its content.",
+			Help: "Pods with a revision that their node was not to have when they were made, or without its content, or " +
+				"with other bits than those of its digests.",
 		}, []string{"namespace", "daemonset"}),
 		ends: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "everynode_beside_certificate_expiration_timestamp_seconds",

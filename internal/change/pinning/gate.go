@@ -6,6 +6,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
 )
 
 // Gate is the scheduling gate of a pod that is to ask the registry, until it may. Annotation says since when it may;
@@ -44,4 +46,26 @@ func HasPulled(p *corev1.Pod) bool {
 		}
 	}
 	return false
+}
+
+// skew is by how much the clocks of whoever notes when digests were learned and of the API may differ.
+const skew = 10 * time.Second
+
+// RunsOther reports whether a pod was made by tag after the digests of its template were known, as nobody could fill
+// them in, and runs other bits. Who was let through the gate was to find them out.
+func RunsOther(template *corev1.PodSpec, known *v1alpha1.PinnedTemplate, p *corev1.Pod) bool {
+	_, was := LetThrough(p)
+	if was || known.Since == nil || !p.CreationTimestamp.After(known.Since.Add(skew)) {
+		return false
+	}
+	digests := map[string]string{}
+	for _, i := range known.Images {
+		digests[i.Image] = i.Digest
+	}
+	other := false
+	tagged(template, func(c *corev1.Container) {
+		of, has, asked := resolved(c, p)
+		other = other || has && asked && of != "" && digests[c.Image] != "" && of != digests[c.Image]
+	})
+	return other
 }

@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -41,10 +42,13 @@ type rows = contents.Rows
 // Book knows the digests of all DaemonSets.
 type Book struct {
 	rows
-	// Objects is set before the first event.
+	// Objects is set before the first event; Guest tells that another controller makes the pods.
 	Objects Objects
+	Guest   bool
 	now     time.Time
 	sets    map[types.UID]*set
+	// strays are pods of which the matrix was told another revision than they say.
+	strays map[types.UID]fact.Pod
 }
 
 // set is a DaemonSet whose policy pins.
@@ -57,10 +61,14 @@ type set struct {
 	told  *v1alpha1.ImagesStatus
 	// stored is what the rollout went to, and back to, when it was stored: after a start all that is known at first.
 	stored []string
+	// settled tells that every node is to have the newest template, beside another controller.
+	settled bool
 }
 
 // New returns an empty book.
-func New(of contents.Rows) *Book { return &Book{rows: of, sets: map[types.UID]*set{}} }
+func New(of contents.Rows) *Book {
+	return &Book{rows: of, sets: map[types.UID]*set{}, strays: map[types.UID]fact.Pod{}}
+}
 
 // Step takes an event for the matrix in, and passes it on.
 func (b *Book) Step(e matrix.Event) {
@@ -76,11 +84,12 @@ func (b *Book) Step(e matrix.Event) {
 		delete(b.sets, types.UID(e))
 		b.rows.Step(e)
 	case fact.Pod:
-		b.rows.Step(e)
+		b.rows.Step(b.as(e))
 		if s := b.sets[e.Owner]; s != nil && s.info != nil && b.hears(s, &e) {
 			b.tell(s)
 		}
 	case fact.PodGone:
+		delete(b.strays, types.UID(e))
 		b.rows.Step(e)
 		for _, s := range b.sets {
 			if _, is := s.first[types.UID(e)]; is {
@@ -97,6 +106,7 @@ func (b *Book) Step(e matrix.Event) {
 func (b *Book) Tick(now time.Time) {
 	b.now = now
 	for _, s := range b.sets {
+		b.settle(s)
 		if s.told == nil {
 			continue
 		}
@@ -172,6 +182,7 @@ func (b *Book) onRollout(e fact.Rollout) {
 func (b *Book) leave(uid types.UID) {
 	s := b.sets[uid]
 	delete(b.sets, uid)
+	b.takeBack(uid)
 	if s != nil && s.info != nil {
 		b.rows.Step(*s.info)
 	}
@@ -189,6 +200,7 @@ func (b *Book) onDaemonSet(e fact.DaemonSet) {
 		b.look(s)
 	}
 	b.tell(s)
+	b.settle(s)
 }
 
 func (s *set) template() string { return content.TemplateOf(s.info.Revision) }
@@ -236,7 +248,10 @@ func (b *Book) learn(s *set, p *corev1.Pod, byDigest bool) bool {
 	if !whole || byDigest && !made {
 		return false
 	}
-	s.found[s.template()] = v1alpha1.PinnedTemplate{Template: s.template(), Node: p.Spec.NodeName, Images: images}
+	now := metav1.NewTime(b.now.Truncate(time.Second))
+	s.found[s.template()] = v1alpha1.PinnedTemplate{
+		Template: s.template(), Node: p.Spec.NodeName, Since: &now, Images: images,
+	}
 	s.first, s.begun = map[types.UID]time.Time{}, time.Time{}
 	return true
 }
