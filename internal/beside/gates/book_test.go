@@ -63,7 +63,8 @@ func newWorld(t *testing.T, nodes int) *world {
 
 func sum(n int) string { return fmt.Sprintf("sha256:%064x", n) }
 
-func (w *world) Acted(types.UID) (acted, latest *appsv1.DaemonSet) { return w.set, w.set }
+// Template is the same for all revisions.
+func (w *world) Template(types.UID, string) *corev1.PodTemplateSpec { return &w.set.Spec.Template }
 
 func (w *world) Pod(uid types.UID) *corev1.Pod {
 	for _, p := range w.pods {

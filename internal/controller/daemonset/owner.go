@@ -77,7 +77,8 @@ func newOwner(c *Controller, pods, rows, claims *lane.Lane) *owner {
 	o.contents, o.following = contents.New(o.pins), map[followed]context.CancelFunc{}
 	o.contents.Live, o.contents.Linger = c.cfg.LiveContent, cmp.Or(c.cfg.CopiesLinger, o.contents.Linger)
 	o.book = belongings.New(o.contents, c.cfg.NormalizeTemplate)
-	o.pins.Objects, o.pins.Guest, o.variants.Objects = o.book, c.cfg.Guest, mold.Templates{Book: o.book}
+	templates := mold.Templates{Book: o.book}
+	o.pins.Objects, o.pins.Guest, o.variants.Objects = templates, c.cfg.Guest, templates
 	o.variants.Tries = c.cfg.Trials != nil
 	o.rollouts = rollouts.New(rolloutRows{o.contents, o.matrix}, time.LoadLocation)
 	o.molds = mold.NewMaker(mold.Maker{Revisions: o.book, Contents: o.contents, Pins: o.pins, Startups: o.startups,

@@ -19,6 +19,7 @@ import (
 type decisions interface {
 	belongings.Rows
 	Rollout(uid types.UID) (v1alpha1.DaemonSetRolloutStatus, bool)
+	Before(uid types.UID) string
 	Ready() []action.Action
 	NextTick() (time.Time, bool)
 	AuditSlice(most int) (findings []string, done bool)

@@ -25,6 +25,7 @@ type Rows interface {
 	PodsOfRevision(uid types.UID, revision string) int
 	KeepsRevision(uid types.UID, revision string) bool
 	Rollout(uid types.UID) (v1alpha1.DaemonSetRolloutStatus, bool)
+	Before(uid types.UID) string
 }
 
 // Book knows the content of all DaemonSets.

@@ -134,7 +134,7 @@ func TestWhatStandsInWorksOnMostNodes(t *testing.T) {
 	w.course.Start(&v1alpha1.DaemonSetRolloutStatus{TargetRevision: "failed", Step: "canary",
 		FailedRevisions: []v1alpha1.FailedRevision{{Revision: "failed", Action: halt}}})
 	w.update("target")
-	if c := w.course; c.state.stable != "" || c.before() != "b" {
+	if c := w.course; c.state.stable != "" || c.Meanwhile() != "b" {
 		t.Errorf("%q is stable, and %q stands in for it; want b", c.state.stable, c.state.standIn)
 	}
 }

@@ -280,7 +280,7 @@ func (w *world) stepHasBegun(name string, s *v1alpha1.DaemonSetRolloutStatus) bo
 	fleet := rolloutpolicy.NewFleet(w.policy)
 	for _, o := range w.names() {
 		has := cmp.Or(w.nodes[o].daemon.Revision, w.nodes[o].daemon.Ending)
-		if slices.ContainsFunc([]string{w.course.before(), s.TargetRevision, has}, func(r string) bool { return r != "" && w.Selects(r, o) }) {
+		if slices.ContainsFunc([]string{w.course.Meanwhile(), s.TargetRevision, has}, func(r string) bool { return r != "" && w.Selects(r, o) }) {
 			fleet.Set(o, w.nodes[o].node(o).Labels)
 		}
 	}

@@ -152,12 +152,12 @@ func (c *Course) leaves(n *node, want string) bool {
 	return want != "" && !n.chosen.Stable
 }
 
-// before is the revision whose rules say where the daemon is before the target's do.
-func (c *Course) before() string { return cmp.Or(c.state.stable, c.state.standIn) }
+// Meanwhile is what nodes have before their turn: the stable revision, or what stands in for it; "" for none.
+func (c *Course) Meanwhile() string { return cmp.Or(c.state.stable, c.state.standIn) }
 
 // joins reports whether the node is to have its first daemon by the target's rules.
 func (c *Course) joins(n *node) bool {
-	return c.changing && c.before() != "" && n.chosen.Target && !n.chosen.Stable
+	return c.changing && c.Meanwhile() != "" && n.chosen.Target && !n.chosen.Stable
 }
 
 // departs reports whether the target takes the daemon away from the node.

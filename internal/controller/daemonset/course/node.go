@@ -464,7 +464,7 @@ func (c *Course) choose(n *node) standing.Chosen {
 	if !c.started {
 		target = c.ds.Newest
 	}
-	return standing.Choose(c.before(), target, &n.daemon, func(revision string) bool {
+	return standing.Choose(c.Meanwhile(), target, &n.daemon, func(revision string) bool {
 		return c.ds.Selects(revision, n.fact.Object, n.daemon.Occupied())
 	})
 }

@@ -29,7 +29,7 @@ func (c *Course) Before(name string) standing.Before {
 
 // Keeps reports whether pods of the revision may still have to be made.
 func (c *Course) Keeps(revision string) bool {
-	return revision != "" && (revision == c.before() || revision == c.state.target)
+	return revision != "" && (revision == c.Meanwhile() || revision == c.state.target)
 }
 
 // Started reports whether Start was called.

@@ -141,12 +141,13 @@ func (c *Course) Misplaced() int {
 }
 
 // UnderWay is how many nodes are on their way to the target's template. Others, such as those that join and get the
-// stable one, tell nothing of it.
+// stable one, tell nothing of it, nor do those that wait for leave to go on.
 func (c *Course) UnderWay() (n int) {
 	template := content.TemplateOf(c.state.target)
 	for _, s := range c.queue.Steps {
 		s.Changing.Ascend(func(m *queue.Member) bool {
-			n += one(content.TemplateOf(c.target(c.known(m))) == template)
+			waits := m.Is.Has(standing.Pending) || m.Is.Has(standing.Held)
+			n += one(!waits && content.TemplateOf(c.target(c.known(m))) == template)
 			return true
 		})
 	}

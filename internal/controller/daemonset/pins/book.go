@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,8 +29,8 @@ const onItsWay = time.Minute
 
 // Objects are what the API holds.
 type Objects interface {
-	// Acted is the DaemonSet as it is acted on; nil if there is none.
-	Acted(uid types.UID) (acted, latest *appsv1.DaemonSet)
+	// Template is that of a revision without its content; nil if it cannot be read.
+	Template(daemonSet types.UID, hash string) *corev1.PodTemplateSpec
 	// Pod is nil if there is none.
 	Pod(uid types.UID) *corev1.Pod
 }
@@ -55,14 +54,23 @@ type Book struct {
 type set struct {
 	info  *fact.DaemonSet
 	found map[string]v1alpha1.PinnedTemplate // by the template's hash
+	// unknown are those of which pods are made, and nobody has told yet.
+	unknown map[string]*unknown
+	told    *v1alpha1.ImagesStatus
+	// templates are those that the matrix was told of.
+	templates []string
+	// settled tells that every node is to have the newest template, beside another controller.
+	settled bool
+	// stored is what the rollout went to, and back to, when it was stored: after a start all that is known at first.
+	stored []string
+}
+
+// unknown is a template whose digests are not known yet.
+type unknown struct {
+	spec *corev1.PodSpec // nil while it cannot be read
 	// first are the pods that may tell, and since when; begun is when one was asked for that is not seen yet.
 	first map[types.UID]time.Time
 	begun time.Time
-	told  *v1alpha1.ImagesStatus
-	// stored is what the rollout went to, and back to, when it was stored: after a start all that is known at first.
-	stored []string
-	// settled tells that every node is to have the newest template, beside another controller.
-	settled bool
 }
 
 // New returns an empty book.
@@ -92,14 +100,24 @@ func (b *Book) Step(e matrix.Event) {
 		delete(b.strays, types.UID(e))
 		b.rows.Step(e)
 		for _, s := range b.sets {
-			if _, is := s.first[types.UID(e)]; is {
-				delete(s.first, types.UID(e))
+			if s.lose(types.UID(e)) {
 				b.tell(s)
 			}
 		}
 	default:
 		b.rows.Step(e)
 	}
+}
+
+// lose forgets a pod; true if it could have told something.
+func (s *set) lose(pod types.UID) bool {
+	for _, u := range s.unknown {
+		if _, is := u.first[pod]; is {
+			delete(u.first, pod)
+			return true
+		}
+	}
+	return false
 }
 
 // Tick says what time it is.
@@ -111,7 +129,7 @@ func (b *Book) Tick(now time.Time) {
 			continue
 		}
 		at, kept := s.next(), b.keep(s)
-		if !at.IsZero() && !at.After(now) || len(s.told.Templates) > len(kept) {
+		if !at.IsZero() && !at.After(now) || len(s.told.Templates) > len(kept) || b.goesElsewhere(s) {
 			b.tell(s)
 		}
 	}
@@ -120,11 +138,20 @@ func (b *Book) Tick(now time.Time) {
 // NextTick returns when time alone has another node be first, if ever.
 func (b *Book) NextTick() (at time.Time, ok bool) {
 	for _, s := range b.sets {
-		if t := s.next(); !t.IsZero() && (!ok || t.Before(at)) {
+		t := s.next()
+		if b.goesElsewhere(s) {
+			t = b.now
+		}
+		if !t.IsZero() && (!ok || t.Before(at)) {
 			at, ok = t, true
 		}
 	}
 	return at, ok
+}
+
+// goesElsewhere reports whether nodes are to have templates that the matrix was not told of.
+func (b *Book) goesElsewhere(s *set) bool {
+	return s.told != nil && !slices.Equal(s.templates, b.templates(s))
 }
 
 // next is when the first of those that are waited for has had its time; zero if none is.
@@ -134,22 +161,25 @@ func (s *set) next() (at time.Time) {
 			at = t
 		}
 	}
-	if s.info == nil || s.pinned() {
-		return at
-	}
-	if !s.begun.IsZero() {
-		soonest(s.begun.Add(onItsWay))
-	}
-	for _, since := range s.first {
-		soonest(since.Add(Patience))
+	for _, u := range s.unknown {
+		if !u.begun.IsZero() {
+			soonest(u.begun.Add(onItsWay))
+		}
+		for _, since := range u.first {
+			soonest(since.Add(Patience))
+		}
 	}
 	return at
 }
 
 // Begun says that a pod of the DaemonSet was asked for.
 func (b *Book) Begun(uid types.UID, revision string) {
-	if s := b.sets[uid]; s != nil && s.info != nil && content.TemplateOf(revision) == s.template() && !s.pinned() {
-		s.begun = b.now
+	s := b.sets[uid]
+	if s == nil || s.info == nil {
+		return
+	}
+	if u := s.unknown[content.TemplateOf(revision)]; u != nil {
+		u.begun = b.now
 		b.tell(s)
 	}
 }
@@ -162,7 +192,7 @@ func (b *Book) onRollout(e fact.Rollout) {
 	case !e.Policy.PinsImages:
 		b.leave(uid)
 	case s == nil:
-		s = &set{found: map[string]v1alpha1.PinnedTemplate{}, first: map[types.UID]time.Time{}}
+		s = &set{found: map[string]v1alpha1.PinnedTemplate{}, unknown: map[string]*unknown{}}
 		b.sets[uid] = s
 	}
 	if s != nil && e.Status != nil {
@@ -194,28 +224,62 @@ func (b *Book) onDaemonSet(e fact.DaemonSet) {
 		b.rows.Step(e)
 		return
 	}
-	another := s.info == nil || content.TemplateOf(s.info.Revision) != content.TemplateOf(e.Revision)
 	s.info = &e
-	if another {
-		b.look(s)
-	}
 	b.tell(s)
 	b.settle(s)
 }
 
 func (s *set) template() string { return content.TemplateOf(s.info.Revision) }
 
-func (s *set) pinned() bool { _, is := s.found[s.template()]; return is }
+// templates are those of which pods may be made, the newest first, each once.
+func (b *Book) templates(s *set) (out []string) {
+	before, target := b.goesTo(s)
+	for _, revision := range []string{s.info.Revision, before, target} {
+		if hash := content.TemplateOf(revision); hash != "" && !slices.Contains(out, hash) {
+			out = append(out, hash)
+		}
+	}
+	return out
+}
 
-// look finds out what the pods tell of a template that is new here.
-func (b *Book) look(s *set) {
-	s.first, s.begun = map[types.UID]time.Time{}, time.Time{}
-	if s.pinned() {
+// goesTo is what nodes have before their turn, and what the rollout goes to.
+func (b *Book) goesTo(s *set) (before, target string) {
+	st, known := b.rows.Rollout(s.info.UID)
+	if !known && len(s.stored) == 2 {
+		return s.stored[0], s.stored[1]
+	}
+	return b.rows.Before(s.info.UID), st.TargetRevision
+}
+
+// search begins to look for the digests of templates that pods are made of now, and ends it for others.
+func (b *Book) search(s *set, templates []string) {
+	maps.DeleteFunc(s.unknown, func(hash string, _ *unknown) bool { return !slices.Contains(templates, hash) })
+	for _, hash := range templates {
+		if _, known := s.found[hash]; known {
+			delete(s.unknown, hash)
+			continue
+		}
+		u := s.unknown[hash]
+		if u == nil {
+			u = &unknown{first: map[types.UID]time.Time{}}
+			s.unknown[hash] = u
+		}
+		if u.spec == nil {
+			b.look(s, hash, u)
+		}
+	}
+}
+
+// look reads a template, and finds out what the pods tell of it.
+func (b *Book) look(s *set, hash string, u *unknown) {
+	template := b.Objects.Template(s.info.UID, hash)
+	if template == nil {
 		return
 	}
+	u.spec = &template.Spec
 	var all []*corev1.Pod
 	for _, uid := range b.rows.Pods() {
-		if p, _ := b.rows.Pod(uid); p.Owner == s.info.UID && content.TemplateOf(p.Revision) == s.template() {
+		if p, _ := b.rows.Pod(uid); p.Owner == s.info.UID && content.TemplateOf(p.Revision) == hash {
 			if o := b.Objects.Pod(uid); o != nil {
 				all = append(all, o)
 			}
@@ -226,7 +290,7 @@ func (b *Book) look(s *set) {
 	})
 	for _, made := range []bool{true, false} {
 		for _, p := range all {
-			if b.learn(s, p, made) {
+			if b.learn(s, hash, p, made) {
 				return
 			}
 		}
@@ -239,8 +303,8 @@ func (b *Book) look(s *set) {
 }
 
 // learn takes in what a pod knows of all images, one that was made with digests or any.
-func (b *Book) learn(s *set, p *corev1.Pod, byDigest bool) bool {
-	template := b.spec(s)
+func (b *Book) learn(s *set, hash string, p *corev1.Pod, byDigest bool) bool {
+	template := s.unknown[hash].spec
 	if template == nil {
 		return false
 	}
@@ -249,47 +313,44 @@ func (b *Book) learn(s *set, p *corev1.Pod, byDigest bool) bool {
 		return false
 	}
 	now := metav1.NewTime(b.now.Truncate(time.Second))
-	s.found[s.template()] = v1alpha1.PinnedTemplate{
-		Template: s.template(), Node: p.Spec.NodeName, Since: &now, Images: images,
-	}
-	s.first, s.begun = map[types.UID]time.Time{}, time.Time{}
+	s.found[hash] = v1alpha1.PinnedTemplate{Template: hash, Node: p.Spec.NodeName, Since: &now, Images: images}
+	delete(s.unknown, hash)
 	return true
 }
 
-// spec is the template that is acted on; nil while that is another than the matrix was told of.
+// spec is the newest template; nil while it cannot be read.
 func (b *Book) spec(s *set) *corev1.PodSpec {
-	ds, _ := b.Objects.Acted(s.info.UID)
-	if ds == nil || ds.Generation != s.info.Generation {
+	template := b.Objects.Template(s.info.UID, s.template())
+	if template == nil {
 		return nil
 	}
-	return &ds.Spec.Template.Spec
+	return &template.Spec
 }
 
 // hears takes a pod in; true if that changes anything.
 func (b *Book) hears(s *set, p *fact.Pod) bool {
-	if content.TemplateOf(p.Revision) != s.template() || s.pinned() {
+	hash := content.TemplateOf(p.Revision)
+	u := s.unknown[hash]
+	if u == nil {
 		return false
 	}
 	o := b.Objects.Pod(p.UID)
-	if o != nil && !p.Terminating && b.learn(s, o, false) {
+	if o != nil && !p.Terminating && b.learn(s, hash, o, false) {
 		return true
 	}
-	_, had := s.first[p.UID]
-	awaited := !s.begun.IsZero()
-	can := b.mayTell(s, p, o)
+	_, had := u.first[p.UID]
+	awaited := !u.begun.IsZero()
+	can := MayTell(u.spec, p, o)
 	switch {
 	case can && !had:
-		s.first[p.UID], s.begun = Since(p, o), time.Time{}
+		u.first[p.UID], u.begun = Since(p, o), time.Time{}
 	case !can && had:
-		delete(s.first, p.UID)
+		delete(u.first, p.UID)
 	case !can:
-		s.begun = time.Time{}
+		u.begun = time.Time{}
 	}
 	return can != had || !can && awaited
 }
-
-// mayTell reports whether a pod may come to know all images of the template.
-func (b *Book) mayTell(s *set, p *fact.Pod, o *corev1.Pod) bool { return MayTell(b.spec(s), p, o) }
 
 // MayTell reports whether a pod may come to know all images of its template, as far as the template and the pod's
 // object are known. One behind the gate is not asked to yet.
@@ -313,42 +374,71 @@ func Since(p *fact.Pod, o *corev1.Pod) time.Time {
 	return p.Created
 }
 
+// state is how many nodes may be given the template now.
+func (u *unknown) state(now time.Time) fact.First {
+	switch {
+	case len(pinning.Tags(u.spec)) == 0:
+		return fact.NoFirst
+	case u.waits(now):
+		return fact.FirstPulls
+	}
+	return fact.FirstIsWanted
+}
+
 // waits reports whether some pod may still tell.
-func (b *Book) waits(s *set) bool {
-	if !s.begun.IsZero() && s.begun.Add(onItsWay).After(b.now) {
+func (u *unknown) waits(now time.Time) bool {
+	if !u.begun.IsZero() && u.begun.Add(onItsWay).After(now) {
 		return true
 	}
-	s.begun = time.Time{}
-	for uid, since := range s.first {
-		if since.Add(Patience).After(b.now) {
+	u.begun = time.Time{}
+	for uid, since := range u.first {
+		if since.Add(Patience).After(now) {
 			return true
 		}
-		delete(s.first, uid)
+		delete(u.first, uid)
 	}
 	return false
 }
 
 // tell tells the matrix of the DaemonSet, and whether a node may be first.
 func (b *Book) tell(s *set) {
-	info := *s.info
-	template := b.spec(s)
-	said := v1alpha1.ImagesStatus{}
-	switch {
-	case template == nil && !s.pinned():
-		info.Held = true // until the template is known
-	case s.pinned(), len(pinning.Tags(template)) == 0:
-		said.Message = unpinned(s.found[s.template()])
-	case b.waits(s):
-		info.First, said.Message = fact.FirstPulls, "all others wait for the digests that the first node gets"
-	default:
-		info.First, said.Message = fact.FirstIsWanted, "the first node is to find out their digests"
-	}
+	s.templates = b.templates(s)
+	b.search(s, s.templates)
+	info, said := *s.info, v1alpha1.ImagesStatus{}
+	said.Message = b.firsts(s, &info)
 	said.Templates = b.keep(s)
 	if s.told == nil || !apiequality.Semantic.DeepEqual(s.told, &said) {
 		s.told = &said
 	}
 	info.Images = s.told
 	b.rows.Step(info)
+}
+
+// firsts says of which templates a node may be first now, or is, and what the rollout says of that.
+func (b *Book) firsts(s *set, info *fact.DaemonSet) (message string) {
+	for _, hash := range s.templates {
+		newest, first := hash == s.template(), fact.NoFirst
+		switch u := s.unknown[hash]; {
+		case u == nil && newest:
+			message = unpinned(s.found[hash])
+		case u == nil:
+		case u.spec == nil:
+			info.Held = info.Held || newest // until the template is known
+		default:
+			first = u.state(b.now)
+		}
+		info.First.Set(hash, first)
+		switch {
+		case first == fact.NoFirst || message != "":
+		case newest && first == fact.FirstIsWanted:
+			message = "the first node is to find out their digests"
+		case newest:
+			message = "all others wait for the digests that the first node gets"
+		case first == fact.FirstPulls:
+			message = "nodes before their turn wait for the digests that the first of them gets"
+		}
+	}
+	return message
 }
 
 // unpinned names the images that are taken as written; "" if none is.
@@ -368,19 +458,16 @@ func unpinned(t v1alpha1.PinnedTemplate) string {
 
 // keep forgets the templates that nobody goes to or back to, and returns the others: the stable one first.
 func (b *Book) keep(s *set) (out []v1alpha1.PinnedTemplate) {
-	st, known := b.rows.Rollout(s.info.UID)
-	kept, revisions := map[string]bool{}, []string{st.StableRevision, st.TargetRevision}
-	if !known {
-		revisions = slices.Clone(s.stored)
-	}
-	for _, of := range append(revisions, s.info.Revision) {
+	kept := map[string]bool{}
+	before, target := b.goesTo(s)
+	for _, of := range []string{before, target, s.info.Revision} {
 		hash := content.TemplateOf(of)
 		if t, is := s.found[hash]; is && !kept[hash] {
 			out = append(out, t)
 		}
 		kept[hash] = true
 	}
-	if known {
+	if _, known := b.rows.Rollout(s.info.UID); known {
 		maps.DeleteFunc(s.found, func(hash string, _ v1alpha1.PinnedTemplate) bool { return !kept[hash] })
 	}
 	return out
@@ -393,6 +480,5 @@ func (b *Book) Images(uid types.UID, revision string) (images []v1alpha1.PinnedI
 		return nil, false
 	}
 	hash := content.TemplateOf(revision)
-	t, known := s.found[hash]
-	return t.Images, !known && hash == s.template()
+	return s.found[hash].Images, s.unknown[hash] != nil
 }

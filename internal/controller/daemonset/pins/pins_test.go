@@ -33,12 +33,15 @@ type world struct {
 	book   *Book
 	matrix *matrix.Matrix
 	set    *appsv1.DaemonSet
-	stored *v1alpha1.DaemonSetRolloutStatus
-	pods   map[types.UID]*corev1.Pod
+	// templates are all that the set has had.
+	templates map[string]*corev1.PodTemplateSpec
+	stored    *v1alpha1.DaemonSetRolloutStatus
+	pods      map[types.UID]*corev1.Pod
 	// registry has the digests of tags. Without one there is no answer.
 	registry map[string]string
 	// unknown are nodes whose runtime knows no digest; slow ones pull until told otherwise.
 	unknown, slow map[string]bool
+	labels        [6]map[string]string // of the first nodes
 	made          int
 	// patched are the images of the first container on nodes whose variant says another one than the template.
 	patched map[string]string
@@ -63,7 +66,8 @@ func sha(n int) string { return fmt.Sprintf("sha256:%064x", n) }
 
 func newWorld(t *testing.T, policy string) *world {
 	w := &world{T: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), pods: map[types.UID]*corev1.Pod{}, policy: policy,
-		registry: map[string]string{"demo:v1": sha(1), "registry.example.com:5000/team/b:2": sha(2)}, unknown: map[string]bool{}, slow: map[string]bool{}}
+		registry: map[string]string{"demo:v1": sha(1), "registry.example.com:5000/team/b:2": sha(2)}, unknown: map[string]bool{}, slow: map[string]bool{},
+		templates: map[string]*corev1.PodTemplateSpec{}}
 	w.set = &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "agent", UID: "ds", Generation: 1}}
 	if err := yaml.UnmarshalStrict([]byte(template), &w.set.Spec.Template.Spec); err != nil {
 		t.Fatal(err)
@@ -71,8 +75,8 @@ func newWorld(t *testing.T, policy string) *world {
 	return w
 }
 
-func (w *world) Acted(types.UID) (acted, latest *appsv1.DaemonSet) { return w.set, w.set }
-func (w *world) Pod(uid types.UID) *corev1.Pod                     { return w.pods[uid] }
+func (w *world) Template(_ types.UID, hash string) *corev1.PodTemplateSpec { return w.templates[hash] }
+func (w *world) Pod(uid types.UID) *corev1.Pod                             { return w.pods[uid] }
 
 // start has a controller begin that knows nothing.
 func (w *world) start() {
@@ -82,7 +86,7 @@ func (w *world) start() {
 	w.book.Objects = w
 	w.tick(0)
 	for i := range 6 {
-		w.book.Step(fact.Node{Name: fmt.Sprintf("n%d", i)})
+		w.book.Step(fact.Node{Name: fmt.Sprintf("n%d", i), Labels: w.labels[i]})
 	}
 	for _, p := range w.pods {
 		w.book.Step(w.project(p))
@@ -92,7 +96,9 @@ func (w *world) start() {
 	w.settle()
 }
 
-func (w *world) tellPolicy() {
+func (w *world) tellPolicy() { w.tellRollout(v1alpha1.DaemonSetRolloutSpec{}) }
+
+func (w *world) tellRollout(asked v1alpha1.DaemonSetRolloutSpec) {
 	w.Helper()
 	spec := &v1alpha1.RolloutPolicySpec{}
 	if err := yaml.UnmarshalStrict([]byte(w.policy), spec); err != nil {
@@ -102,10 +108,11 @@ func (w *world) tellPolicy() {
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.book.Step(fact.Rollout{UID: "ds", PolicyUID: "p", Policy: p, Status: w.stored})
+	w.book.Step(fact.Rollout{UID: "ds", PolicyUID: "p", Policy: p, Status: w.stored, Spec: asked})
 }
 
 func (w *world) tellSet() {
+	w.templates[fmt.Sprint("t", w.set.Generation)] = &w.set.Spec.Template
 	rules, earlier := placement.Compile(&w.set.Spec.Template.Spec), map[string]*placement.Rules{}
 	for g := range w.set.Generation {
 		earlier[fmt.Sprint("t", g+1)] = rules
@@ -136,14 +143,15 @@ func (w *world) project(p *corev1.Pod) fact.Pod {
 	return info
 }
 
-// pull has the node of a pod find out what its images are; true if all are there.
+// pull has the node of a pod find out what its images are; true if all are there. What it has pulled it keeps.
 func (w *world) pull(p *corev1.Pod) bool {
-	p.Status = corev1.PodStatus{}
-	pull := func(containers []corev1.Container) (out []corev1.ContainerStatus, all bool) {
+	pull := func(containers []corev1.Container, had []corev1.ContainerStatus) (out []corev1.ContainerStatus, all bool) {
 		all = true
-		for _, c := range containers {
+		for i, c := range containers {
 			id, of := "", w.registry[c.Image]
 			switch name, digest, byDigest := strings.Cut(c.Image, "@"); {
+			case had != nil && had[i].ImageID != "":
+				id = had[i].ImageID
 			case w.slow[p.Spec.NodeName]:
 			case byDigest:
 				id = full(name) + "@" + digest
@@ -160,8 +168,8 @@ func (w *world) pull(p *corev1.Pod) bool {
 		return out, all
 	}
 	one, two := false, false
-	p.Status.InitContainerStatuses, one = pull(p.Spec.InitContainers)
-	p.Status.ContainerStatuses, two = pull(p.Spec.Containers)
+	p.Status.InitContainerStatuses, one = pull(p.Spec.InitContainers, p.Status.InitContainerStatuses)
+	p.Status.ContainerStatuses, two = pull(p.Spec.Containers, p.Status.ContainerStatuses)
 	return one && two
 }
 
@@ -199,7 +207,7 @@ func (w *world) act(a action.Action) {
 		w.book.Begun("ds", a.Revision)
 		w.made++
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: a.PodName, UID: types.UID(fmt.Sprint("pod", w.made)), CreationTimestamp: metav1.Time{Time: w.now},
-			Labels: map[string]string{appsv1.ControllerRevisionHashLabelKey: a.Revision}}, Spec: *w.set.Spec.Template.Spec.DeepCopy()}
+			Labels: map[string]string{appsv1.ControllerRevisionHashLabelKey: a.Revision}}, Spec: *w.templates[a.Revision].Spec.DeepCopy()}
 		p.Spec.NodeName = a.Node
 		if image := w.patched[a.Node]; image != "" {
 			p.Spec.Containers[0].Image = image

@@ -386,6 +386,9 @@ func (b *Book) PodsOfRevision(uid types.UID, revision string) int {
 	return n
 }
 
+// Before is what nodes have that are not to have the newest revision, or not yet, without its variants.
+func (b *Book) Before(uid types.UID) string { return without(b.rows.Before(uid)) }
+
 // KeepsRevision reports whether pods of a revision, with whatever variants, may still have to be made.
 func (b *Book) KeepsRevision(uid types.UID, revision string) bool {
 	if b.rows.KeepsRevision(uid, revision) {

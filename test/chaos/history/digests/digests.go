@@ -3,8 +3,7 @@
 //   - What a rollout says of a template's images stays as it is while that is the stable one or the target: no
 //     image gets another digest, and none is forgotten.
 //   - A digest is said, and given to a pod, only after a pod of the same DaemonSet and template had it.
-//   - A pod that is made when the controller has said the digests has these; before, one pod at a time is made by
-//     tag, while the template is the newest.
+//   - A pod that is made when the controller has said the digests has these; before, one pod at a time is made by tag.
 //
 // The two last rules hold for each pod that was made while a policy pinned all the while.
 package digests
@@ -72,10 +71,8 @@ type judge struct {
 	// had are the digests that pods of a template have had.
 	had   map[of]map[string]bool
 	first map[of][]made
-	// edited is when the DaemonSet got the template that it has.
-	edited map[types.UID]int64
-	names  map[string]int64 // when the last pod of a name was made
-	found  []history.Violation
+	names map[string]int64 // when the last pod of a name was made
+	found []history.Violation
 	// judged is how many pods were made with digests that were to be theirs.
 	judged int
 }
@@ -94,7 +91,6 @@ func Check(r history.Record) (found []history.Violation, pinned int) {
 		record: r, sets: map[types.UID]*appsv1.DaemonSet{}, policies: map[types.UID]*v1alpha1.RolloutPolicy{},
 		pinning: map[types.UID]pinning{}, rollouts: map[types.UID]spoken{}, said: map[of]said{},
 		pods: map[types.UID]*corev1.Pod{}, had: map[of]map[string]bool{}, first: map[of][]made{}, names: map[string]int64{},
-		edited: map[types.UID]int64{},
 	}
 	for _, e := range r.Events {
 		j.event(e)
@@ -106,9 +102,6 @@ func (j *judge) event(e history.Event) {
 	uid := e.Object.GetUID()
 	switch o := e.Object.(type) {
 	case *appsv1.DaemonSet:
-		if was := j.sets[uid]; was == nil || mark(was) != mark(o) {
-			j.edited[uid] = e.Revision
-		}
 		keep(j.sets, uid, o, e.Deleted)
 		j.pin(e.Revision)
 	case *v1alpha1.RolloutPolicy:
@@ -134,8 +127,6 @@ func keep[T any](all map[types.UID]T, uid types.UID, o T, gone bool) {
 	}
 	all[uid] = o
 }
-
-func mark(d *appsv1.DaemonSet) string { return d.Spec.Template.Annotations[history.TemplateMark] }
 
 func owner(o metav1.Object) types.UID {
 	if ref := metav1.GetControllerOfNoCopy(o); ref != nil && ref.Kind == "DaemonSet" {
@@ -316,9 +307,6 @@ func (j *judge) beside(e history.Event, p *corev1.Pod, at of, early int64) {
 	for _, m := range j.first[at] {
 		other := j.pods[m.pod.UID]
 		if other == nil || owner(other) != at.set || !j.tells(other, early, e.Revision) || !j.pinnedSince(at.set, m.from) {
-			continue
-		}
-		if j.edited[at.set] > m.from { // of a template that is not the newest pods are made as it is written
 			continue
 		}
 		if j.record.Told && !j.knew(other.UID, early) || !j.record.Told && m.from > early {

@@ -128,7 +128,7 @@ func TestDigests(t *testing.T) {
 		"one by tag as pinning is back":          {told().put(says(one)).put(as("")).put(as(pinned)).make("b", "demo:v1"), "", 0},
 		"one by tag after pinning was back":      {told().put(as("")).put(as(pinned)).put(says(one)).make("b", "demo:v1"), Unlike, 0},
 		"the DaemonSet is made again":            {told().put(says(one)).put(another()), "", 0},
-		"the template is edited meanwhile":       {begin().make("a", "demo:v1").put(edited()).make("b", "demo:v1"), "", 0},
+		"the template is edited meanwhile":       {begin().make("a", "demo:v1").put(edited()).make("b", "demo:v1"), Second, 0},
 		"the DaemonSet is gone":                  {told().put(says(one)).gone(agent()).put(says("")), "", 0},
 		"two first ones":                         {begin().make("a", "demo:v1").make("b", "demo:v1"), Second, 0},
 		"a second one before the digest is said": {told().make("b", "demo:v1"), Second, 0},

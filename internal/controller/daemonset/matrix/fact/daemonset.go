@@ -45,7 +45,7 @@ func resolve(v intstr.IntOrString, total int) int {
 	return n
 }
 
-// First says how many nodes may be given the newest template now.
+// First says how many nodes may be given a template now.
 type First uint8
 
 // The values of First.
@@ -54,6 +54,36 @@ const (
 	FirstIsWanted              // one
 	FirstPulls                 // none
 )
+
+// Firsts says of each template how many nodes may be given it now: of the newest one, of what nodes have before their
+// turn, and of what a rollout goes to. Without any, as many as limits allow.
+type Firsts [3]struct {
+	Template string // its hash
+	First    First
+}
+
+// Of says it of a template. What nothing was said of is given to no node.
+func (f *Firsts) Of(template string) First {
+	if f[0].Template == "" {
+		return NoFirst
+	}
+	for i := range f {
+		if f[i].Template == template {
+			return f[i].First
+		}
+	}
+	return FirstPulls
+}
+
+// Set says something of a template, instead of what was said before.
+func (f *Firsts) Set(template string, to First) {
+	for i := range f {
+		if f[i].Template == template || f[i].Template == "" {
+			f[i].Template, f[i].First = template, to
+			return
+		}
+	}
+}
 
 // DaemonSet is all that the matrix reads of a DaemonSet.
 type DaemonSet struct {
@@ -77,8 +107,8 @@ type DaemonSet struct {
 	Images *v1alpha1.ImagesStatus `json:",omitempty"`
 	// MoreImages is how many images the current template has beyond those that a node can be asked for.
 	MoreImages int `json:",omitempty"`
-	// First says whether pods of the newest template wait for what the first one's node finds out.
-	First     First `json:",omitempty"`
+	// First says of which templates pods wait for what the first one's node finds out.
+	First     Firsts `json:",omitzero"`
 	Placement *placement.Rules
 	// Earlier has the placement rules of earlier revisions. Without a policy they do not
 	// matter.

@@ -137,17 +137,19 @@ func (r *Row) takeTurns(allowed int) (begun int) {
 // besideFirst is how many of so many nodes may begin while the first one of a template finds something out.
 func (r *Row) besideFirst(most int) int {
 	switch {
-	case r.info.First == fact.NoFirst:
+	case r.firstOfNewest() == fact.NoFirst:
 		return most
-	case r.info.First == fact.FirstPulls, r.guide.course.UnderWay() > 0:
+	case r.firstOfNewest() == fact.FirstPulls, r.guide.course.UnderWay() > 0:
 		return 0
 	}
 	return min(most, 1)
 }
 
+func (r *Row) firstOfNewest() fact.First { return r.info.First.Of(content.TemplateOf(r.info.Revision)) }
+
 // awaitsFirst says in the phase what others wait for while the first node of a template finds something out.
 func (r *Row) awaitsFirst(phase v1alpha1.Phase) string {
-	waits := r.info.First != fact.NoFirst && r.info.Images != nil && !r.guide.course.Returns()
+	waits := r.firstOfNewest() != fact.NoFirst && r.info.Images != nil && !r.guide.course.Returns()
 	if phase != v1alpha1.PhaseProgressing || !waits {
 		return ""
 	}

@@ -84,7 +84,7 @@ func (r *Row) nextCreation(w work) (next *cell) {
 	if r.fresh.inFlight+r.again.inFlight >= r.cfg.BurstReplicas {
 		return nil
 	}
-	if r.info.First != fact.NoFirst {
+	if r.info.First != (fact.Firsts{}) {
 		return r.nextBesideFirst(w)
 	}
 	if c, ok := r.work[w].Min(); ok && c.verdict.rank == 0 && r.fresh.open(r.now) {
@@ -96,14 +96,14 @@ func (r *Row) nextCreation(w work) (next *cell) {
 	return next
 }
 
-// nextBesideFirst is nextCreation while pods of the newest template wait for the first one: those of others do not.
+// nextBesideFirst is nextCreation while pods of some templates wait for the first one: those of others do not.
 func (r *Row) nextBesideFirst(w work) (next *cell) {
 	r.work[w].Ascend(func(c *cell) bool {
 		p := &r.fresh
 		if c.verdict.rank != 0 {
 			p = &r.again
 		}
-		if p.open(r.now) && (r.info.First == fact.FirstIsWanted || !r.getsNewest(c)) {
+		if p.open(r.now) && r.info.First.Of(r.templateFor(c)) != fact.FirstPulls {
 			next = c
 		}
 		return next == nil
@@ -111,10 +111,8 @@ func (r *Row) nextBesideFirst(w work) (next *cell) {
 	return next
 }
 
-// getsNewest reports whether the cell's next pod is of the newest template.
-func (r *Row) getsNewest(c *cell) bool {
-	return content.TemplateOf(r.order(c.node).Target) == content.TemplateOf(r.info.Revision)
-}
+// templateFor is the hash of the template that the cell's next pod has.
+func (r *Row) templateFor(c *cell) string { return content.TemplateOf(r.order(c.node).Target) }
 
 // paceOf returns the pace that a creation goes by.
 func (r *Row) paceOf(a *action.CreatePod) *pace {
@@ -206,8 +204,8 @@ func (r *Row) create(c *cell, why action.Reason) action.Action {
 	}
 	c.own().creating = creation{name: a.PodName, until: r.now.Add(r.cfg.ExpectationsTimeout)}
 	r.paceOf(a).begin(r.now)
-	if r.info.First == fact.FirstIsWanted && r.getsNewest(c) {
-		r.info.First = fact.FirstPulls
+	if of := r.templateFor(c); r.info.First.Of(of) == fact.FirstIsWanted {
+		r.info.First.Set(of, fact.FirstPulls)
 	}
 	r.refresh(c)
 	return a

@@ -1,0 +1,209 @@
+package pins
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+)
+
+const longCanary = `{waves: [{name: canary, nodes: {matchLabels: {fleet: canary}}, soak: 4h}], failure: {max: 0, min: 1, then: Rollback}, images: Pinned}`
+
+// canaryWorld is a world with a canary, n0.
+func canaryWorld(t *testing.T, policy string) *world {
+	w := newWorld(t, policy)
+	w.labels[0] = map[string]string{"fleet": "canary"}
+	return w
+}
+
+// byRevision counts the pods of a template by whether they were made by tag.
+func (w *world) byRevision(revision string) (tag, digest int) {
+	for _, p := range w.pods {
+		switch {
+		case p.Labels[appsv1.ControllerRevisionHashLabelKey] != revision:
+		case strings.Contains(p.Spec.Containers[0].Image, "@"):
+			digest++
+		default:
+			tag++
+		}
+	}
+	return tag, digest
+}
+
+// The template is edited while its first node still pulls. One node of each template is first, with restarts of the
+// controller or without.
+func TestTemplateEditedBeforeItsFirstNodeTold(t *testing.T) {
+	for _, restarts := range []bool{false, true} {
+		w := canaryWorld(t, longCanary)
+		for i := range 6 {
+			w.slow[fmt.Sprint("n", i)] = true
+		}
+		w.start()
+		w.pass(time.Minute)
+		if tag, digest := w.byRevision("t1"); tag != 1 || digest != 0 {
+			t.Fatalf("%d pods by tag and %d by digest, want one that pulls", tag, digest)
+		}
+		w.edit()
+		w.pass(time.Minute)
+		if restarts {
+			w.start()
+			w.pass(time.Minute)
+		}
+		for _, revision := range []string{"t1", "t2"} {
+			if tag, digest := w.byRevision(revision); tag > 1 || digest != 0 {
+				t.Fatalf("%s: %d pods by tag and %d by digest, want one at most that pulls", revision, tag, digest)
+			}
+		}
+		clear(w.slow)
+		w.again()
+		w.pass(time.Minute)
+		if restarts {
+			w.start()
+		}
+		w.pass(time.Minute)
+		if tag, digest := w.byRevision("t2"); tag != 1 || digest != 5 {
+			t.Errorf("restarts: %t: %d pods were made by tag and %d by digest, want 1 and 5: %+v", restarts,
+				tag, digest, w.stored)
+		}
+	}
+}
+
+// Nobody can pull the first template. Another one goes out all the same.
+func TestTemplateAfterOneThatNobodyCanPull(t *testing.T) {
+	w := canaryWorld(t, labeledCanary)
+	delete(w.registry, "demo:v1")
+	w.start()
+	w.pass(30 * time.Minute)
+	if tag, _ := w.byRevision("t1"); tag == 0 {
+		t.Fatal("no node was first")
+	}
+	w.registry["demo:v2"] = sha(2)
+	w.set = w.set.DeepCopy()
+	w.set.Generation++
+	w.set.Spec.Template.Spec.InitContainers[0].Image, w.set.Spec.Template.Spec.Containers[0].Image = "demo:v2", "demo:v2"
+	w.tellSet()
+	w.pass(time.Hour)
+	if tag, digest := w.byRevision("t2"); tag+digest != 6 {
+		t.Errorf("%d nodes have the new template after an hour, want 6: %+v", tag+digest, w.stored)
+	}
+}
+
+// Pinning is turned on in the middle of a change: of both templates what runs is taken at its word.
+func TestPinningIsTurnedOnInAChange(t *testing.T) {
+	w := canaryWorld(t, strings.Replace(longCanary, ", images: Pinned", "", 1))
+	w.start()
+	w.pass(time.Minute)
+	w.registry["demo:v1"] = sha(3)
+	w.edit()
+	w.pass(time.Minute)
+	w.policy = longCanary
+	w.tellPolicy()
+	w.tellSet()
+	w.pass(time.Minute)
+	if tag, digest := w.byRevision("t1"); tag != 5 || digest != 0 {
+		t.Errorf("turning it on left %d pods of 5 by tag, %d by digest", tag, digest)
+	}
+	w.registry["demo:v1"] = sha(7)
+	w.pods = map[types.UID]*corev1.Pod{}
+	w.start()
+	w.pass(time.Minute)
+	w.wantRuns(map[string]int{byDigest(1): 5, byDigest(3): 1})
+}
+
+// drawn plays a fleet whose templates are edited, whose pods get lost and whose tags move, at random. What it finds
+// wrong is told: two nodes that ask the registry for a template at one time, or have other bits of it.
+func drawn(t *testing.T, seed uint64) (wrong string) {
+	dice := rand.New(rand.NewPCG(seed, 1))
+	w := canaryWorld(t, []string{pinned, labeledCanary, longCanary}[dice.IntN(3)])
+	node := func() string { return fmt.Sprint("n", dice.IntN(6)) }
+	spec := v1alpha1.DaemonSetRolloutSpec{}
+	start := func() {
+		w.start()
+		w.tellRollout(spec)
+		w.settle()
+	}
+	for i := range 6 {
+		w.slow[fmt.Sprint("n", i)] = dice.IntN(3) == 0
+	}
+	start()
+	got := map[string]map[string]bool{}
+	for step := range 80 {
+		switch dice.IntN(9) {
+		case 0:
+			w.edit()
+		case 1:
+			w.registry["demo:v1"] = sha(step)
+		case 2, 3:
+			of := node()
+			w.slow[of] = !w.slow[of]
+			w.again()
+		case 4:
+			of := node()
+			for uid, p := range w.pods {
+				if p.Spec.NodeName == of {
+					delete(w.pods, uid)
+					w.book.Step(fact.PodGone(uid))
+				}
+			}
+			w.settle()
+		case 5: // what the status does not say yet, and no pod any more, nobody knows
+			clear(got)
+			start()
+		case 6:
+			spec.Paused = dice.IntN(3) == 0
+			w.tellRollout(spec)
+			w.settle()
+		default:
+			w.pass(time.Duration(1+dice.IntN(20)) * time.Second) // less than patience in all
+		}
+		asking := map[string]int{}
+		for _, p := range w.pods {
+			of, at := p.Labels[appsv1.ControllerRevisionHashLabelKey], p.Status.ContainerStatuses[0].ImageID
+			if p.Spec.Containers[0].Image == "demo:v1" && at == "" && w.now.Before(p.CreationTimestamp.Add(Patience)) {
+				asking[of]++
+			}
+			if got[of] == nil {
+				got[of] = map[string]bool{}
+			}
+			if at != "" {
+				got[of][at] = true
+			}
+		}
+		for of, n := range asking {
+			if n > 1 {
+				return fmt.Sprintf("step %d: %d nodes ask the registry for %s", step, n, of)
+			}
+		}
+		for of, all := range got {
+			if len(all) > 1 {
+				return fmt.Sprintf("step %d: %s is %v", step, of, slices.Collect(maps.Keys(all)))
+			}
+		}
+	}
+	clear(w.slow)
+	w.tellRollout(v1alpha1.DaemonSetRolloutSpec{})
+	w.again()
+	w.pass(5 * time.Hour)
+	if tag, digest := w.byRevision(fmt.Sprint("t", w.set.Generation)); tag+digest != 6 {
+		return fmt.Sprintf("at the end %d nodes of 6 have the newest template: %+v", tag+digest, w.stored)
+	}
+	return ""
+}
+
+func TestDrawnChangesGiveATemplateOneDigest(t *testing.T) {
+	for seed := range uint64(150) {
+		if wrong := drawn(t, seed); wrong != "" {
+			t.Errorf("seed %d: %s", seed, wrong)
+		}
+	}
+}
