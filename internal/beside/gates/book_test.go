@@ -45,6 +45,8 @@ type world struct {
 	made int
 	// unheard tells that the API server asks no webhook.
 	unheard bool
+	// host tells that Everynode makes the pods by itself.
+	host bool
 	// most is how many pods asked at one time, and had neither an answer nor a known trouble.
 	most int
 }
@@ -79,7 +81,7 @@ func (w *world) Pod(uid types.UID) *corev1.Pod {
 func (w *world) start(policy string) {
 	w.matrix = matrix.New(row.Config{Guest: true})
 	w.book = pins.New(w.matrix)
-	w.book.Objects, w.book.Guest = w, true
+	w.book.Objects, w.book.Guest = w, !w.host
 	w.tick(0)
 	for _, name := range w.nodes {
 		w.book.Step(fact.Node{Name: name})
@@ -87,6 +89,14 @@ func (w *world) start(policy string) {
 	for _, p := range w.pods {
 		w.book.Step(fact.OfPod(p, "ds"))
 	}
+	w.follow(policy)
+	w.tellSet()
+	w.settle()
+}
+
+// follow has a policy be followed.
+func (w *world) follow(policy string) {
+	w.Helper()
 	spec := &v1alpha1.RolloutPolicySpec{}
 	err := yaml.UnmarshalStrict([]byte(policy), spec)
 	if err != nil {
@@ -97,8 +107,6 @@ func (w *world) start(policy string) {
 		w.Fatal(err)
 	}
 	w.book.Step(fact.Rollout{UID: "ds", PolicyUID: "p", Policy: p, Status: w.status})
-	w.tellSet()
-	w.settle()
 }
 
 func (w *world) newest() string { return fmt.Sprint("t", w.set.Generation) }
@@ -421,19 +429,85 @@ func TestAPodThatWasMadeUnheardIsReplaced(t *testing.T) {
 
 // TestWhatIsNotPinnedIsNotReplaced: pinning is turned off, and later on again, with whatever runs then.
 func TestWhatIsNotPinnedIsNotReplaced(t *testing.T) {
+	for _, restarts := range []bool{false, true} {
+		w := newWorld(t, 6)
+		w.start(careful)
+		w.pass(5 * time.Minute)
+		w.lose(2, w.nodes...)
+		uid := w.pods["n3"].UID
+		if p, _ := w.book.Pod(uid); p.Revision != "t1" {
+			t.Errorf("a pod of other bits says that it is of %s", p.Revision)
+		}
+		if p, _ := w.matrix.Pod(uid); p.Revision == "t1" {
+			t.Error("to the matrix a pod of other bits is one of its template")
+		}
+		made := w.made
+		asWritten := strings.Replace(careful, ", images: Pinned", "", 1)
+		for _, policy := range []string{asWritten, careful} {
+			if restarts {
+				w.start(policy)
+			} else {
+				w.follow(policy)
+				w.tellSet()
+			}
+			w.pass(5 * time.Minute)
+		}
+		w.runs(map[string]int{"tag 2": 6})
+		w.phase(v1alpha1.PhaseComplete)
+		if w.made != made {
+			t.Errorf("%d pods were made again", w.made-made)
+		}
+	}
+}
+
+// TestWhatComesBeforeItsStepGoesBack first, whatever bits it runs: it has a revision that is not its node's.
+func TestWhatComesBeforeItsStepGoesBack(t *testing.T) {
 	w := newWorld(t, 6)
+	w.start(strings.Replace(careful, "soak: 1m", "soak: 30m", 1))
+	w.pass(5 * time.Minute)
+	w.tag = sum(2)
+	w.edit()
+	w.pass(5 * time.Minute)
+	w.phase(v1alpha1.PhaseSoaking)
+	var later []string
+	for _, node := range w.nodes {
+		if hashOf(w.pods[node]) == "t1" {
+			later = append(later, node)
+		}
+	}
+	w.next = map[string]string{}
+	w.lose(3, later[0])
+	w.pass(2 * time.Minute)
+	if p := w.pods[later[0]]; hashOf(p) != "t1" || !strings.HasSuffix(p.Spec.Containers[0].Image, sum(1)) {
+		t.Errorf("a node whose step has not begun has %s, %s", hashOf(p), p.Spec.Containers[0].Image)
+	}
+	w.pass(time.Hour)
+	w.runs(map[string]int{"tag 2": 1, "digest 2": 5})
+}
+
+// TestTheRolloutSaysWhoIsWaitedFor: a pod behind the gate finds nothing out.
+func TestTheRolloutSaysWhoIsWaitedFor(t *testing.T) {
+	w := newWorld(t, 6)
+	w.start(careful)
+	w.tag = ""
+	for _, want := range []string{"the first node is to find out their digests", "all others wait for the digests that the first node gets"} {
+		w.makes()
+		w.tick(time.Minute)
+		w.settle()
+		if !strings.HasSuffix(w.status.Message, want) {
+			t.Errorf("it says %q, want %q", w.status.Message, want)
+		}
+		w.gates()
+	}
+}
+
+// TestAHostTellsNobodyApart: it fills digests in by itself.
+func TestAHostTellsNobodyApart(t *testing.T) {
+	w := newWorld(t, 6)
+	w.host = true
 	w.start(careful)
 	w.pass(5 * time.Minute)
 	w.lose(2, w.nodes...)
-	made := w.made
-	asWritten := strings.Replace(careful, ", images: Pinned", "", 1)
-	w.start(asWritten)
-	w.pass(5 * time.Minute)
-	w.start(careful)
 	w.pass(5 * time.Minute)
 	w.runs(map[string]int{"tag 2": 6})
-	w.phase(v1alpha1.PhaseComplete)
-	if w.made != made {
-		t.Errorf("%d pods were made again", w.made-made)
-	}
 }
