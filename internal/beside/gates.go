@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,6 +29,9 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 	"github.com/everynode/everynode/internal/node"
 )
+
+// parallelDeeds is how many pods are written at one time: a new DaemonSet has one for each node.
+const parallelDeeds = 16
 
 // waiting are the pods that ask a registry when they may, or may and have pulled nothing yet.
 type waiting struct {
@@ -191,16 +195,16 @@ func (g *Guest) carryOut(ctx context.Context, objects client.Reader, ds *appsv1.
 			return fmt.Errorf("leave the pods of DaemonSet %s/%s that wait: %w", ds.Namespace, ds.Name, err)
 		}
 	}
-	var errs []error
-	for _, m := range due {
+	errs := make([]error, len(due))
+	workqueue.ParallelizeUntil(ctx, parallelDeeds, len(due), func(i int) {
+		m, do := due[i], remake
 		klog.FromContext(ctx).Info("A pod waits to ask a registry", "pod", klog.KObj(m.Pod), "deed", m.Deed,
 			"why", m.Why)
 		if m.Deed == gates.Open {
-			errs = append(errs, open(ctx, g.client, m.Pod))
-			continue
+			do = open
 		}
-		errs = append(errs, remake(ctx, g.client, m.Pod))
-	}
+		errs[i] = do(ctx, g.client, m.Pod)
+	})
 	g.nudge()
 	return errors.Join(errs...)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -151,5 +152,32 @@ func TestAnotherDaemonSetsPodsAreNotOurs(t *testing.T) {
 	got, err := livePods(t.Context(), client, ds)
 	if err != nil || len(got) != 1 || got[0].Name != "ours" {
 		t.Errorf("they are %v (%v)", got, err)
+	}
+}
+
+// TestRightsOfAReleaseBefore are told, and looked at again.
+func TestRightsOfAReleaseBefore(t *testing.T) {
+	var is authorizationv1.SubjectAccessReviewStatus
+	var fails error
+	asked := authorizationv1.ResourceAttributes{}
+	client := fake.NewClientset()
+	client.PrependReactor("create", "selfsubjectaccessreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		review := a.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview)
+		asked, review.Status = *review.Spec.ResourceAttributes, is
+		return true, review, fails
+	})
+	g := newGuest(t, client)
+	for _, c := range []struct {
+		allowed, waits bool
+		fails          error
+	}{{true, true, nil}, {false, false, nil}, {true, false, errors.New("no answer")}, {true, true, nil}, {false, true, errors.New("no answer")}} {
+		is.Allowed, fails = c.allowed, c.fails
+		g.lookAtRights(t.Context())
+		if got := g.webhook.LetsPodsWait(); got != c.waits {
+			t.Errorf("allowed: %t (%v): pods wait: %t", c.allowed, c.fails, got)
+		}
+	}
+	if asked.Verb != "patch" || asked.Resource != "pods" || asked.Namespace != "" {
+		t.Errorf("it asks about %+v", asked)
 	}
 }

@@ -161,6 +161,8 @@ func (g *Guest) answer(ctx context.Context, objects cache.Cache) error {
 		return nil
 	}
 	go g.keepCertificate(ctx)
+	g.lookAtRights(ctx)
+	go g.keepLookingAtRights(ctx)
 	for !g.webhook.Ready() {
 		select {
 		case <-ctx.Done():

@@ -95,6 +95,9 @@ func (b *beside) watchesAsking(t *testing.T) func(*testing.T) {
 			asking := map[string][]string{}
 			for _, p := range pods {
 				_, through := pinning.LetThrough(p)
+				if len(p.OwnerReferences) == 0 {
+					continue // it waits for nobody
+				}
 				if through && p.DeletionTimestamp == nil && !pinning.IsGated(p) && !pinning.HasPulled(p) && !cannotPull(p) {
 					of := p.Labels["app"] + " " + p.Labels[appsv1.ControllerRevisionHashLabelKey]
 					asking[of] = append(asking[of], p.Name)
@@ -213,9 +216,18 @@ func (b *beside) pinsAnother(t *testing.T) {
 		pods := b.podsOf(t, "agent")
 		b.kubectl(t, "delete", "pod", pods[0].Name, "--wait=true")
 	}
+	b.kubectl(t, "taint", "node", "sim-0012", "example.com/repair=yes:NoExecute")
+	await(t, "a node has lost its pod", func(context.Context) error {
+		if pods := b.podsOf(t, "agent"); len(pods) != nodes-1 {
+			return fmt.Errorf("there are %d pods", len(pods))
+		}
+		return nil
+	})
+	b.kubectl(t, "taint", "node", "sim-0012", "example.com/repair-")
 	if again := b.oneDigest(t, "agent"); again != digest {
-		t.Errorf("pods that are made again run %s, and ran %s", again, digest)
+		t.Errorf("pods that are made again, and of a node that joins, run %s, and ran %s", again, digest)
 	}
+	b.phase(t, "Complete")
 }
 
 // pinsTheWayBack has an image that nobody has.
@@ -321,6 +333,12 @@ func (b *beside) pinsNew(t *testing.T) {
 	b.saysDigest(t, "second", b.oneDigest(t, "second"))
 	t.Logf("all nodes had it after %v", time.Since(since).Round(100*time.Millisecond))
 	b.kubectl(t, "delete", "ds/second")
+	// What waits when its DaemonSet goes alone is let through.
+	b.kubectl(t, "apply", "-f", b.write("orphans.yaml", second("orphans", "never")))
+	b.waiting(t, "orphans", nodes-1)
+	b.kubectl(t, "delete", "ds/orphans", "--cascade=orphan")
+	b.waiting(t, "orphans", 0)
+	b.kubectl(t, "delete", "pod", "-l", "app=orphans", "--wait=false")
 }
 
 // waiting waits until so many pods of a DaemonSet wait.

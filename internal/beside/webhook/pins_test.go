@@ -93,3 +93,28 @@ func TestAPodWithContentWaitsToo(t *testing.T) {
 		t.Errorf("later the answer is %+v", got)
 	}
 }
+
+// TestNoPodWaitsWhereNobodyCouldLetItThrough: where the rights are those of a release before.
+func TestNoPodWaitsWhereNobodyCouldLetItThrough(t *testing.T) {
+	objects, status := pinning(t)
+	s := newServer(t, objects, true)
+	for _, can := range []bool{false, true} {
+		s.LetPodsWait(can)
+		for _, begun := range []bool{true, false} {
+			rollout := objects[rolloutPath]
+			if !begun {
+				delete(objects, rolloutPath)
+			}
+			got := made(t, s, objects)
+			if waits := strings.Contains(string(got.Patch), "everynode.io/first-node"); !got.Allowed || waits != can {
+				t.Errorf("somebody can: %t, the rollout has begun: %t: the answer is %s", can, begun, got.Patch)
+			}
+			objects[rolloutPath] = rollout
+		}
+	}
+	s.LetPodsWait(false)
+	status.Images.Templates = []v1alpha1.PinnedTemplate{{Template: "hash", Images: []v1alpha1.PinnedImage{{Image: "agent:1", Digest: "sha256:1"}}}}
+	if got := made(t, s, objects); !strings.Contains(string(got.Patch), "agent@sha256:1") {
+		t.Errorf("a digest that is known is not filled in: %s", got.Patch)
+	}
+}

@@ -83,6 +83,7 @@ func (s *Server) decide(ctx context.Context, r *admissionv1.AdmissionRequest) (a
 		in.Want = made // it is made all the same, and its images are pinned
 	}
 	in.Images, in.First = admit.Pins(status, in.Want)
+	in.First = in.First && s.LetsPodsWait()
 	if id := content.IDOf(in.Want); id != "" {
 		in.Members, err = s.contents.members(ctx, ds, id)
 		switch {
@@ -108,7 +109,7 @@ func (s *Server) early(ctx context.Context, r *admissionv1.AdmissionRequest, ds 
 		return admit.Answer{Why: "its policy cannot be followed"}, nil
 	}
 	a := admit.Early(ds, compiled, time.Now())
-	if a.Verb != admit.AsMade || !compiled.PinsImages || made == "" {
+	if a.Verb != admit.AsMade || !compiled.PinsImages || made == "" || !s.LetsPodsWait() {
 		return a, nil
 	}
 	in := admit.NewPod{Pod: r.Object.Raw, Want: made, First: true}

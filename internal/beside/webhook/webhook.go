@@ -54,6 +54,8 @@ type Server struct {
 	cert    atomic.Pointer[tls.Certificate]
 
 	contents contents
+	// ungated tells that nobody could let a pod through a gate.
+	ungated atomic.Bool
 
 	mu    sync.Mutex
 	steps *steps.Book
@@ -75,6 +77,12 @@ func (s *Server) Use(c *tls.Certificate, ends time.Time) {
 	s.cert.Store(c)
 	s.metrics.ends.Set(float64(ends.Unix()))
 }
+
+// LetPodsWait says whether somebody can let pods through that wait behind a gate. While nobody can none is put there.
+func (s *Server) LetPodsWait(is bool) { s.ungated.Store(!is) }
+
+// LetsPodsWait reports whether pods are put behind a gate.
+func (s *Server) LetsPodsWait() bool { return !s.ungated.Load() }
 
 // Ready reports whether there is a certificate to answer with.
 func (s *Server) Ready() bool { return s.cert.Load() != nil }
