@@ -280,7 +280,8 @@ func deviceQuota(t *testing.T, c cluster) {
 				return err
 			}
 			if got, there := q.Status.Used[scarce]; !there || got.Value() != want {
-				return fmt.Errorf("the quota says %v", q.Status)
+				left, err := claims.List(ctx, metav1.ListOptions{})
+				return fmt.Errorf("the quota says %v; there are %+v (%v)", q.Status, left, err)
 			}
 			return nil
 		})
