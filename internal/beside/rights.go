@@ -14,7 +14,8 @@ import (
 const rightsEvery = 30 * time.Second
 
 // errNoPatch says that the rights are those of a release before.
-var errNoPatch = errors.New("the account may not patch pods: apply examples/beside-rbac.yaml again, or upgrade the chart")
+var errNoPatch = errors.New("the account may not patch pods: apply examples/beside-rbac.yaml again, or upgrade " +
+	"the chart")
 
 // lookAtRights finds out whether we may let pods through a gate. The rights may be those of a release that did not need
 // to: pods would wait for ever then. While that cannot be found out, what was known last holds.

@@ -12,8 +12,8 @@ import (
 )
 
 // Pins returns the digests for a pod of a revision, by what the rollout says of images. First tells that nobody knows
-// them yet, and that the pod is to ask a registry when it may. A template that is not the target, and of which nothing
-// is known, is as written.
+// them yet, and that the pod is to ask a registry when it may. A template that is neither stable nor the target is as
+// written.
 func Pins(s *v1alpha1.DaemonSetRolloutStatus, revision string) (images []v1alpha1.PinnedImage, first bool) {
 	if s.Images == nil {
 		return nil, false
@@ -24,7 +24,8 @@ func Pins(s *v1alpha1.DaemonSetRolloutStatus, revision string) (images []v1alpha
 			return s.Images.Templates[i].Images, false
 		}
 	}
-	return nil, hash == content.TemplateOf(s.TargetRevision)
+	before, target := content.TemplateOf(s.StableRevision), content.TemplateOf(s.TargetRevision)
+	return nil, hash != "" && (hash == before || hash == target)
 }
 
 // pins reports whether there is anything to fill in.

@@ -20,11 +20,15 @@ func TestWhichDigestsAreARevisions(t *testing.T) {
 	for _, c := range []struct {
 		of            string
 		images, first bool
-	}{{"old." + someID, true, false}, {"old", true, false}, {"new." + someID, false, true}, {"other", false, false}} {
+	}{{"old." + someID, true, false}, {"old", true, false}, {"new." + someID, false, true}, {"other", false, false}, {"", false, false}} {
 		images, first := Pins(status, c.of)
 		if len(images) > 0 != c.images || first != c.first {
 			t.Errorf("%s has %v, and its pod is to find out: %t", c.of, images, first)
 		}
+	}
+	status.Images = &v1alpha1.ImagesStatus{}
+	if images, first := Pins(status, "old."+someID); images != nil || !first {
+		t.Errorf("of the stable template is known %v, and its pod is to find out: %t", images, first)
 	}
 	status.Images = nil
 	if images, first := Pins(status, "new."+someID); images != nil || first {

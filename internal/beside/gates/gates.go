@@ -100,11 +100,11 @@ func (s *Stand) outdated(p *corev1.Pod, hash string, gated bool) string {
 		return "its images are as written"
 	case s.target() == "":
 		return ""
-	case hash != s.target():
-		return "it is of another template than the change goes to"
+	case hash != s.target() && hash != content.TemplateOf(s.Status.StableRevision):
+		return "it is of a template that no node is to have"
 	case s.knows(hash):
 		return "the digests of its images are known"
-	case s.fails() && s.Status.StableRevision != "":
+	case s.fails(hash) && s.Status.StableRevision != "":
 		return "its template has failed"
 	}
 	return ""
@@ -130,7 +130,11 @@ func (s *Stand) knows(hash string) bool {
 		func(t v1alpha1.PinnedTemplate) bool { return t.Template == hash })
 }
 
-func (s *Stand) fails() bool { return rolloutpolicy.HasFailed(s.Status, s.Status.TargetRevision) }
+// fails reports whether a template is one that goes to no node any more, since it has failed.
+func (s *Stand) fails(hash string) bool {
+	return hash == s.target() && hash != content.TemplateOf(s.Status.StableRevision) &&
+		rolloutpolicy.HasFailed(s.Status, s.Status.TargetRevision)
+}
 
 // one lets one of the pods through that wait for the digests of their template, unless one that was before may still
 // tell them.
@@ -140,7 +144,7 @@ func (s *Stand) one(hash string, pods []*corev1.Pod) []Move {
 		if late := s.late(pods); late != nil {
 			return late
 		}
-	case s.fails():
+	case s.fails(hash):
 		return nil // a new DaemonSet's: until somebody has it tried again
 	}
 	if s.awaits(hash) {

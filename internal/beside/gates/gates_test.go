@@ -117,6 +117,8 @@ func TestWhoMayAskARegistry(t *testing.T) {
 	isNew.StableRevision = ""
 	newFails := fails(says())
 	newFails.StableRevision = ""
+	same := fails(says())
+	same.StableRevision = "t2"
 	silent := says()
 	silent.Images = nil
 	for name, c := range map[string]struct {
@@ -143,6 +145,9 @@ func TestWhoMayAskARegistry(t *testing.T) {
 			"remake p1"},
 		"... and an older one by its tag runs":   {stands(says("t2"), podOf(1, stuck), podOf(2, whole)), ""},
 		"those of the stable template are known": {stands(says("t1"), podOf(1, gated)), "open p1"},
+		"nodes before their turn ask too":        {stands(says(), podOf(1, of("t1"), gated), podOf(2, of("t1"), gated), podOf(3, gated)), "open p1, open p3"},
+		"... also when the target has failed":    {stands(fails(says()), podOf(1, of("t1"), gated), podOf(2, of("t1"), gated), podOf(3, gated)), "open p1, remake p3"},
+		"... or has the same template":           {stands(same, podOf(1, gated), podOf(2, gated)), "open p1"},
 		"the template is not the newest":         {stands(says(), podOf(1, of("t0"), gated), podOf(2, gated)), "remake p1, open p2"},
 		"the template has failed":                {stands(fails(says()), podOf(1, through(time.Minute), stuck), podOf(2, gated)), "remake p2"},
 		"that of a new DaemonSet has":            {stands(newFails, podOf(1, through(time.Minute), stuck), podOf(2, gated)), ""},

@@ -40,10 +40,10 @@ func TestAPodWaitsUntilItMayAskARegistry(t *testing.T) {
 			s.StableRevision, s.TargetRevision, s.Images.Templates = "hash", "other", known
 			s.FailedRevisions = []v1alpha1.FailedRevision{{Revision: "other"}}
 		}, `[{"op":"add","path":"/spec/containers/0/image","value":"agent@` + digest + `"}]`},
-		"it is not to be asked of the stable one": {func(_ api, s *v1alpha1.DaemonSetRolloutStatus) {
+		"that of the stable template is not": {func(_ api, s *v1alpha1.DaemonSetRolloutStatus) {
 			s.StableRevision, s.TargetRevision = "hash", "other"
 			s.FailedRevisions = []v1alpha1.FailedRevision{{Revision: "other"}}
-		}, ""},
+		}, waits},
 		"a new DaemonSet's has failed": {func(_ api, s *v1alpha1.DaemonSetRolloutStatus) {
 			s.StableRevision, s.FailedRevisions = "", []v1alpha1.FailedRevision{{Revision: "hash"}}
 		}, waits},
