@@ -84,6 +84,21 @@ func (s *guidedStory) points(node int, id string) {
 	s.put(p)
 }
 
+// hurries gives all running pods content b in a moment, under a policy with a pace.
+func (s *guidedStory) hurries(perMinute int32) {
+	s.policy.Spec.Pace.NodesPerMinute = &perMinute
+	s.put(s.policy)
+	s.record.Writes = append(s.record.Writes, Write{
+		Kind: "RolloutPolicy", Name: "policy", UID: "policy", Acknowledged: true, Revision: s.record.Events[len(s.record.Events)-1].Revision,
+		Wish: wish.Of(s.policy),
+	})
+	s.beyond()
+	for node := 2; node <= 4; node++ {
+		s.points(node, "b")
+		s.shows(node, "b")
+	}
+}
+
 // shows has its node say that the pod shows it.
 func (s *guidedStory) shows(node int, id string) {
 	p := s.pods[node-1].DeepCopy()
@@ -191,6 +206,9 @@ func TestHistoriesWithContent(t *testing.T) {
 			s.points(3, "b")
 			s.points(4, "b")
 		}, Limits + ": node n4 was changed (pod old-4); that makes 3 nodes of its step and 3 in all by our own doing (n2, n3, n4)"},
+		{"running pods are given a content within the pace", func(s *guidedStory) { s.hurries(60) }, ""},
+		{"running pods are given a content faster than the pace", func(s *guidedStory) { s.hurries(1) },
+			Pace + ": node n4 was changed (pod old-4), the 4. of policy policy in 0s; 1 in a minute are allowed"},
 		{"a pod is taken while others are given a content", func(s *guidedStory) {
 			s.beyond()
 			s.points(2, "b")
