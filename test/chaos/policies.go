@@ -132,7 +132,7 @@ func (u *user) setPolicy(spec *v1alpha1.RolloutPolicySpec, pick, other int) {
 
 // ramp has most policies grow, in rounds in which they do.
 func (u *user) ramp(spec *v1alpha1.RolloutPolicySpec, other int) {
-	if !u.ramps || other/96%3 == 0 {
+	if !u.plan.Ramps || other/96%3 == 0 {
 		return
 	}
 	most := ptr.To(intstr.FromInt32(int32(1 + other%2)))

@@ -98,7 +98,9 @@ type outcome struct {
 	// given is how often running pods were given another content.
 	given int
 	// pinned is how many pods were made with digests that were to be theirs.
-	pinned         int
+	pinned int
+	// resized is how often running pods were given other amounts.
+	resized        int
 	took, settling time.Duration
 	violations     []history.Violation
 	report         string
@@ -137,7 +139,7 @@ func play(ctx context.Context, seed uint64, o options) (out outcome) {
 	if r.judged {
 		out.given = copies.Given(r.journal.record)
 		found, pinned := digests.Check(r.journal.record)
-		out.pinned = pinned
+		out.pinned, out.resized = pinned, variants.Resized(r.journal.record)
 		out.violations = slices.Concat(history.Check(r.journal.record), variants.Check(r.journal.record), copies.Check(r.journal.record), found,
 			copies.Secrecy(r.journal.record, author.Traces(), string(r.log.Bytes()), strings.Join(r.journal.lines, "\n")))
 		for _, text := range unsettled(r.journal.record.Last(), r.settledAt, r.plan.Kind) {

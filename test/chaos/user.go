@@ -25,6 +25,7 @@ import (
 	"github.com/everynode/everynode/test/chaos/history/variants/molds"
 	"github.com/everynode/everynode/test/chaos/history/wish"
 	"github.com/everynode/everynode/test/chaos/plan"
+	"github.com/everynode/everynode/test/chaos/startup"
 	"github.com/everynode/everynode/test/chaos/strategies"
 	"github.com/everynode/everynode/test/chaos/tailor"
 )
@@ -54,13 +55,12 @@ type user struct {
 	made      int
 	author    *author.Author // nil where there is no content
 	kind      plan.Kind
-	varied    bool
-	ramps     bool
+	plan      plan.Plan
 	tailor    *tailor.Tailor
 }
 
 func newUser(c cluster, j *journal, p plan.Plan) *user {
-	u := &user{cluster: c, journal: j, kind: p.Kind, varied: p.Varied, ramps: p.Ramps}
+	u := &user{cluster: c, journal: j, kind: p.Kind, plan: p}
 	u.tailor = &tailor.Tailor{API: c.own, Namespace: namespace, Wrote: u.wrote, Deleted: u.deleted, Note: j.note}
 	if p.Trouble == plan.Content {
 		u.author = &author.Author{API: c.api, Namespace: namespace, Reads: p.Reads, Wrote: u.wrote, Deleted: u.deleted}
@@ -81,7 +81,7 @@ func (u *user) prepare(ctx context.Context) error {
 		},
 	}
 	u.author.Mount(&base.Spec.Template)
-	if u.varied {
+	if u.plan.Varied {
 		tailor.Request(&base.Spec.Template)
 	}
 	return until(ctx, "the API to take DaemonSets", func(ctx context.Context) (err error) {
@@ -90,6 +90,11 @@ func (u *user) prepare(ctx context.Context) error {
 		}
 		if err := u.author.Prepare(ctx); err != nil {
 			return err
+		}
+		if u.plan.Startup {
+			if err := startup.Make(ctx, u.cluster.own(), namespace, setName(0), setName(1)); err != nil {
+				return err
+			}
 		}
 		u.base, err = u.cluster.api().AppsV1().DaemonSets(namespace).Create(ctx, base, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err

@@ -155,7 +155,7 @@ func TestVary(t *testing.T) {
 					kinds[name]++
 				}
 			}
-			if p.Startup && kind == Parts || p.Ramps && !policies {
+			if p.Startup && (kind == Parts || p.Apart) || p.Ramps && !policies {
 				t.Errorf("seed %d has a NodeStartup on %s, or ramps without policies", seed, kind)
 			}
 			p.Varied, p.Ramps, p.Startup = false, false, false

@@ -42,7 +42,7 @@ func (p *Plan) Vary(dice Dice, length time.Duration, in Varying) {
 	}
 	p.Varied = true
 	p.Ramps = p.Policies && dice.IntN(3) == 0
-	p.Startup = p.Kind == Process && dice.IntN(2) == 0
+	p.Startup = p.Kind == Process && !p.Apart // another controller knows no NodeStartups
 	if p.Policies {
 		length *= policedLength
 	}

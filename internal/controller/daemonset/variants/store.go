@@ -139,6 +139,8 @@ func (b *Book) plan(uid types.UID, s *set) *Job {
 		}
 	}
 	if len(j.Make)+len(j.Delete) == 0 {
+		b.moved = b.moved || s.why != ""
+		s.why = "" // nobody needs any more what could not be stored or deleted
 		return nil
 	}
 	return j

@@ -9,8 +9,10 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
@@ -183,5 +185,36 @@ func TestWhatIsStoredStaysTheSameWhenItIsMerged(t *testing.T) {
 	}
 	if !w.learn(w.sets["ds"], &after) {
 		t.Errorf("it is not known again: %s", after.Data.Raw)
+	}
+}
+
+// What could not be stored is not needed any more: nothing is wrong then.
+func TestWhatNeedNotBeStoredIsNothingWrong(t *testing.T) {
+	w := newWorld()
+	w.setNode("n", "xl", 4)
+	w.setVariant("large", "xl", 1, 30, 0)
+	w.begin()
+	applies := func() string {
+		w.Tick(w.now.Add(time.Minute))
+		all, _ := w.Statuses()
+		if len(all) != 1 {
+			t.Fatalf("%d statuses are to be written, want 1", len(all))
+		}
+		w.TellStatus(all[0], all[0])
+		return meta.FindStatusCondition(all[0].Status.Conditions, v1alpha1.VariantApplies).Message
+	}
+	applies()
+	w.setVariant("large", "xl", 1, 60, 0)
+	w.refuse()
+	if why := applies(); !strings.Contains(why, "exceeded quota") {
+		t.Errorf("of what cannot be stored it says %q", why)
+	}
+	w.setVariant("large", "xl", 1, 30, 0)
+	w.Settle()
+	if jobs := w.Jobs(); len(jobs) > 0 {
+		t.Errorf("something is to be stored: %v", jobs[0].Make)
+	}
+	if why := applies(); why != "" {
+		t.Errorf("of what need not be stored it says %q", why)
 	}
 }

@@ -98,6 +98,22 @@ func (j *judge) know(e history.Event) {
 	}
 }
 
+// Resized is how often running pods were given other amounts.
+func Resized(r history.Record) (n int) {
+	pods := map[types.UID]*corev1.Pod{}
+	for _, e := range r.Events {
+		p, is := e.Object.(*corev1.Pod)
+		if !is {
+			continue
+		}
+		if was := pods[p.UID]; was != nil && molds.Resized(was, p) {
+			n++
+		}
+		pods[p.UID] = p
+	}
+	return n
+}
+
 func (j *judge) report(rule string, at int64, p *corev1.Pod, format string, args ...any) {
 	j.found = append(j.found, history.Violation{
 		Rule: rule, Revision: at, Objects: []types.UID{p.UID, owner(p)}, Message: fmt.Sprintf(format, args...),

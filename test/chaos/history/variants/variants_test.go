@@ -137,6 +137,13 @@ func TestVariants(t *testing.T) {
 	}
 }
 
+func TestResizesAreCounted(t *testing.T) {
+	s := begin().put(pod("t_x", 200)).put(pod("t_x", 400)).put(pod("t_x", 400)).put(pod("t_x", 200))
+	if n := Resized(s.record); n != 2 {
+		t.Errorf("counted %d resizes, want 2", n)
+	}
+}
+
 func TestUnsettled(t *testing.T) {
 	say := func(kind string, status metav1.ConditionStatus) func(*history.State) {
 		return func(s *history.State) {

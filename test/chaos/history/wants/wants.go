@@ -39,8 +39,14 @@ func Judge(d *appsv1.DaemonSet, n *corev1.Node) Fit {
 	return out
 }
 
+// starting is the taint of a node that opens when its daemons are there; a daemon whose turn has not come may be
+// there too.
+const starting = "everynode.io/starting"
+
 func tolerated(d *appsv1.DaemonSet, taint corev1.Taint) bool {
 	switch taint.Key {
+	case starting:
+		return true
 	case corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable:
 		if taint.Effect == corev1.TaintEffectNoExecute {
 			return true
