@@ -22,6 +22,7 @@ import (
 	"github.com/everynode/everynode/test/chaos/history/wish"
 	"github.com/everynode/everynode/test/chaos/plan"
 	"github.com/everynode/everynode/test/chaos/remedy"
+	"github.com/everynode/everynode/test/chaos/strategies"
 )
 
 // The labels by which policies tell nodes apart.
@@ -104,7 +105,9 @@ func (u *user) setPolicy(spec *v1alpha1.RolloutPolicySpec, pick, other int) {
 	case 4:
 		spec.Waves = []v1alpha1.Wave{{Name: "some", Count: ptr.To(int32(2)), SpreadBy: zoneLabel, Approval: v1alpha1.ApprovalManual}, canary}
 	}
-	u.ramp(spec, other)
+	if u.plan.Ramps {
+		strategies.Ramp(spec, other)
+	}
 	switch pick / 6 % 4 {
 	case 0, 1:
 		spec.Domains = []v1alpha1.Domain{{Key: rackLabel, MaxUnavailable: intstr.FromInt32(1)}}
@@ -123,27 +126,11 @@ func (u *user) setPolicy(spec *v1alpha1.RolloutPolicySpec, pick, other int) {
 		spec.Pace.NodesPerMinute = ptr.To(int32(30))
 	}
 	if other/48%8 == 0 {
-		spec.Windows = []v1alpha1.Window{closed(time.Now())}
+		spec.Windows = []v1alpha1.Window{strategies.Closed(time.Now())}
 	}
 	if other/plan.AllSets%5 == 0 {
 		spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{appLabel: setName(0)}}
 	}
-}
-
-// ramp has most policies grow, in rounds in which they do.
-func (u *user) ramp(spec *v1alpha1.RolloutPolicySpec, other int) {
-	if !u.plan.Ramps || other/96%3 == 0 {
-		return
-	}
-	most := ptr.To(intstr.FromInt32(int32(1 + other%2)))
-	ramp := v1alpha1.Wave{Name: "more", Nodes: &metav1.LabelSelector{}, Ramp: &v1alpha1.Ramp{}, MaxUnavailable: most}
-	without := func(w v1alpha1.Wave) bool { return w.Each != "" || w.Ramp != nil }
-	spec.Waves = append(slices.DeleteFunc(spec.Waves, without), ramp)
-}
-
-// closed is a window that does not open today, nor tomorrow.
-func closed(now time.Time) v1alpha1.Window {
-	return v1alpha1.Window{Days: []string{now.UTC().AddDate(0, 0, 3).Weekday().String()[:3]}, From: "00:00", To: "24:00"}
 }
 
 func (u *user) editPolicy(ctx context.Context, s plan.Step) (string, error) {

@@ -14,6 +14,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	typed "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
 
@@ -25,6 +26,7 @@ import (
 	"github.com/everynode/everynode/test/chaos/history/digests"
 	"github.com/everynode/everynode/test/chaos/history/variants"
 	"github.com/everynode/everynode/test/chaos/plan"
+	"github.com/everynode/everynode/test/chaos/tailor"
 )
 
 // patience bounds every wait; only what is wrong ever takes it.
@@ -95,12 +97,10 @@ type outcome struct {
 	varied         bool
 	faults, writes int
 	events         int
-	// given is how often running pods were given another content.
-	given int
+	given          int // how often running pods were given another content
 	// pinned is how many pods were made with digests that were to be theirs.
-	pinned int
-	// resized is how often running pods were given other amounts.
-	resized        int
+	pinned         int
+	resized        int // how often running pods were given other amounts
 	took, settling time.Duration
 	violations     []history.Violation
 	report         string
@@ -208,7 +208,11 @@ func (r *round) run(ctx context.Context) (err error) {
 		return err
 	}
 	settled := r.user.settle(ctx)
-	r.settledAt, r.settling = time.Now(), time.Since(healed)
+	r.settling = time.Since(healed)
+	if settled == nil && r.plan.Varied {
+		settled = r.user.tailor.Finish(ctx, r.finishing())
+	}
+	r.settledAt = time.Now()
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -222,6 +226,19 @@ func (r *round) run(ctx context.Context) (err error) {
 		return fmt.Errorf("settled only after %v: %w", r.settling, settled)
 	}
 	return nil
+}
+
+// finishing is how the last changes are made.
+func (r *round) finishing() *tailor.Finish {
+	nodes := func() typed.NodeInterface { return r.cluster.api().CoreV1().Nodes() }
+	f := &tailor.Finish{Nodes: nodes, Until: until, Settle: r.user.settle}
+	if r.plan.Kind == plan.Parts && r.seed%2 == 1 {
+		f.Kill = func(ctx context.Context) {
+			sleep(ctx, time.Duration(r.seed%7)*20*time.Millisecond)
+			r.cluster.strike(ctx, plan.Step{Op: plan.KillLoop, Loop: plan.Loops[0]})
+		}
+	}
+	return f
 }
 
 // mend ends all faults and has users mend what they broke. It returns when the faults ended.

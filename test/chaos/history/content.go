@@ -10,6 +10,7 @@ import (
 	"github.com/everynode/everynode/test/chaos/history/lately"
 	"github.com/everynode/everynode/test/chaos/history/revision"
 	"github.com/everynode/everynode/test/chaos/history/variants/molds"
+	"github.com/everynode/everynode/test/chaos/history/wants"
 )
 
 // wholeOf is the same of a pod.
@@ -113,7 +114,7 @@ func (j *judge) resized(e *Event, was, p *corev1.Pod) {
 			j.report(Budget, d.event, uids(d, p), "pod %s on node %s was resized; that makes %d nodes at a time", p.Name, d.at.node, n)
 		}
 	} else {
-		j.takenUnderPolicy(d, g, was, false, time.Time{})
+		j.takenUnderPolicy(d, g, was, d.any(wants.Surges), time.Time{})
 		delete(j.taken, d.at)
 	}
 	j.given[d.at] = version{e.Revision, p}

@@ -1,9 +1,16 @@
-// Package strategies chooses how DaemonSets of a round are updated; pure.
+// Package strategies chooses how DaemonSets of a round are updated, and how policies have them change; pure.
 package strategies
 
 import (
+	"slices"
+	"time"
+
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"github.com/everynode/everynode/api/v1alpha1"
 )
 
 // Set sets one of many strategies, and with it how long a pod must be ready.
@@ -35,4 +42,20 @@ func Set(spec *appsv1.DaemonSetSpec, pick int) {
 	case 7:
 		spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}
 	}
+}
+
+// Ramp has most policies grow.
+func Ramp(spec *v1alpha1.RolloutPolicySpec, other int) {
+	if other/96%3 == 0 {
+		return
+	}
+	most := ptr.To(intstr.FromInt32(int32(1 + other%2)))
+	ramp := v1alpha1.Wave{Name: "more", Nodes: &metav1.LabelSelector{}, Ramp: &v1alpha1.Ramp{}, MaxUnavailable: most}
+	without := func(w v1alpha1.Wave) bool { return w.Each != "" || w.Ramp != nil }
+	spec.Waves = append(slices.DeleteFunc(spec.Waves, without), ramp)
+}
+
+// Closed is a window that does not open today, nor tomorrow.
+func Closed(now time.Time) v1alpha1.Window {
+	return v1alpha1.Window{Days: []string{now.UTC().AddDate(0, 0, 3).Weekday().String()[:3]}, From: "00:00", To: "24:00"}
 }

@@ -80,7 +80,7 @@ var bad = []map[string]v1alpha1.VariantResources{
 }
 
 var patches = []string{
-	"", "", "", molds.Level("one"), molds.Level("two"), molds.Note, molds.Restart, molds.Amounts,
+	"", "", "", "", "", "", molds.Level("one"), molds.Level("two"), molds.Note, molds.Restart, molds.Amounts,
 }
 
 // Set makes one of many variants that can be had. Those of different names are in no conflict.

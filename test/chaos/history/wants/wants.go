@@ -39,8 +39,7 @@ func Judge(d *appsv1.DaemonSet, n *corev1.Node) Fit {
 	return out
 }
 
-// starting is the taint of a node that opens when its daemons are there; a daemon whose turn has not come may be
-// there too.
+// starting is the taint of a node that opens when its daemons are there: a daemon may be there before it is wanted.
 const starting = "everynode.io/starting"
 
 func tolerated(d *appsv1.DaemonSet, taint corev1.Taint) bool {
