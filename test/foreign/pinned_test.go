@@ -46,7 +46,7 @@ func TestPinnedBesideKubernetes(t *testing.T) {
 	b.front = newFront(t)
 	b.prepares(t)
 	b.begins(t)
-	asks := b.watchesAsking(t)
+	defer b.watchesAsking(t)(t)
 	for _, step := range []struct {
 		name string
 		do   func(*testing.T)
@@ -65,7 +65,6 @@ func TestPinnedBesideKubernetes(t *testing.T) {
 			return
 		}
 	}
-	asks(t)
 	b.refusals(besideAccount, 100)
 }
 
@@ -329,7 +328,7 @@ func second(name, tag string) string {
 // pinsNew applies a DaemonSet whose pods kube-controller-manager makes all at once.
 func (b *beside) pinsNew(t *testing.T) {
 	since := time.Now()
-	b.kubectl(t, "apply", "-f", b.write("second.yaml", second("second", "new")))
+	b.kubectl(t, "apply", "-f", b.write("second.yaml", second("second", "slow")))
 	b.saysDigest(t, "second", b.oneDigest(t, "second"))
 	t.Logf("all nodes had it after %v", time.Since(since).Round(100*time.Millisecond))
 	b.kubectl(t, "delete", "ds/second")

@@ -15,6 +15,7 @@
 //   - A pod that was made with digests is believed before one that resolved a tag.
 //   - An image whose digest the node does not know, such as one that was imported, is taken as written, and that is
 //     told. One that is never pulled is as written too.
-//   - Beside another controller a pod that waits behind the gate tells nothing yet (internal/beside/gates). One that was
-//     made by tag while nobody answered, and runs other bits, is to the matrix none of its revision, so it is replaced.
+//   - Beside another controller a pod that waits behind the gate tells nothing yet (internal/beside/gates). One that
+//     was made by tag while nobody answered, and runs other bits, is to the matrix none of its revision, so it is
+//     replaced.
 package pins
