@@ -370,6 +370,7 @@ func (b *beside) pinsNoMore(t *testing.T) {
 	b.kubectl(t, "delete", "ds/third")
 	b.samePods(t, before)
 	b.kubectl(t, "apply", "-f", "policy.yaml")
+	b.saysDigest(t, "agent", "sha256:") // until then pods of another DaemonSet may be as they are written
 }
 
 // leavesNobodyWaiting gives everything back while pods wait.
