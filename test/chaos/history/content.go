@@ -110,8 +110,8 @@ func (j *judge) resized(e *Event, was, p *corev1.Pod) {
 	}
 	g := j.guidanceOf(d)
 	if g == nil {
-		if b, n := j.budget(d), 1+len(j.nodesGiven(d, 0)); n > max(b.Unavailable, b.Surge) {
-			j.report(Budget, d.event, uids(d, p), "pod %s on node %s was resized; that makes %d nodes at a time", p.Name, d.at.node, n)
+		if b, of := j.budget(d), j.nodesGiven(d, 0); len(of) >= max(b.Unavailable, b.Surge) {
+			j.report(Budget, d.event, uids(d, p), "pod %s on node %s was resized, while %v were", p.Name, d.at.node, of)
 		}
 	} else {
 		j.takenUnderPolicy(d, g, was, d.any(wants.Surges), time.Time{})

@@ -2,7 +2,8 @@
 //
 //   - A pod is made as the variants of its revision say for its node, as that was of late, and these were stored
 //     before. While they are in conflict on the node it is made by the first by name; where they cannot be had none is.
-//   - A running pod is given other amounts as some variants say that were stored for its DaemonSet, for its node.
+//   - A running pod is given other amounts as variants say for its node that are in no conflict there: the newest,
+//     those that the rollout goes to or back to, or those of another pod.
 //   - Where a policy is followed, no node gets the target before its step has begun: variants are a part of it.
 //   - In the end each daemon is as its DaemonSet's variants say for its node, and these say that they apply and are in
 //     no conflict.
@@ -131,6 +132,9 @@ func owner(o metav1.Object) types.UID {
 func (j *judge) pod(e history.Event, p *corev1.Pod) {
 	was := j.pods[p.UID]
 	j.pods[p.UID] = p
+	if e.Deleted {
+		delete(j.pods, p.UID)
+	}
 	template := j.templates[string(owner(p))+p.Annotations[history.TemplateMark]]
 	switch {
 	case e.Deleted, owner(p) == "", template == nil:
@@ -169,15 +173,39 @@ func (j *judge) made(e history.Event, p *corev1.Pod, t *corev1.PodTemplateSpec) 
 
 // given judges the amounts that a running pod is given: somebody's that are its DaemonSet's, or were.
 func (j *judge) given(e history.Event, was, p *corev1.Pod, t *corev1.PodTemplateSpec) {
+	may := j.mayGo(e, p)
 	for _, n := range j.book.Nodes(daemon.TargetOf(p), 0, e.Revision) {
-		for _, all := range append(j.book.AllStored(e.Revision), nil) {
-			if o := molds.For(t, all, n); !o.None && amounts(o.Looks) == amounts(molds.OfPod(p)) {
+		for _, all := range may {
+			if o := molds.For(t, all, n); !o.Keeps && amounts(o.Looks) == amounts(molds.OfPod(p)) {
 				return
 			}
 		}
 	}
 	j.report(Given, e.Revision, p, "pod %s on node %s had %s and was given %s, as no variants say for that node",
 		p.Name, daemon.TargetOf(p), molds.OfPod(was), molds.OfPod(p))
+}
+
+// mayGo are the variants that a pod can have been on its way to: the newest, those that its DaemonSet's rollout goes to
+// or back to, and those that other pods of it have.
+func (j *judge) mayGo(e history.Event, p *corev1.Pod) (out [][]molds.Variant) {
+	out = j.book.Newest(owner(p), e.Revision-lag, e.Revision)
+	var of []string
+	if d := j.sets[owner(p)]; d != nil {
+		for _, r := range j.seen(d, e.Revision-lag, e.Revision) {
+			of = append(of, r.Status.StableRevision, r.Status.TargetRevision)
+		}
+	}
+	for _, o := range j.pods {
+		if owner(o) == owner(p) {
+			of = append(of, revision.Of(o))
+		}
+	}
+	for _, r := range of {
+		if stored, known := j.book.Stored(r, e.Revision); known && r != "" {
+			out = append(out, stored)
+		}
+	}
+	return out
 }
 
 func amounts(l molds.Looks) [3]int64 { return [3]int64{l.CPU, l.Memory, l.Limit} }

@@ -71,6 +71,14 @@ func stored(id, formula string) *appsv1.ControllerRevision {
 	}
 }
 
+// clash are two variants of one priority, stored as "c".
+func clash() *appsv1.ControllerRevision {
+	r := stored("c", molds.Fiftieth)
+	text := strings.TrimSuffix(string(r.Data.Raw), "]}") + `,{"name":"w"}]}`
+	r.Data.Raw = []byte(text)
+	return r
+}
+
 // pod is one of a revision, with so much cpu.
 func pod(of string, milli int64) *corev1.Pod {
 	yes := true
@@ -116,6 +124,10 @@ func TestVariants(t *testing.T) {
 		"amounts of the node's class":             {begin().put(pod("t", 100)).put(pod("t", 200)), ""},
 		"amounts of another class":                {begin().put(pod("t", 100)).put(pod("t", 400)), Given},
 		"amounts of another class, which it was":  {begin().put(node("l")).put(pod("t_x", 400)).put(node("s")).later().put(pod("t_x", 200)), ""},
+		"amounts of variants that nobody has":     {begin().put(stored("y", molds.Hundredth)).put(pod("t_x", 200)).later().put(pod("t_x", 100)), Given},
+		"amounts that it goes back to":            {begin().put(stored("y", molds.Hundredth)).put(pod("t_x", 200)).put(rollout("t_y", "t_x", "rest")).put(pod("t_x", 100)), ""},
+		"amounts by one in conflict":              {begin().put(clash()).put(pod("t", 100)).put(pod("t", 210)), Given},
+		"a new pod by the first in conflict":      {begin().put(clash()).put(pod("t_c", 210)), ""},
 		"amounts of no variant":                   {begin().put(pod("t_x", 200)).put(pod("t_x", 300)), Given},
 		"the target in the node's step":           {policed().put(rollout("t", "t_x", "rest")).later().put(pod("t_x", 200)), ""},
 		"the target before the node's step":       {policed().put(rollout("t", "t_x", "canary")).later().put(pod("t_x", 200)), Begun},

@@ -220,13 +220,3 @@ func Holds(p *corev1.Pod) bool {
 	}
 	return !under && p.Status.ObservedGeneration >= p.Generation
 }
-
-// AllStored are the variants that were stored by then, each once.
-func (b *Book) AllStored(by int64) (out [][]Variant) {
-	for id, all := range b.stored {
-		if b.since[id] <= by {
-			out = append(out, all)
-		}
-	}
-	return out
-}
