@@ -114,6 +114,7 @@ func (j *judge) resized(e *Event, was, p *corev1.Pod) {
 			j.report(Budget, d.event, uids(d, p), "pod %s on node %s was resized, while %v were", p.Name, d.at.node, of)
 		}
 	} else {
+		j.countDoubled(d, time.Time{}) // which forgets nodes that have one pod again
 		j.takenUnderPolicy(d, g, was, d.any(wants.Surges), time.Time{})
 		delete(j.taken, d.at)
 	}
