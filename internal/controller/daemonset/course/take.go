@@ -146,8 +146,7 @@ func (c *Course) UnderWay() (n int) {
 	template := content.TemplateOf(c.state.target)
 	for _, s := range c.queue.Steps {
 		s.Changing.Ascend(func(m *queue.Member) bool {
-			waits := m.Is.Has(standing.Pending) || m.Is.Has(standing.Held)
-			n += one(!waits && content.TemplateOf(c.target(c.known(m))) == template)
+			n += one(!m.Is.Has(standing.Pending) && content.TemplateOf(c.target(c.known(m))) == template)
 			return true
 		})
 	}

@@ -3,6 +3,7 @@ package pins
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,8 +34,9 @@ type world struct {
 	book   *Book
 	matrix *matrix.Matrix
 	set    *appsv1.DaemonSet
-	// templates are all that the set has had.
+	// templates are all that the set has had. While they are hidden none can be read.
 	templates map[string]*corev1.PodTemplateSpec
+	hidden    bool
 	stored    *v1alpha1.DaemonSetRolloutStatus
 	pods      map[types.UID]*corev1.Pod
 	// registry has the digests of tags. Without one there is no answer.
@@ -75,8 +77,13 @@ func newWorld(t *testing.T, policy string) *world {
 	return w
 }
 
-func (w *world) Template(_ types.UID, hash string) *corev1.PodTemplateSpec { return w.templates[hash] }
-func (w *world) Pod(uid types.UID) *corev1.Pod                             { return w.pods[uid] }
+func (w *world) Template(_ types.UID, hash string) *corev1.PodTemplateSpec {
+	if w.hidden {
+		return nil
+	}
+	return w.templates[hash]
+}
+func (w *world) Pod(uid types.UID) *corev1.Pod { return w.pods[uid] }
 
 // start has a controller begin that knows nothing.
 func (w *world) start() {
@@ -227,11 +234,19 @@ func (w *world) act(a action.Action) {
 		w.matrix.Step(action.Answer{Action: a, Outcome: action.OK})
 		w.book.Step(fact.PodGone(a.PodUID))
 	case *action.UpdateRollout:
+		if s := w.stored; s != nil && strings.Contains(w.policy, "Pinned") && s.StableRevision == a.Status.StableRevision && digestsOf(s) && !digestsOf(&a.Status) {
+			w.Errorf("the digests of %s are forgotten", s.StableRevision)
+		}
 		w.stored = a.Status.DeepCopy()
 		w.matrix.Step(action.Answer{Action: a, Outcome: action.OK})
 	case *action.UpdateStatus:
 		w.matrix.Step(action.Answer{Action: a, Outcome: action.OK})
 	}
+}
+
+// digestsOf reports whether a status says the digests of its stable revision.
+func digestsOf(s *v1alpha1.DaemonSetRolloutStatus) bool {
+	return s.Images != nil && slices.ContainsFunc(s.Images.Templates, func(t v1alpha1.PinnedTemplate) bool { return t.Template == s.StableRevision })
 }
 
 // count counts the pods that ask the registry without an answer yet, and have no known trouble.

@@ -14,7 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 )
 
 const longCanary = `{waves: [{name: canary, nodes: {matchLabels: {fleet: canary}}, soak: 4h}], failure: {max: 0, min: 1, then: Rollback}, images: Pinned}`
@@ -120,6 +122,162 @@ func TestPinningIsTurnedOnInAChange(t *testing.T) {
 	w.wantRuns(map[string]int{byDigest(1): 5, byDigest(3): 1})
 }
 
+// lose takes the pods of nodes away.
+func (w *world) lose(nodes ...string) {
+	for uid, p := range w.pods {
+		if slices.Contains(nodes, p.Spec.NodeName) {
+			delete(w.pods, uid)
+			w.book.Step(fact.PodGone(uid))
+		}
+	}
+}
+
+// editUnfinished edits a DaemonSet half of whose daemons work. More do by and by, and one node pulls the new template.
+func (w *world) editUnfinished() {
+	w.slow["n3"], w.slow["n4"], w.slow["n5"] = true, true, true
+	w.start()
+	w.pass(time.Second)
+	w.registry["demo:v1"] = sha(7)
+	w.slow["n0"], w.slow["n1"], w.slow["n2"] = true, true, true
+	w.edit()
+	for _, p := range w.pods {
+		w.slow[p.Spec.NodeName] = p.Labels[appsv1.ControllerRevisionHashLabelKey] == "t2"
+	}
+	w.again()
+}
+
+// A DaemonSet was edited before it was complete. After a restart the template that most nodes have stands in for the
+// stable one: a node that loses its pod gets it again, with its digest, though nothing else happens.
+func TestStandInHasItsDigest(t *testing.T) {
+	w := canaryWorld(t, longCanary)
+	w.editUnfinished()
+	w.start()
+	w.pass(time.Second)
+	if st := w.stored; st.StableRevision != "" || w.matrix.Before("ds") != "t1" {
+		t.Fatalf("nothing stands in for the stable revision: %+v", st)
+	}
+	w.lose("n2")
+	w.settle()
+	if at, ok := w.book.NextTick(); len(w.pods) != 6 && (!ok || at.After(w.now)) {
+		t.Error("nobody looks at what stands in")
+	}
+	for range 3 {
+		w.tick(0)
+		w.settle()
+	}
+	for _, p := range w.pods {
+		if p.Spec.NodeName == "n2" && p.Spec.Containers[0].Image != "demo@"+sha(1) {
+			t.Errorf("n2 has %s", p.Spec.Containers[0].Image)
+		}
+	}
+	if len(w.pods) != 6 {
+		t.Errorf("%d nodes have a daemon, want all 6: %+v", len(w.pods), w.stored)
+	}
+}
+
+// What a controller that has just started begins in its first moment may be of what stands in, which it learns only then.
+func TestStandInIsLookedAtAsSoonAsItIsKnown(t *testing.T) {
+	w := canaryWorld(t, longCanary)
+	w.editUnfinished()
+	w.lose("n2")
+	w.start()
+	for range 3 {
+		at, ok := w.book.NextTick()
+		if !ok || at.After(w.now) {
+			break
+		}
+		w.tick(0)
+		w.settle()
+	}
+	if len(w.pods) != 6 {
+		t.Errorf("%d nodes have a daemon, want all 6: %+v", len(w.pods), w.stored)
+	}
+}
+
+// Where many pods are made at once, those of a template that is not known are not among them.
+func TestManyAtOnceAndOneFirst(t *testing.T) {
+	w := newWorld(t, strings.Replace(labeledCanary, "soak: 1m", "soak: 4h", 1))
+	w.labels[4], w.labels[5] = map[string]string{"fleet": "canary"}, map[string]string{"fleet": "canary"}
+	w.start()
+	w.pass(5 * time.Hour)
+	w.slow["n4"], w.slow["n5"] = true, true
+	w.set = w.set.DeepCopy()
+	w.set.Generation++
+	w.tellSet()
+	w.lose("n0", "n1", "n2", "n3", "n4", "n5")
+	w.settle()
+	w.pass(time.Second)
+	if tag, digest := w.byRevision("t2"); tag != 1 || digest != 0 {
+		t.Errorf("%d pods ask the registry, %d have a digest: want one that asks", tag, digest)
+	}
+	if tag, digest := w.byRevision("t1"); tag != 0 || digest != 4 {
+		t.Errorf("%d of the stable pods are by tag, %d by digest, want 4 by digest", tag, digest)
+	}
+}
+
+// While the newest template cannot be read, nothing is made of it.
+func TestTemplateThatIsReadLate(t *testing.T) {
+	w := newWorld(t, pinned)
+	w.hidden = true
+	w.start()
+	w.pass(time.Minute)
+	if len(w.pods) != 0 {
+		t.Fatalf("%d pods were made of a template that nobody has read", len(w.pods))
+	}
+	w.hidden = false
+	w.tellSet()
+	w.pass(time.Minute)
+	w.wantRuns(map[string]int{byTag(1): 1, byDigest(1): 5})
+}
+
+// A controller that starts reads the status after it has begun to look for a first node.
+func TestDigestsThatAreReadLate(t *testing.T) {
+	w := newWorld(t, pinned)
+	w.start()
+	w.pass(10 * time.Minute)
+	stored := w.stored
+	w.pods, w.stored = map[types.UID]*corev1.Pod{}, nil
+	for i := range 6 {
+		w.slow[fmt.Sprint("n", i)] = true
+	}
+	w.registry["demo:v1"] = sha(7)
+	w.matrix = matrix.New(row.Config{})
+	w.book = New(w.matrix)
+	w.book.Objects = w
+	w.tick(0)
+	w.tellPolicy()
+	w.tellSet()
+	w.stored = stored
+	w.tellPolicy()
+	w.tellSet()
+	for i := range 6 {
+		w.book.Step(fact.Node{Name: fmt.Sprint("n", i)})
+	}
+	w.settle()
+	w.pass(time.Minute)
+	if tag, digest := w.byRevision("t1"); tag != 0 || digest != 6 {
+		t.Errorf("%d pods are by tag and %d by digest, want 6 by digest", tag, digest)
+	}
+}
+
+// The container of the first pod has restarted, and has pulled what the tag names by now. The others are right.
+func TestPodsWithDigestsAreBelieved(t *testing.T) {
+	w := newWorld(t, pinned)
+	w.start()
+	w.pass(10 * time.Minute)
+	for _, p := range w.pods {
+		if !strings.Contains(p.Spec.Containers[0].Image, "@") {
+			p.Status.ContainerStatuses[0].ImageID = full("demo") + "@" + sha(7)
+			p.CreationTimestamp.Time = p.CreationTimestamp.Add(-time.Minute)
+		}
+	}
+	w.stored.Images = nil
+	w.start()
+	w.lose("n5")
+	w.pass(time.Minute)
+	w.wantRuns(map[string]int{byTag(7): 1, byDigest(1): 5})
+}
+
 // drawn plays a fleet whose templates are edited, whose pods get lost and whose tags move, at random. What it finds
 // wrong is told: two nodes that ask the registry for a template at one time, or have other bits of it.
 func drawn(t *testing.T, seed uint64) (wrong string) {
@@ -148,13 +306,7 @@ func drawn(t *testing.T, seed uint64) (wrong string) {
 			w.slow[of] = !w.slow[of]
 			w.again()
 		case 4:
-			of := node()
-			for uid, p := range w.pods {
-				if p.Spec.NodeName == of {
-					delete(w.pods, uid)
-					w.book.Step(fact.PodGone(uid))
-				}
-			}
+			w.lose(node())
 			w.settle()
 		case 5: // what the status does not say yet, and no pod any more, nobody knows
 			clear(got)
