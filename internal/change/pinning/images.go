@@ -113,33 +113,42 @@ func Read(template *corev1.PodSpec, p *corev1.Pod) (images []v1alpha1.PinnedImag
 }
 
 // resolved returns the digest that a pod has for a container of the template, "" for none. Known tells that it has
-// pulled the image; asked that it asked for the tag.
+// pulled the image; asked that it asked for the tag. A digest that a pod was made with counts once it is pulled: whoever
+// may write the pod may have written any.
 func resolved(c *corev1.Container, p *corev1.Pod) (of string, known, asked bool) {
 	if !tells(c, p) {
 		return "", false, true
 	}
+	id := pulled(p, c.Name)
 	for _, containers := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range containers {
 			name, has, is := strings.Cut(containers[i].Image, digest)
-			if is && containers[i].Name == c.Name && name == repository(c.Image) {
-				return digest[1:] + has, true, false
+			if is && containers[i].Name == c.Name && name == repository(c.Image) && isDigest(has) {
+				return digest[1:] + has, id != "", false
 			}
 		}
 	}
+	return digestOf(c.Image, id), id != "", true
+}
+
+// pulled is what the node says of the image of a container; "" before it has it.
+func pulled(p *corev1.Pod, container string) string {
 	for _, statuses := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
 		for i := range statuses {
-			if s := &statuses[i]; s.Name == c.Name && s.ImageID != "" {
-				return digestOf(c.Image, s.ImageID), true, true
+			if s := &statuses[i]; s.Name == container && s.ImageID != "" {
+				return s.ImageID
 			}
 		}
 	}
-	return "", false, true
+	return ""
 }
+
+func isDigest(hex string) bool { return len(hex) == 64 && strings.Trim(hex, "0123456789abcdef") == "" }
 
 // digestOf is the digest in what a node says of an image, if it is one of the image's repository.
 func digestOf(image, id string) string {
 	name, of, is := strings.Cut(strings.TrimPrefix(id, "docker-pullable://"), digest)
-	if !is || full(name) != full(repository(image)) || len(of) != 64 || strings.Trim(of, "0123456789abcdef") != "" {
+	if !is || full(name) != full(repository(image)) || !isDigest(of) {
 		return ""
 	}
 	return digest[1:] + of

@@ -3,6 +3,8 @@ package pinning
 import (
 	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 func TestDigestsOfImages(t *testing.T) {
@@ -26,6 +28,36 @@ func TestDigestsOfImages(t *testing.T) {
 	for image, want := range map[string]string{"a:1": "a", "a": "a", "h:5/a": "h:5/a", "h:5/a:1": "h:5/a"} {
 		if got := repository(image); got != want {
 			t.Errorf("the repository of %s is %s, want %s", image, got, want)
+		}
+	}
+}
+
+// A digest that somebody wrote into a pod is not told before the node has it, and nothing that is none ever.
+func TestDigestsOfAPodCountOncePulled(t *testing.T) {
+	hex := strings.Repeat("a1", 32)
+	template := &corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: "demo:v1"}}}
+	for _, c := range []struct {
+		image, id   string
+		whole, made bool
+		want        string
+	}{
+		{"demo@sha256:" + hex, "", false, true, ""},
+		{"demo@sha256:" + hex, "docker.io/library/demo@sha256:" + hex, true, true, "sha256:" + hex},
+		{"demo@sha256:nonsense", "", false, false, ""},
+		{"demo@sha256:" + hex[2:], "", false, false, ""},
+		{"demo@sha256:nonsense", "docker.io/library/demo@sha256:" + hex, true, false, "sha256:" + hex},
+		{"demo:v1", "docker.io/library/demo@sha256:" + hex, true, false, "sha256:" + hex},
+		{"demo:v1", "", false, false, ""},
+	} {
+		p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a", Image: c.image}}},
+			Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "a", ImageID: c.id}}}}
+		images, whole, made := Read(template, p)
+		got := ""
+		if len(images) == 1 {
+			got = images[0].Digest
+		}
+		if whole != c.whole || made != c.made || got != c.want {
+			t.Errorf("%s with ID %q tells %q, whole %t, made %t; want %q, %t, %t", c.image, c.id, got, whole, made, c.want, c.whole, c.made)
 		}
 	}
 }

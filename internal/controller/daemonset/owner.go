@@ -286,7 +286,7 @@ func (o *owner) dispatch(a action.Action) {
 	}
 	switch a := a.(type) {
 	case *action.CreatePod:
-		o.pins.Begun(a.Row(), a.Revision)
+		o.pins.Begun(a.Row(), a.Revision, a.PodName)
 		of, err := o.molds.For(ds, a)
 		if err != nil {
 			o.cfg.Recorder.Eventf(ds, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)

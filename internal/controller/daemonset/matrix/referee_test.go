@@ -204,7 +204,7 @@ func (r *referee) forget(uid types.UID) {
 // decided judges what the controller is about to do.
 func (r *referee) decided(actions []action.Action) {
 	r.moment()
-	for _, a := range actions {
+	for _, a := range r.bySteps(actions) {
 		set := r.f.sets[a.Row()]
 		switch a := a.(type) {
 		case *action.CreatePod:
@@ -219,6 +219,29 @@ func (r *referee) decided(actions []action.Action) {
 			r.took(set, &action.DeletePod{Target: a.Target, Node: a.Node, PodUID: a.PodUID, Reason: a.Why()})
 		}
 	}
+}
+
+// bySteps has what is done at one time on canaries come first: steps begin in their order, and a later one with a limit
+// of its own does not ask how many others there are.
+func (r *referee) bySteps(actions []action.Action) []action.Action {
+	later := func(a action.Action) int {
+		node := ""
+		switch a := a.(type) {
+		case *action.DeletePod:
+			node = a.Node
+		case *action.PointPod:
+			node = a.Node
+		default:
+			return 0
+		}
+		if n := r.f.nodes[node]; n != nil {
+			if step, known := r.rules[a.Row()].stepOf(n.info.Labels); known && step != "canary" {
+				return 1
+			}
+		}
+		return 0
+	}
+	return slices.SortedStableFunc(slices.Values(actions), func(a, b action.Action) int { return later(a) - later(b) })
 }
 
 // given judges a pod that is to be made: no revision that failed goes out unasked.

@@ -68,9 +68,11 @@ type set struct {
 // unknown is a template whose digests are not known yet.
 type unknown struct {
 	spec *corev1.PodSpec // nil while it cannot be read
-	// first are the pods that may tell, and since when; begun is when one was asked for that is not seen yet.
+	// first are the pods that may tell, and since when; begun is when the one was asked
+	// for that is not seen yet, and asked its name.
 	first map[types.UID]time.Time
 	begun time.Time
+	asked string
 }
 
 // New returns an empty book.
@@ -172,14 +174,14 @@ func (s *set) next() (at time.Time) {
 	return at
 }
 
-// Begun says that a pod of the DaemonSet was asked for.
-func (b *Book) Begun(uid types.UID, revision string) {
+// Begun says that a pod of the DaemonSet, of that name, was asked for.
+func (b *Book) Begun(uid types.UID, revision, name string) {
 	s := b.sets[uid]
 	if s == nil || s.info == nil {
 		return
 	}
 	if u := s.unknown[content.TemplateOf(revision)]; u != nil {
-		u.begun = b.now
+		u.begun, u.asked = b.now, name
 		b.tell(s)
 	}
 }
@@ -339,17 +341,17 @@ func (b *Book) hears(s *set, p *fact.Pod) bool {
 		return true
 	}
 	_, had := u.first[p.UID]
-	awaited := !u.begun.IsZero()
-	can := MayTell(u.spec, p, o)
-	switch {
-	case can && !had:
-		u.first[p.UID], u.begun = Since(p, o), time.Time{}
-	case !can && had:
-		delete(u.first, p.UID)
-	case !can:
+	can, seen := MayTell(u.spec, p, o), !u.begun.IsZero() && p.Name == u.asked
+	if seen {
 		u.begun = time.Time{}
 	}
-	return can != had || !can && awaited
+	switch {
+	case can && !had:
+		u.first[p.UID] = Since(p, o)
+	case !can && had:
+		delete(u.first, p.UID)
+	}
+	return can != had || !can && seen
 }
 
 // MayTell reports whether a pod may come to know all images of its template, as far as the template and the pod's

@@ -144,3 +144,22 @@ func TestRestartsInTheMiddleKeepTheStableDigests(t *testing.T) {
 		}
 	}
 }
+
+// A second pod was asked for, since the first one says nothing. News of the first do not let a third begin.
+func TestNewsOfAnEarlierFirstAreNoLeave(t *testing.T) {
+	w := newWorld(t, pinned)
+	for i := range 6 {
+		w.slow[fmt.Sprint("n", i)] = true
+	}
+	w.start()
+	w.tick(Patience)
+	w.book.Begun("ds", "t1", "agent-second")
+	for _, p := range w.pods {
+		info := w.project(p)
+		info.Restarts++
+		w.book.Step(info)
+	}
+	if got := w.book.sets["ds"].unknown["t1"].state(w.now); got != fact.FirstPulls {
+		t.Errorf("a third may begin: %v", got)
+	}
+}

@@ -211,7 +211,7 @@ func (w *world) settle() {
 func (w *world) act(a action.Action) {
 	switch a := a.(type) {
 	case *action.CreatePod:
-		w.book.Begun("ds", a.Revision)
+		w.book.Begun("ds", a.Revision, a.PodName)
 		w.made++
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: a.PodName, UID: types.UID(fmt.Sprint("pod", w.made)), CreationTimestamp: metav1.Time{Time: w.now},
 			Labels: map[string]string{appsv1.ControllerRevisionHashLabelKey: a.Revision}}, Spec: *w.templates[a.Revision].Spec.DeepCopy()}
