@@ -57,7 +57,8 @@ func TestDigestsOfAPodCountOncePulled(t *testing.T) {
 			got = images[0].Digest
 		}
 		if whole != c.whole || made != c.made || got != c.want {
-			t.Errorf("%s with ID %q tells %q, whole %t, made %t; want %q, %t, %t", c.image, c.id, got, whole, made, c.want, c.whole, c.made)
+			t.Errorf("%s with ID %q tells %q, whole %t, made %t; want %q, %t, %t", c.image, c.id,
+				got, whole, made, c.want, c.whole, c.made)
 		}
 	}
 }
