@@ -113,8 +113,8 @@ func Read(template *corev1.PodSpec, p *corev1.Pod) (images []v1alpha1.PinnedImag
 }
 
 // resolved returns the digest that a pod has for a container of the template, "" for none. Known tells that it has
-// pulled the image; asked that it asked for the tag. A digest that a pod was made with counts once it is pulled: whoever
-// may write the pod may have written any.
+// pulled the image; asked that it asked for the tag. A digest that a pod was made with counts once it is pulled:
+// whoever may write the pod may have written any.
 func resolved(c *corev1.Container, p *corev1.Pod) (of string, known, asked bool) {
 	if !tells(c, p) {
 		return "", false, true
@@ -122,8 +122,8 @@ func resolved(c *corev1.Container, p *corev1.Pod) (of string, known, asked bool)
 	id := pulled(p, c.Name)
 	for _, containers := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range containers {
-			name, has, is := strings.Cut(containers[i].Image, digest)
-			if is && containers[i].Name == c.Name && name == repository(c.Image) && isDigest(has) {
+			name, has, _ := strings.Cut(containers[i].Image, digest)
+			if containers[i].Name == c.Name && name == repository(c.Image) && isDigest(has) {
 				return digest[1:] + has, id != "", false
 			}
 		}
