@@ -69,8 +69,8 @@ func Decide(s Stand) (due []Move) {
 		hash := hashOf(p)
 		gated := pinning.IsGated(p)
 		switch why := s.outdated(p, hash, gated); {
-		case p.DeletionTimestamp != nil:
-		case why != "":
+		case p.DeletionTimestamp != nil, gated && s.written(hash):
+		case why != "" && s.Template(hash) != nil:
 			due = append(due, Move{p, Remake, why})
 		case gated:
 			waiting[hash] = append(waiting[hash], p)
@@ -81,6 +81,13 @@ func Decide(s Stand) (due []Move) {
 	}
 	slices.SortFunc(due, func(a, b Move) int { return cmp.Compare(a.Pod.Name, b.Pod.Name) })
 	return due
+}
+
+// written reports whether the gate is the template's own. Whoever wrote it there takes it off too: a pod that is made
+// again would have it once more.
+func (s *Stand) written(hash string) bool {
+	template := s.Template(hash)
+	return template != nil && pinning.IsGated(&corev1.Pod{Spec: *template})
 }
 
 // target is the template that the change goes to; "" while nothing is known of it.

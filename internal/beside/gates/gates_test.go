@@ -175,6 +175,30 @@ func TestWhoMayAskARegistry(t *testing.T) {
 	}
 }
 
+// TestGateOfATemplate: who waits since the template says so is left alone, and who is of an unknown one is not deleted.
+func TestGateOfATemplate(t *testing.T) {
+	for name, status := range map[string]*v1alpha1.DaemonSetRolloutStatus{"nothing": nil, "no digests": says(), "all digests": says("t1", "t2"), "a failure": fails(says())} {
+		for _, pinned := range []bool{true, false} {
+			s := stands(status, podOf(1, gated), podOf(2, gated, aged(time.Hour)), podOf(3, gated, of("t0")))
+			s.Pins = pinned
+			s.Template = func(string) *corev1.PodSpec {
+				out := template()
+				out.SchedulingGates = []corev1.PodSchedulingGate{{Name: pinning.Gate}}
+				return out
+			}
+			if got := words(Decide(s)); got != "" {
+				t.Errorf("%s is known, pinned %t: %q is due for pods that the template has wait", name, pinned, got)
+			}
+			s.Template = func(string) *corev1.PodSpec { return nil }
+			for _, m := range Decide(s) {
+				if m.Deed != Open {
+					t.Errorf("%s is known, pinned %t: %s %s, whose template is not known", name, pinned, m.Deed, m.Pod.Name)
+				}
+			}
+		}
+	}
+}
+
 // A node that is out of order would tell nothing.
 func TestFirstIsANodeInOrder(t *testing.T) {
 	s := stands(says(), podOf(1, gated), podOf(2, gated), podOf(3, gated))
