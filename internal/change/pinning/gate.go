@@ -52,7 +52,8 @@ func HasPulled(p *corev1.Pod) bool {
 const skew = 10 * time.Second
 
 // RunsOther reports whether a pod was made by tag after the digests of its template were known, as nobody could fill
-// them in, and runs other bits. Who was let through the gate was to find them out.
+// them in, and runs other bits. Who was let through the gate was to find them out. One whose image somebody else has
+// written would be given that again, so it is none.
 func RunsOther(template *corev1.PodSpec, known *v1alpha1.PinnedTemplate, p *corev1.Pod) bool {
 	_, was := LetThrough(p)
 	if was || known.Since == nil || !p.CreationTimestamp.After(known.Since.Add(skew)) {
@@ -65,7 +66,17 @@ func RunsOther(template *corev1.PodSpec, known *v1alpha1.PinnedTemplate, p *core
 	other := false
 	tagged(template, func(c *corev1.Container) {
 		of, has, asked := resolved(c, p)
-		other = other || has && asked && of != "" && digests[c.Image] != "" && of != digests[c.Image]
+		other = other || has && asked && names(p, c) && of != "" && digests[c.Image] != "" && of != digests[c.Image]
 	})
 	return other
+}
+
+// names reports whether a pod's container has the very image of its template, in which a digest can be filled in.
+func names(p *corev1.Pod, of *corev1.Container) bool {
+	for _, containers := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		if slices.ContainsFunc(containers, func(c corev1.Container) bool { return c.Name == of.Name && c.Image == of.Image }) {
+			return true
+		}
+	}
+	return false
 }

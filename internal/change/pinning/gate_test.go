@@ -28,6 +28,11 @@ func TestWhoRunsOtherBits(t *testing.T) {
 		"nobody knows which":    {func(p *corev1.Pod, _ *v1alpha1.PinnedTemplate) { p.Status.ContainerStatuses[0].ImageID = two }, false},
 		"an image never pulled": {func(p *corev1.Pod, _ *v1alpha1.PinnedTemplate) { p.Status.ContainerStatuses[0].Name = "b" }, false},
 		"made with the digest":  {func(p *corev1.Pod, _ *v1alpha1.PinnedTemplate) { p.Spec.Containers[0].Image = "demo@" + two }, false},
+		"hardened by somebody":  {func(p *corev1.Pod, _ *v1alpha1.PinnedTemplate) { p.Spec.Containers[0].Image = "demo:v1-hardened" }, false},
+		"by tag and digest":     {func(p *corev1.Pod, _ *v1alpha1.PinnedTemplate) { p.Spec.Containers[0].Image = "demo:v1@" + two }, false},
+		"by its whole name": {func(p *corev1.Pod, _ *v1alpha1.PinnedTemplate) {
+			p.Spec.Containers[0].Image = "docker.io/library/demo:v1"
+		}, false},
 		"made with another one's image": {func(p *corev1.Pod, _ *v1alpha1.PinnedTemplate) {
 			p.Status.ContainerStatuses[0].ImageID = "mirror.example.com/demo@" + two
 		}, false},
