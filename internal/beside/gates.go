@@ -151,7 +151,7 @@ type standing struct {
 func (g *Guest) standing(ctx context.Context, objects client.Reader, s *seen, ds *appsv1.DaemonSet) *standing {
 	policy := rolloutpolicy.Choose(s.policies, ds.Namespace, ds.Labels)
 	out := &standing{taken: admit.Taken(ds), pins: policy != nil && policy.Spec.Images == v1alpha1.ImagesPinned}
-	out.Now = time.Now()
+	out.Now, out.Led = time.Now(), g.led
 	revisions := slices.Concat(s.revisions[ds.UID], s.copies[ds.UID])
 	out.Template = func(hash string) *corev1.PodSpec {
 		spec, err := admit.SpecOf(revisions, hash)
@@ -188,11 +188,13 @@ func (s *standing) by(rollout *v1alpha1.DaemonSetRollout) {
 // would ask the registry otherwise, and be of the newest template.
 func (g *Guest) carryOut(ctx context.Context, objects client.Reader, ds *appsv1.DaemonSet, due []gates.Move,
 	pinned bool) error {
-	again := slices.ContainsFunc(due, func(m gates.Move) bool { return m.Deed == gates.Remake })
-	if again && pinned {
+	again := func(m gates.Move) bool { return m.Deed == gates.Remake }
+	var hindered error
+	if pinned && slices.ContainsFunc(due, again) {
 		err := g.MayDelete(ctx, objects, ds.Namespace)
 		if err != nil {
-			return fmt.Errorf("leave the pods of DaemonSet %s/%s that wait: %w", ds.Namespace, ds.Name, err)
+			hindered = fmt.Errorf("leave the pods of DaemonSet %s/%s that wait: %w", ds.Namespace, ds.Name, err)
+			due = slices.DeleteFunc(due, again)
 		}
 	}
 	errs := make([]error, len(due))
@@ -205,8 +207,10 @@ func (g *Guest) carryOut(ctx context.Context, objects client.Reader, ds *appsv1.
 		}
 		errs[i] = do(ctx, g.client, m.Pod)
 	})
-	g.nudge()
-	return errors.Join(errs...)
+	if len(due) > 0 {
+		g.nudge()
+	}
+	return errors.Join(append(errs, hindered)...)
 }
 
 // letGo has a pod that waits for nobody any more be made again as it is written; one that nobody makes is let through.

@@ -79,6 +79,8 @@ type Guest struct {
 	wrongPods map[string]int
 	trials    trials
 	waiting   waiting
+	// led is since when it leads.
+	led time.Time
 }
 
 // New asks the API who we are, and takes the webhook's address, so that one that cannot be had ends the start.

@@ -47,6 +47,7 @@ const fieldManager = "everynode-beside"
 // lead registers the webhook, and takes DaemonSets over and gives them back, until ctx ends.
 func (g *Guest) lead(ctx context.Context, objects cache.Cache) error {
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("beside"))
+	g.led = time.Now()
 	for _, of := range []client.Object{
 		&appsv1.DaemonSet{}, &appsv1.ControllerRevision{}, &v1alpha1.RolloutPolicy{}, &v1alpha1.DaemonSetRollout{},
 	} {
@@ -86,8 +87,11 @@ func (g *Guest) turn(ctx context.Context, objects client.Reader) error {
 		return nil // the certificate's keeper says why
 	}
 	held, err := g.certificate(ctx)
-	if err != nil || isLeaving(held, time.Now()) {
-		return err
+	if err != nil { // pods that wait do not wait for the certificate too
+		return errors.Join(err, g.passGates(ctx, objects))
+	}
+	if isLeaving(held, time.Now()) {
+		return nil
 	}
 	return errors.Join(g.register(ctx, held), g.look(ctx, objects), g.passGates(ctx, objects))
 }

@@ -51,6 +51,8 @@ type Move struct {
 // Stand is all that a decision goes by.
 type Stand struct {
 	Now time.Time
+	// Led is since when this leader leads: it may not have heard of what the one before did.
+	Led time.Time
 	// Pins tells that images of the DaemonSet are pinned; Status is its rollout's, nil if there is none.
 	Pins   bool
 	Status *v1alpha1.DaemonSetRolloutStatus
@@ -167,7 +169,7 @@ func (s *Stand) one(hash string, pods []*corev1.Pod) []Move {
 // late are the pods that have waited for too long until something is known of the change of their DaemonSet.
 func (s *Stand) late(pods []*corev1.Pod) (due []Move) {
 	for _, p := range pods {
-		if !p.CreationTimestamp.Add(earlyFor).After(s.Now) {
+		if !p.CreationTimestamp.Add(earlyFor).After(s.Now) && !s.Led.Add(earlyFor).After(s.Now) {
 			due = append(due, Move{p, Open, "nothing is known of the change of its DaemonSet"})
 		}
 	}
@@ -181,8 +183,17 @@ func (s *Stand) awaits(hash string) bool {
 			return false
 		}
 		info := fact.OfPod(p, "")
-		return pins.MayTell(s.Template(hash), &info, p) && pins.Since(&info, p).Add(pins.Patience).After(s.Now)
+		return pins.MayTell(s.Template(hash), &info, p) && s.since(&info, p).Add(pins.Patience).After(s.Now)
 	})
+}
+
+// since is from when on a pod may ask. A mark that is further ahead than clocks are counts for nothing.
+func (s *Stand) since(info *fact.Pod, p *corev1.Pod) time.Time {
+	at := pins.Since(info, p)
+	if at.After(s.Now.Add(pins.Patience)) {
+		return info.Created
+	}
+	return at
 }
 
 func hashOf(p *corev1.Pod) string { return p.Labels[appsv1.ControllerRevisionHashLabelKey] }

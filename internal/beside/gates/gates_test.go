@@ -199,6 +199,54 @@ func TestGateOfATemplate(t *testing.T) {
 	}
 }
 
+// TestHalfPulledIsLeftOver, as it would pull its other tag some day, but not once its daemon has run.
+func TestHalfPulledIsLeftOver(t *testing.T) {
+	init := func(p *corev1.Pod) {
+		p.Spec.InitContainers = []corev1.Container{{Name: "i", Image: "demo:v1"}}
+		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "i", ImageID: "docker.io/library/demo@" + digest}}
+	}
+	sidecar := func(p *corev1.Pod) {
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "b", Image: "demo:v1"})
+	}
+	runs := func(p *corev1.Pod) {
+		whole(p)
+		p.Status.ContainerStatuses[0].State.Running = &corev1.ContainerStateRunning{}
+	}
+	for name, c := range map[string]struct {
+		kinds []kind
+		want  string
+	}{
+		"the init image alone":             {[]kind{init, stuck}, "remake p1"},
+		"both":                             {[]kind{init, whole}, ""},
+		"one of two":                       {[]kind{sidecar, whole}, "remake p1"},
+		"one of two, whose container runs": {[]kind{sidecar, runs}, ""},
+	} {
+		if got := words(Decide(stands(says("t1", "t2"), podOf(1, append(c.kinds, through(time.Minute))...)))); got != c.want {
+			t.Errorf("%s: %q is due, want %q", name, got, c.want)
+		}
+	}
+}
+
+// A leader that has just begun has seen no rollout's status yet, however long the pods have been there.
+func TestANewLeaderGivesAMinute(t *testing.T) {
+	s := stands(nil, podOf(1, gated, aged(time.Hour)), podOf(2, gated, aged(time.Hour)), podOf(3, through(time.Second)))
+	for led, want := range map[time.Duration]string{0: "", earlyFor - time.Second: "", earlyFor: "open p1, open p2"} {
+		s.Led = noon.Add(-led)
+		if got := words(Decide(s)); got != want {
+			t.Errorf("after %s %q is due, want %q", led, got, want)
+		}
+	}
+}
+
+// A mark of a clock that is ahead has nobody wait for long.
+func TestAMarkInTheFuture(t *testing.T) {
+	for ahead, want := range map[time.Duration]string{time.Minute: "", pins.Patience: "", pins.Patience + time.Second: "open p2", 9000 * time.Hour: "open p2"} {
+		if got := words(Decide(stands(says(), podOf(1, through(-ahead), aged(time.Hour)), podOf(2, gated)))); got != want {
+			t.Errorf("%s ahead: %q is due, want %q", ahead, got, want)
+		}
+	}
+}
+
 // A node that is out of order would tell nothing.
 func TestFirstIsANodeInOrder(t *testing.T) {
 	s := stands(says(), podOf(1, gated), podOf(2, gated), podOf(3, gated))

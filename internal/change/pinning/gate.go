@@ -38,14 +38,21 @@ func Asks(template *corev1.PodSpec, p *corev1.Pod) bool {
 	return !made
 }
 
-// HasPulled reports whether a pod has an image.
+// HasPulled reports whether all containers of a pod that name a tag have their image, or its daemon has run: it would
+// not be worth another start.
 func HasPulled(p *corev1.Pod) bool {
-	for _, statuses := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
-		if slices.ContainsFunc(statuses, func(s corev1.ContainerStatus) bool { return s.ImageID != "" }) {
-			return true
-		}
+	if slices.ContainsFunc(p.Status.ContainerStatuses, began) {
+		return true
 	}
-	return false
+	has := func(s corev1.ContainerStatus) bool { return s.ImageID != "" }
+	all := slices.ContainsFunc(p.Status.InitContainerStatuses, has) || slices.ContainsFunc(p.Status.ContainerStatuses, has)
+	tagged(&p.Spec, func(c *corev1.Container) { all = all && pulled(p, c.Name) != "" })
+	return all
+}
+
+// began reports whether a container has run.
+func began(s corev1.ContainerStatus) bool {
+	return s.State.Running != nil || s.State.Terminated != nil || s.LastTerminationState.Terminated != nil
 }
 
 // skew is by how much the clocks of whoever notes when digests were learned and of the API may differ.
@@ -74,8 +81,10 @@ func RunsOther(template *corev1.PodSpec, known *v1alpha1.PinnedTemplate, p *core
 // names reports whether a pod's container has the very image of its template, in which a digest can be filled in.
 func names(p *corev1.Pod, of *corev1.Container) bool {
 	for _, containers := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-		if slices.ContainsFunc(containers, func(c corev1.Container) bool { return c.Name == of.Name && c.Image == of.Image }) {
-			return true
+		for i := range containers {
+			if c := &containers[i]; c.Name == of.Name && c.Image == of.Image {
+				return true
+			}
 		}
 	}
 	return false
