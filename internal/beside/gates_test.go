@@ -2,6 +2,8 @@ package beside
 
 import (
 	"bytes"
+	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,7 +22,9 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/everynode/everynode/internal/beside/gates"
 	"github.com/everynode/everynode/internal/change/pinning"
 )
 
@@ -179,5 +183,47 @@ func TestRightsOfAReleaseBefore(t *testing.T) {
 	}
 	if asked.Verb != "patch" || asked.Resource != "pods" || asked.Namespace != "" {
 		t.Errorf("it asks about %+v", asked)
+	}
+}
+
+// TestNobodyAskedHoldsDeletionsAlone: a pod that may ask is let through all the same.
+func TestNobodyAskedHoldsDeletionsAlone(t *testing.T) {
+	client := fake.NewClientset(waiter("one", "1"), waiter("two", "1"))
+	g := newGuest(t, client)
+	g.looked = make(chan struct{})
+	close(g.looked)
+	g.trials.last = map[string]trial{"default": {began: time.Now().Add(time.Hour), err: errNotAsked}}
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "agent", UID: "1"}}
+	due := []gates.Move{{Pod: waiter("one", "1"), Deed: gates.Open}, {Pod: waiter("two", "1"), Deed: gates.Remake}}
+	err := g.carryOut(t.Context(), nil, ds, due, true)
+	if !errors.Is(err, errNotAsked) {
+		t.Errorf("what was not done is told as %v", err)
+	}
+	for name, waits := range map[string]bool{"one": false, "two": true} {
+		p, err := client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil || pinning.IsGated(p) != waits {
+			t.Errorf("pod %s is %+v (%v)", name, p, err)
+		}
+	}
+}
+
+// unread is a cache that cannot be read.
+type unread struct{ client.Reader }
+
+var errUnread = errors.New("the cache cannot be read")
+
+func (unread) List(context.Context, client.ObjectList, ...client.ListOption) error { return errUnread }
+
+// TestGatesDoNotWaitForTheCertificate: pods that wait are looked at where its Secret cannot be read, too.
+func TestGatesDoNotWaitForTheCertificate(t *testing.T) {
+	api := fake.NewClientset()
+	noSecret := errors.New("no Secret today")
+	api.PrependReactor("*", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, noSecret })
+	g := newGuest(t, api)
+	g.waiting = waiting{pods: map[types.UID]*corev1.Pod{}, sets: map[types.UID]int{"1": 1}}
+	g.webhook.Use(&tls.Certificate{}, time.Now())
+	err := g.turn(t.Context(), unread{})
+	if !errors.Is(err, noSecret) || !errors.Is(err, errUnread) {
+		t.Errorf("it tells %v, want both what became of the Secret and of the pods", err)
 	}
 }
