@@ -45,7 +45,8 @@ func HasPulled(p *corev1.Pod) bool {
 		return true
 	}
 	has := func(s corev1.ContainerStatus) bool { return s.ImageID != "" }
-	all := slices.ContainsFunc(p.Status.InitContainerStatuses, has) || slices.ContainsFunc(p.Status.ContainerStatuses, has)
+	all := slices.ContainsFunc(p.Status.InitContainerStatuses, has) ||
+		slices.ContainsFunc(p.Status.ContainerStatuses, has)
 	tagged(&p.Spec, func(c *corev1.Container) { all = all && pulled(p, c.Name) != "" })
 	return all
 }
