@@ -93,7 +93,9 @@ func TestWhoIsLookedAtForItsPods(t *testing.T) {
 func TestLeavingHasNobodyWait(t *testing.T) {
 	running := waiter("running", "1")
 	running.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "others.example.com/gate"}}
-	client := fake.NewClientset(waiter("one", "1"), waiter("orphan", ""), running)
+	written := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "agent", UID: "3"}}
+	written.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: pinning.Gate}} // its pods have it again and again
+	client := fake.NewClientset(waiter("one", "1"), waiter("orphan", ""), running, written, waiter("three", "3"))
 	again := false
 	client.PrependReactor("delete", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		if o := a.(clienttesting.DeleteActionImpl).DeleteOptions.Preconditions; o == nil || *o.ResourceVersion != "7" || o.UID == nil {
@@ -120,7 +122,7 @@ func TestLeavingHasNobodyWait(t *testing.T) {
 		left = append(left, fmt.Sprint(list.Items[i].Name, " ", pinning.IsGated(&list.Items[i])))
 	}
 	slices.Sort(left)
-	if got := strings.Join(left, ", "); got != "orphan false, running false" {
+	if got := strings.Join(left, ", "); got != "orphan false, running false, three true" {
 		t.Errorf("there are %s", got)
 	}
 	if !strings.Contains(out.String(), "2 pods waited") || !strings.Contains(out.String(), "1 pods waited") {

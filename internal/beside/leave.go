@@ -101,9 +101,14 @@ func (l *Leaver) openGates(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("list the pods that wait for digests of images: %w", err)
 		}
+		written, err := l.writtenGates(ctx)
+		if err != nil {
+			return err
+		}
 		waits := 0
 		for i := range list.Items {
-			if p := &list.Items[i]; pinning.IsGated(p) && p.DeletionTimestamp == nil {
+			p := &list.Items[i]
+			if pinning.IsGated(p) && p.DeletionTimestamp == nil && !written[belongings.OwnerOf(p)] {
 				waits++
 				err = errors.Join(err, letGo(ctx, l.client, p))
 			}
@@ -121,6 +126,19 @@ func (l *Leaver) openGates(ctx context.Context) error {
 		case <-time.After(time.Second):
 		}
 	}
+}
+
+// writtenGates are the DaemonSets whose authors wrote the gate into the template: their pods would have it again.
+func (l *Leaver) writtenGates(ctx context.Context) (map[types.UID]bool, error) {
+	sets, err := l.client.AppsV1().DaemonSets("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list DaemonSets, for pods that wait for digests of images: %w", err)
+	}
+	out := map[types.UID]bool{}
+	for i := range sets.Items {
+		out[sets.Items[i].UID] = pinning.IsGated(&corev1.Pod{Spec: sets.Items[i].Spec.Template.Spec})
+	}
+	return out, nil
 }
 
 // decide says what becomes of each DaemonSet that is taken over.

@@ -72,6 +72,7 @@ func Decide(s Stand) (due []Move) {
 		gated := pinning.IsGated(p)
 		switch why := s.outdated(p, hash, gated); {
 		case p.DeletionTimestamp != nil, gated && s.written(hash):
+		case gated && s.Template(hash) == nil && s.knows(hash): // it is read by and by, and then made with its digests
 		case why != "" && s.Template(hash) != nil:
 			due = append(due, Move{p, Remake, why})
 		case gated:

@@ -347,11 +347,18 @@ func (b *Book) hears(s *set, p *fact.Pod) bool {
 	}
 	switch {
 	case can && !had:
-		u.first[p.UID] = Since(p, o)
+		u.first[p.UID] = earlier(Since(p, o), b.now) // whoever let it through may have had a clock that is ahead
 	case !can && had:
 		delete(u.first, p.UID)
 	}
 	return can != had || !can && seen
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // MayTell reports whether a pod may come to know all images of its template, as far as the template and the pod's

@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/pinning"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
@@ -161,5 +162,21 @@ func TestNewsOfAnEarlierFirstAreNoLeave(t *testing.T) {
 	}
 	if got := w.book.sets["ds"].unknown["t1"].state(w.now); got != fact.FirstPulls {
 		t.Errorf("a third may begin: %v", got)
+	}
+}
+
+// Whoever let the first pod through had a clock that is ahead, or somebody wrote a mark: another is first in time.
+func TestAMarkThatIsAheadHoldsNobody(t *testing.T) {
+	w := newWorld(t, pinned)
+	for i := range 6 {
+		w.slow[fmt.Sprint("n", i)] = true
+	}
+	w.start()
+	for _, p := range w.pods {
+		p.Annotations = map[string]string{pinning.Annotation: pinning.Mark(w.now.Add(1000*time.Hour), p.Name)}
+	}
+	w.start()
+	if at, ok := w.book.NextTick(); !ok || at.After(w.now.Add(Patience)) {
+		t.Errorf("the next one is first %s from now", at.Sub(w.now))
 	}
 }
