@@ -46,7 +46,7 @@ func (w *waiting) set(p *corev1.Pod) bool {
 	defer w.mu.Unlock()
 	w.drop(p.UID)
 	_, through := pinning.LetThrough(p)
-	if pinning.IsGated(p) || through && !pinning.HasPulled(p) {
+	if pinning.IsGated(&p.Spec) || through && !pinning.HasPulled(p) {
 		w.pods[p.UID] = p
 		w.sets[belongings.OwnerOf(p)]++
 		return true
@@ -80,7 +80,7 @@ func (w *waiting) of() (sets map[types.UID]int, alone []*corev1.Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, p := range w.pods {
-		if belongings.OwnerOf(p) == "" && pinning.IsGated(p) {
+		if belongings.OwnerOf(p) == "" && pinning.IsGated(&p.Spec) {
 			alone = append(alone, p)
 		}
 	}
@@ -134,10 +134,11 @@ func (g *Guest) passGatesOf(ctx context.Context, objects client.Reader, s *seen,
 		rollout = nil
 	}
 	stand.by(rollout)
-	stand.Pods, err = livePods(ctx, g.client, ds)
+	live, err := selectedPods(ctx, g.client, ds)
 	if err != nil {
 		return err
 	}
+	stand.Pods = podsOf(ds, live)
 	return g.carryOut(ctx, objects, ds, gates.Decide(stand.Stand), stand.Pins)
 }
 
@@ -153,10 +154,12 @@ func (g *Guest) standing(ctx context.Context, objects client.Reader, s *seen, ds
 	out := &standing{taken: admit.Taken(ds), pins: policy != nil && policy.Spec.Images == v1alpha1.ImagesPinned}
 	out.Now, out.Led = time.Now(), g.led
 	revisions := slices.Concat(s.revisions[ds.UID], s.copies[ds.UID])
+	read := map[string]*corev1.PodSpec{} // each once, however many pods there are
 	out.Template = func(hash string) *corev1.PodSpec {
-		spec, err := admit.SpecOf(revisions, hash)
-		if err != nil {
-			return nil // the pods tell nothing of it then
+		spec, known := read[hash]
+		if !known {
+			spec, _ = admit.SpecOf(revisions, hash) // nil: the pods tell nothing of it then
+			read[hash] = spec
 		}
 		return spec
 	}
@@ -246,8 +249,8 @@ func remake(ctx context.Context, api kubernetes.Interface, p *corev1.Pod) error 
 	return nil
 }
 
-// livePods are the DaemonSet's pods by the API.
-func livePods(ctx context.Context, api kubernetes.Interface, ds *appsv1.DaemonSet) ([]*corev1.Pod, error) {
+// selectedPods are the pods that the API says the DaemonSet selects.
+func selectedPods(ctx context.Context, api kubernetes.Interface, ds *appsv1.DaemonSet) ([]corev1.Pod, error) {
 	selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
 	if err != nil {
 		return nil, fmt.Errorf("read the selector of DaemonSet %s/%s: %w", ds.Namespace, ds.Name, err)
@@ -256,7 +259,7 @@ func livePods(ctx context.Context, api kubernetes.Interface, ds *appsv1.DaemonSe
 	if err != nil {
 		return nil, fmt.Errorf("list the pods of DaemonSet %s/%s: %w", ds.Namespace, ds.Name, err)
 	}
-	return podsOf(ds, list.Items), nil
+	return list.Items, nil
 }
 
 func podsOf(ds *appsv1.DaemonSet, pods []corev1.Pod) (out []*corev1.Pod) {

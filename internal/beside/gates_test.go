@@ -119,7 +119,7 @@ func TestLeavingHasNobodyWait(t *testing.T) {
 	}
 	var left []string
 	for i := range list.Items {
-		left = append(left, fmt.Sprint(list.Items[i].Name, " ", pinning.IsGated(&list.Items[i])))
+		left = append(left, fmt.Sprint(list.Items[i].Name, " ", pinning.IsGated(&list.Items[i].Spec)))
 	}
 	slices.Sort(left)
 	if got := strings.Join(left, ", "); got != "orphan false, running false, three true" {
@@ -155,7 +155,8 @@ func TestAnotherDaemonSetsPodsAreNotOurs(t *testing.T) {
 	client := fake.NewClientset(waiter("ours", "1"), waiter("theirs", "2"), waiter("orphan", ""))
 	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "agent", UID: "1"},
 		Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{}}}
-	got, err := livePods(t.Context(), client, ds)
+	live, err := selectedPods(t.Context(), client, ds)
+	got := podsOf(ds, live)
 	if err != nil || len(got) != 1 || got[0].Name != "ours" {
 		t.Errorf("they are %v (%v)", got, err)
 	}
@@ -203,7 +204,7 @@ func TestNobodyAskedHoldsDeletionsAlone(t *testing.T) {
 	}
 	for name, waits := range map[string]bool{"one": false, "two": true} {
 		p, err := client.CoreV1().Pods("default").Get(t.Context(), name, metav1.GetOptions{})
-		if err != nil || pinning.IsGated(p) != waits {
+		if err != nil || pinning.IsGated(&p.Spec) != waits {
 			t.Errorf("pod %s is %+v (%v)", name, p, err)
 		}
 	}

@@ -96,19 +96,19 @@ func (l *Leaver) Leave(ctx context.Context) error {
 // openGates has no pod wait for digests any more: nobody would let it through. For a moment API servers may ask the
 // webhook, and make another one: it is looked until there is none.
 func (l *Leaver) openGates(ctx context.Context) error {
+	written, err := l.writtenGates(ctx)
+	if err != nil {
+		return err
+	}
 	for until := time.Now().Add(heedWithin); ; {
 		list, err := l.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return fmt.Errorf("list the pods that wait for digests of images: %w", err)
 		}
-		written, err := l.writtenGates(ctx)
-		if err != nil {
-			return err
-		}
 		waits := 0
 		for i := range list.Items {
 			p := &list.Items[i]
-			if pinning.IsGated(p) && p.DeletionTimestamp == nil && !written[belongings.OwnerOf(p)] {
+			if pinning.IsGated(&p.Spec) && p.DeletionTimestamp == nil && !written[belongings.OwnerOf(p)] {
 				waits++
 				err = errors.Join(err, letGo(ctx, l.client, p))
 			}
@@ -136,7 +136,7 @@ func (l *Leaver) writtenGates(ctx context.Context) (map[types.UID]bool, error) {
 	}
 	out := map[types.UID]bool{}
 	for i := range sets.Items {
-		out[sets.Items[i].UID] = pinning.IsGated(&corev1.Pod{Spec: sets.Items[i].Spec.Template.Spec})
+		out[sets.Items[i].UID] = pinning.IsGated(&sets.Items[i].Spec.Template.Spec)
 	}
 	return out, nil
 }
@@ -198,15 +198,11 @@ func (l *Leaver) leaving(ctx context.Context, ds *appsv1.DaemonSet) (*admit.Leav
 			own = append(own, &revisions.Items[i])
 		}
 	}
-	selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
+	pods, err := selectedPods(ctx, l.client, ds)
 	if err != nil {
-		return nil, fmt.Errorf("read the selector of DaemonSet %s: %w", out.Name, err)
+		return nil, err
 	}
-	pods, err := l.client.CoreV1().Pods(ds.Namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
-	if err != nil {
-		return nil, fmt.Errorf("list the pods of DaemonSet %s: %w", out.Name, err)
-	}
-	out.Newest, out.Pods, err = census(ds, own, pods.Items, l.Normalize)
+	out.Newest, out.Pods, err = census(ds, own, pods, l.Normalize)
 	if err != nil {
 		return nil, err
 	}

@@ -91,13 +91,13 @@ func strays(revisions []*appsv1.ControllerRevision, s *v1alpha1.DaemonSetRollout
 	nodes []string) {
 	hash := content.TemplateOf(s.TargetRevision)
 	template, err := admit.SpecOf(revisions, hash)
-	if err != nil || s.Images == nil {
+	known := pinning.Of(s.Images, hash)
+	if err != nil || known == nil {
 		return nil // nobody can tell
 	}
-	at := slices.IndexFunc(s.Images.Templates, func(t v1alpha1.PinnedTemplate) bool { return t.Template == hash })
 	for _, p := range pods {
 		is := p.Labels[appsv1.ControllerRevisionHashLabelKey] == hash
-		if is && at >= 0 && pinning.RunsOther(template, &s.Images.Templates[at], p) {
+		if is && pinning.RunsOther(template, known, p) {
 			nodes = append(nodes, pod.TargetNode(p))
 		}
 	}

@@ -97,7 +97,7 @@ func (b *beside) watchesAsking(t *testing.T) func(*testing.T) {
 				if len(p.OwnerReferences) == 0 {
 					continue // it waits for nobody
 				}
-				if through && p.DeletionTimestamp == nil && !pinning.IsGated(p) && !pinning.HasPulled(p) && !cannotPull(p) {
+				if through && p.DeletionTimestamp == nil && !pinning.IsGated(&p.Spec) && !pinning.HasPulled(p) && !cannotPull(p) {
 					of := p.Labels["app"] + " " + p.Labels[appsv1.ControllerRevisionHashLabelKey]
 					asking[of] = append(asking[of], p.Name)
 				}
@@ -346,7 +346,7 @@ func (b *beside) waiting(t *testing.T, app string, want int) {
 	await(t, fmt.Sprintf("%d pods of %s wait", want, app), func(context.Context) error {
 		pods, waits := b.podsOf(t, app), 0
 		for i := range pods {
-			if pinning.IsGated(&pods[i]) {
+			if pinning.IsGated(&pods[i].Spec) {
 				waits++
 			}
 		}

@@ -19,10 +19,8 @@ func Pins(s *v1alpha1.DaemonSetRolloutStatus, revision string) (images []v1alpha
 		return nil, false
 	}
 	hash := content.TemplateOf(revision)
-	for i := range s.Images.Templates {
-		if s.Images.Templates[i].Template == hash {
-			return s.Images.Templates[i].Images, false
-		}
+	if known := pinning.Of(s.Images, hash); known != nil {
+		return known.Images, false
 	}
 	before, target := content.TemplateOf(s.StableRevision), content.TemplateOf(s.TargetRevision)
 	return nil, hash != "" && (hash == before || hash == target)

@@ -69,7 +69,7 @@ func TestAPodNamesTheDigestsOfItsRevision(t *testing.T) {
 			t.Errorf("%s: %v", name, got)
 		}
 		main := &is.Spec.Containers[0]
-		if main.Image != c.image || main.ImagePullPolicy != c.policy || len(is.Spec.SchedulingGates) != c.gates || pinning.IsGated(&is) != (c.gates > 0) {
+		if main.Image != c.image || main.ImagePullPolicy != c.policy || len(is.Spec.SchedulingGates) != c.gates || pinning.IsGated(&is.Spec) != (c.gates > 0) {
 			t.Errorf("%s: the pod is %+v", name, is.Spec)
 		}
 		if is.Labels[appsv1.ControllerRevisionHashLabelKey] != c.in.Want {

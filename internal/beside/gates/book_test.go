@@ -236,7 +236,7 @@ func (w *world) pull() {
 	asks := 0
 	for _, node := range w.nodes {
 		p := w.pods[node]
-		if p == nil || pinning.IsGated(p) || pinning.HasPulled(p) {
+		if p == nil || pinning.IsGated(&p.Spec) || pinning.HasPulled(p) {
 			continue
 		}
 		p = p.DeepCopy()
@@ -273,7 +273,7 @@ func (w *world) runs(want map[string]int) {
 		if s := p.Status.ContainerStatuses; len(s) > 0 && s[0].ImageID != "" {
 			id = strings.TrimLeft(strings.TrimPrefix(s[0].ImageID, "docker.io/library/demo@sha256:"), "0")
 		}
-		if pinning.IsGated(p) {
+		if pinning.IsGated(&p.Spec) {
 			how = "gate"
 		}
 		got[how+" "+id]++

@@ -17,7 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/beside/admit"
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/pinning"
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
@@ -69,7 +68,7 @@ func Decide(s Stand) (due []Move) {
 	waiting := map[string][]*corev1.Pod{}
 	for _, p := range s.Pods {
 		hash := hashOf(p)
-		gated := pinning.IsGated(p)
+		gated := pinning.IsGated(&p.Spec)
 		switch why := s.outdated(p, hash, gated); {
 		case p.DeletionTimestamp != nil, gated && s.written(hash):
 		case gated && s.Template(hash) == nil && s.knows(hash): // it is read by and by, and then made with its digests
@@ -90,7 +89,7 @@ func Decide(s Stand) (due []Move) {
 // again would have it once more.
 func (s *Stand) written(hash string) bool {
 	template := s.Template(hash)
-	return template != nil && pinning.IsGated(&corev1.Pod{Spec: *template})
+	return template != nil && pinning.IsGated(template)
 }
 
 // target is the template that the change goes to; "" while nothing is known of it.
@@ -132,12 +131,7 @@ func (s *Stand) isLeftOver(p *corev1.Pod, hash string) bool {
 
 // knows reports whether the digests of a template are known.
 func (s *Stand) knows(hash string) bool {
-	if s.Status == nil || s.Status.Images == nil {
-		return false
-	}
-	_, first := admit.Pins(s.Status, hash)
-	return !first && slices.ContainsFunc(s.Status.Images.Templates,
-		func(t v1alpha1.PinnedTemplate) bool { return t.Template == hash })
+	return s.Status != nil && pinning.Of(s.Status.Images, hash) != nil
 }
 
 // fails reports whether a template is one that goes to no node any more, since it has failed.
@@ -180,21 +174,12 @@ func (s *Stand) late(pods []*corev1.Pod) (due []Move) {
 // awaits reports whether a pod of the template that may ask, or has asked, may still tell the digests.
 func (s *Stand) awaits(hash string) bool {
 	return slices.ContainsFunc(s.Pods, func(p *corev1.Pod) bool {
-		if hashOf(p) != hash || pinning.IsGated(p) {
+		if hashOf(p) != hash || pinning.IsGated(&p.Spec) {
 			return false
 		}
 		info := fact.OfPod(p, "")
-		return pins.MayTell(s.Template(hash), &info, p) && s.since(&info, p).Add(pins.Patience).After(s.Now)
+		return pins.MayTell(s.Template(hash), &info, p) && pins.Since(&info, p, s.Now).Add(pins.Patience).After(s.Now)
 	})
-}
-
-// since is from when on a pod may ask. A mark that is further ahead than clocks are counts for nothing.
-func (s *Stand) since(info *fact.Pod, p *corev1.Pod) time.Time {
-	at := pins.Since(info, p)
-	if at.After(s.Now.Add(pins.Patience)) {
-		return info.Created
-	}
-	return at
 }
 
 func hashOf(p *corev1.Pod) string { return p.Labels[appsv1.ControllerRevisionHashLabelKey] }

@@ -162,13 +162,13 @@ func TestWhoMayAskARegistry(t *testing.T) {
 		}
 		c.stand.Pins = false
 		for _, m := range Decide(c.stand) {
-			if m.Deed != Remake || !pinning.IsGated(m.Pod) {
+			if m.Deed != Remake || !pinning.IsGated(&m.Pod.Spec) {
 				t.Errorf("%s, and nothing is pinned: %s %s", name, m.Deed, m.Pod.Name)
 			}
 		}
 		for _, p := range c.stand.Pods {
 			is := slices.ContainsFunc(Decide(c.stand), func(m Move) bool { return m.Pod == p })
-			if want := pinning.IsGated(p) && p.DeletionTimestamp == nil; is != want {
+			if want := pinning.IsGated(&p.Spec) && p.DeletionTimestamp == nil; is != want {
 				t.Errorf("%s, and nothing is pinned: pod %s is made again: %t", name, p.Name, is)
 			}
 		}
@@ -306,7 +306,7 @@ func TestNobodyWaitsForEver(t *testing.T) {
 			case 1: // nodes pull
 				for i, p := range pods {
 					switch {
-					case pinning.IsGated(p):
+					case pinning.IsGated(&p.Spec):
 					case broken[i] && !strings.Contains(p.Spec.Containers[0].Image, "@"):
 						stuck(p)
 					default:
@@ -337,7 +337,7 @@ func TestNobodyWaitsForEver(t *testing.T) {
 			}
 			asks := 0
 			for _, p := range pods {
-				if !pinning.IsGated(p) && !pinning.HasPulled(p) && p.Status.ContainerStatuses == nil && pinning.Asks(template(), p) {
+				if !pinning.IsGated(&p.Spec) && !pinning.HasPulled(p) && p.Status.ContainerStatuses == nil && pinning.Asks(template(), p) {
 					asks++
 				}
 			}
@@ -355,7 +355,7 @@ func TestNobodyWaitsForEver(t *testing.T) {
 		}
 		asked := 0
 		for i, p := range pods {
-			if pinning.IsGated(p) || !pinning.HasPulled(p) {
+			if pinning.IsGated(&p.Spec) || !pinning.HasPulled(p) {
 				r.Errorf("the pod of node %d is %+v", i, p)
 			}
 			if pinning.Asks(template(), p) {
@@ -381,7 +381,7 @@ func TestOpening(t *testing.T) {
 		t.Errorf("the patch is %s", raw)
 	}
 	err = json.Unmarshal(raw, p)
-	if since, was := pinning.LetThrough(p); err != nil || !was || !since.Equal(noon) || pinning.IsGated(p) {
+	if since, was := pinning.LetThrough(p); err != nil || !was || !since.Equal(noon) || pinning.IsGated(&p.Spec) {
 		t.Errorf("the pod is %+v (%v)", p, err)
 	}
 	raw, err = Opening(podOf(1, gated), noon)

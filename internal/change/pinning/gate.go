@@ -17,9 +17,9 @@ const (
 	Annotation = "everynode.io/first-node"
 )
 
-// IsGated reports whether a pod waits until it may ask the registry.
-func IsGated(p *corev1.Pod) bool {
-	return slices.ContainsFunc(p.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g.Name == Gate })
+// IsGated reports whether a pod of the spec waits until it may ask the registry.
+func IsGated(spec *corev1.PodSpec) bool {
+	return slices.ContainsFunc(spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g.Name == Gate })
 }
 
 // Mark is the annotation's value for the pod of that name, which may ask from now on.

@@ -13,6 +13,18 @@ import (
 
 const digest = "@sha256:"
 
+// Of is what the status of a rollout says of a template's images; nil where it says nothing.
+func Of(s *v1alpha1.ImagesStatus, template string) *v1alpha1.PinnedTemplate {
+	if s == nil {
+		return nil
+	}
+	at := slices.IndexFunc(s.Templates, func(t v1alpha1.PinnedTemplate) bool { return t.Template == template })
+	if at < 0 {
+		return nil
+	}
+	return &s.Templates[at]
+}
+
 // tagged calls visit for each container of a pod whose image has a tag, or neither tag nor digest, and may be pulled.
 func tagged(spec *corev1.PodSpec, visit func(*corev1.Container)) {
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {

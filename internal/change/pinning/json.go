@@ -42,7 +42,7 @@ func FillJSON(spec map[string]any, template *corev1.PodSpec, images []v1alpha1.P
 	if err != nil {
 		return nil, err
 	}
-	if IsGated(&corev1.Pod{Spec: corev1.PodSpec{SchedulingGates: gates}}) {
+	if IsGated(&corev1.PodSpec{SchedulingGates: gates}) {
 		return out, nil // somebody else has looked at the pod since, and we look again
 	}
 	written, _ := spec["schedulingGates"].([]any)

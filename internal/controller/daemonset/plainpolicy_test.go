@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -142,7 +141,6 @@ type nothing struct{}
 
 func (nothing) Pod(types.UID) *corev1.Pod                          { return nil }
 func (nothing) Template(types.UID, string) *corev1.PodTemplateSpec { return nil }
-func (nothing) Acted(types.UID) (acted, latest *appsv1.DaemonSet)  { return nil, nil }
 
 func (f *plainFleet) do(a, same action.Action) {
 	f.actions++

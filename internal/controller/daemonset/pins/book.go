@@ -19,6 +19,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/contents"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/loop/deadline"
 )
 
 // Patience is how long a first pod may pull before another node is first too.
@@ -68,8 +69,8 @@ type set struct {
 // unknown is a template whose digests are not known yet.
 type unknown struct {
 	spec *corev1.PodSpec // nil while it cannot be read
-	// first are the pods that may tell, and since when; begun is when the one was asked
-	// for that is not seen yet, and asked its name.
+	// first are the pods that may tell, and since when; begun is when the one was asked for that is not seen yet,
+	// and asked its name.
 	first map[types.UID]time.Time
 	begun time.Time
 	asked string
@@ -140,15 +141,12 @@ func (b *Book) Tick(now time.Time) {
 // NextTick returns when time alone has another node be first, if ever.
 func (b *Book) NextTick() (at time.Time, ok bool) {
 	for _, s := range b.sets {
-		t := s.next()
+		at = deadline.Sooner(at, s.next())
 		if b.goesElsewhere(s) {
-			t = b.now
-		}
-		if !t.IsZero() && (!ok || t.Before(at)) {
-			at, ok = t, true
+			at = deadline.Sooner(at, b.now)
 		}
 	}
-	return at, ok
+	return at, !at.IsZero()
 }
 
 // goesElsewhere reports whether nodes are to have templates that the matrix was not told of.
@@ -158,17 +156,12 @@ func (b *Book) goesElsewhere(s *set) bool {
 
 // next is when the first of those that are waited for has had its time; zero if none is.
 func (s *set) next() (at time.Time) {
-	soonest := func(t time.Time) {
-		if at.IsZero() || t.Before(at) {
-			at = t
-		}
-	}
 	for _, u := range s.unknown {
 		if !u.begun.IsZero() {
-			soonest(u.begun.Add(onItsWay))
+			at = deadline.Sooner(at, u.begun.Add(onItsWay))
 		}
 		for _, since := range u.first {
-			soonest(since.Add(Patience))
+			at = deadline.Sooner(at, since.Add(Patience))
 		}
 	}
 	return at
@@ -274,11 +267,10 @@ func (b *Book) search(s *set, templates []string) {
 
 // look reads a template, and finds out what the pods tell of it.
 func (b *Book) look(s *set, hash string, u *unknown) {
-	template := b.Objects.Template(s.info.UID, hash)
-	if template == nil {
+	u.spec = b.spec(s, hash)
+	if u.spec == nil {
 		return
 	}
-	u.spec = &template.Spec
 	var all []*corev1.Pod
 	for _, uid := range b.rows.Pods() {
 		if p, _ := b.rows.Pod(uid); p.Owner == s.info.UID && content.TemplateOf(p.Revision) == hash {
@@ -320,9 +312,9 @@ func (b *Book) learn(s *set, hash string, p *corev1.Pod, byDigest bool) bool {
 	return true
 }
 
-// spec is the newest template; nil while it cannot be read.
-func (b *Book) spec(s *set) *corev1.PodSpec {
-	template := b.Objects.Template(s.info.UID, s.template())
+// spec is that of a template; nil while it cannot be read.
+func (b *Book) spec(s *set, hash string) *corev1.PodSpec {
+	template := b.Objects.Template(s.info.UID, hash)
 	if template == nil {
 		return nil
 	}
@@ -347,18 +339,11 @@ func (b *Book) hears(s *set, p *fact.Pod) bool {
 	}
 	switch {
 	case can && !had:
-		u.first[p.UID] = earlier(Since(p, o), b.now) // whoever let it through may have had a clock that is ahead
+		u.first[p.UID] = Since(p, o, b.now)
 	case !can && had:
 		delete(u.first, p.UID)
 	}
 	return can != had || !can && seen
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // MayTell reports whether a pod may come to know all images of its template, as far as the template and the pod's
@@ -370,13 +355,14 @@ func MayTell(template *corev1.PodSpec, p *fact.Pod, o *corev1.Pod) bool {
 	case o == nil:
 		return true
 	}
-	return !pinning.IsGated(o) && (template == nil || pinning.Tells(template, o))
+	return !pinning.IsGated(&o.Spec) && (template == nil || pinning.Tells(template, o))
 }
 
-// Since is from when on a pod may ask the registry.
-func Since(p *fact.Pod, o *corev1.Pod) time.Time {
+// Since is from when on a pod may ask the registry. A mark that is further ahead than clocks are counts for nothing.
+func Since(p *fact.Pod, o *corev1.Pod, now time.Time) time.Time {
 	if o != nil {
-		if at, was := pinning.LetThrough(o); was {
+		at, was := pinning.LetThrough(o)
+		if was && !at.After(now.Add(Patience)) {
 			return at
 		}
 	}

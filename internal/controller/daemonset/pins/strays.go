@@ -22,7 +22,7 @@ func (b *Book) as(e fact.Pod) fact.Pod {
 		return e
 	}
 	known, is := s.found[s.template()]
-	template, o := b.spec(s), b.Objects.Pod(e.UID)
+	template, o := b.spec(s, s.template()), b.Objects.Pod(e.UID)
 	if !is || template == nil || o == nil || !pinning.RunsOther(template, &known, o) {
 		return e
 	}
@@ -38,7 +38,7 @@ func (b *Book) settle(s *set) {
 	}
 	st, known := b.rows.Rollout(s.info.UID)
 	is := known && content.TemplateOf(st.StableRevision) == s.template() &&
-		content.TemplateOf(st.TargetRevision) == s.template() && b.spec(s) != nil
+		content.TemplateOf(st.TargetRevision) == s.template() && b.spec(s, s.template()) != nil
 	if is == s.settled {
 		return
 	}
