@@ -72,6 +72,12 @@ func aged(d time.Duration) kind {
 	return func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(noon.Add(-d)) }
 }
 
+// waits is one that waits behind the gate, asking one that was let through a minute ago.
+func waits(i int, kinds ...kind) *corev1.Pod { return podOf(i, append([]kind{gated}, kinds...)...) }
+func asking(i int, kinds ...kind) *corev1.Pod {
+	return podOf(i, append([]kind{through(time.Minute)}, kinds...)...)
+}
+
 // podOf is a pod of the template t2 on a node of its own.
 func podOf(i int, kinds ...kind) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i), UID: types.UID(fmt.Sprint("u", i)), ResourceVersion: "7",
@@ -119,42 +125,42 @@ func TestWhoMayAskARegistry(t *testing.T) {
 	newFails.StableRevision = ""
 	same := fails(says())
 	same.StableRevision = "t2"
-	silent := says()
+	silent, unknown := says(), &v1alpha1.DaemonSetRolloutStatus{}
 	silent.Images = nil
 	for name, c := range map[string]struct {
 		stand Stand
 		want  string
 	}{
 		"nobody waits":                              {stands(says(), podOf(1), podOf(2, whole)), ""},
-		"the oldest one is the first":               {stands(says(), podOf(2, gated), podOf(1, gated), podOf(3, gated)), "open p1"},
-		"so for a new DaemonSet":                    {stands(isNew, podOf(1, gated), podOf(2, gated)), "open p1"},
-		"one is on its way":                         {stands(says(), podOf(1, through(time.Minute)), podOf(2, gated)), ""},
-		"one has told, and that is not written yet": {stands(says(), podOf(1, through(time.Minute), whole), podOf(2, gated)), ""},
-		"one was made while nobody was asked":       {stands(says(), podOf(1), podOf(2, gated)), ""},
-		"it cannot pull":                            {stands(says(), podOf(1, through(time.Minute), stuck), podOf(2, gated), podOf(3, gated)), "open p2"},
-		"it finds no room":                          {stands(says(), podOf(1, through(time.Minute), unplaceable), podOf(2, gated)), "open p2"},
-		"it is on its way out":                      {stands(says(), podOf(1, through(time.Minute), going), podOf(2, gated)), "open p2"},
-		"it has failed":                             {stands(says(), podOf(1, through(time.Minute), failed), podOf(2, gated)), "open p2"},
-		"it says nothing for ten minutes":           {stands(says(), podOf(1, through(pins.Patience)), podOf(2, gated)), "open p2"},
-		"not quite":                                 {stands(says(), podOf(1, through(pins.Patience-time.Second)), podOf(2, gated)), ""},
-		"it waited for an hour before":              {stands(says(), podOf(1, aged(time.Hour), through(time.Minute)), podOf(2, gated)), ""},
-		"one waits that is on its way out":          {stands(says(), podOf(1, gated, going), podOf(2, gated)), "open p2"},
-		"the one on its way is of another template": {stands(says(), podOf(1, of("t1")), podOf(2, gated)), "open p2"},
-		"the digests are known":                     {stands(says("t1", "t2"), podOf(1, through(time.Minute), whole), podOf(2, gated), podOf(3, gated)), "remake p2, remake p3"},
-		"... and one could not pull": {stands(says("t2"), podOf(1, through(time.Minute), stuck), podOf(2, through(time.Minute), whole), podOf(3, by)),
+		"the oldest one is the first":               {stands(says(), waits(2), waits(1), waits(3)), "open p1"},
+		"so for a new DaemonSet":                    {stands(isNew, waits(1), waits(2)), "open p1"},
+		"one is on its way":                         {stands(says(), asking(1), waits(2)), ""},
+		"one has told, and that is not written yet": {stands(says(), asking(1, whole), waits(2)), ""},
+		"one was made while nobody was asked":       {stands(says(), podOf(1), waits(2)), ""},
+		"it cannot pull":                            {stands(says(), asking(1, stuck), waits(2), waits(3)), "open p2"},
+		"it finds no room":                          {stands(says(), asking(1, unplaceable), waits(2)), "open p2"},
+		"it is on its way out":                      {stands(says(), asking(1, going), waits(2)), "open p2"},
+		"it has failed":                             {stands(says(), asking(1, failed), waits(2)), "open p2"},
+		"it says nothing for ten minutes":           {stands(says(), podOf(1, through(pins.Patience)), waits(2)), "open p2"},
+		"not quite":                                 {stands(says(), podOf(1, through(pins.Patience-time.Second)), waits(2)), ""},
+		"it waited for an hour before":              {stands(says(), asking(1, aged(time.Hour)), waits(2)), ""},
+		"one waits that is on its way out":          {stands(says(), waits(1, going), waits(2)), "open p2"},
+		"the one on its way is of another template": {stands(says(), podOf(1, of("t1")), waits(2)), "open p2"},
+		"the digests are known":                     {stands(says("t1", "t2"), asking(1, whole), waits(2), waits(3)), "remake p2, remake p3"},
+		"... and one could not pull": {stands(says("t2"), asking(1, stuck), asking(2, whole), podOf(3, by)),
 			"remake p1"},
 		"... and an older one by its tag runs":   {stands(says("t2"), podOf(1, stuck), podOf(2, whole)), ""},
-		"those of the stable template are known": {stands(says("t1"), podOf(1, gated)), "open p1"},
-		"nodes before their turn ask too":        {stands(says(), podOf(1, of("t1"), gated), podOf(2, of("t1"), gated), podOf(3, gated)), "open p1, open p3"},
-		"... also when the target has failed":    {stands(fails(says()), podOf(1, of("t1"), gated), podOf(2, of("t1"), gated), podOf(3, gated)), "open p1, remake p3"},
-		"... or has the same template":           {stands(same, podOf(1, gated), podOf(2, gated)), "open p1"},
-		"the template is not the newest":         {stands(says(), podOf(1, of("t0"), gated), podOf(2, gated)), "remake p1, open p2"},
-		"the template has failed":                {stands(fails(says()), podOf(1, through(time.Minute), stuck), podOf(2, gated)), "remake p2"},
-		"that of a new DaemonSet has":            {stands(newFails, podOf(1, through(time.Minute), stuck), podOf(2, gated)), ""},
-		"nothing is known yet":                   {stands(nil, podOf(1, gated), podOf(2, gated)), "open p1"},
-		"nothing is known, and one is first":     {stands(nil, podOf(1, through(time.Second)), podOf(2, gated)), ""},
-		"nothing is known for a minute":          {stands(&v1alpha1.DaemonSetRolloutStatus{}, podOf(1, through(time.Second)), podOf(2, gated, aged(time.Minute)), podOf(3, gated)), "open p2"},
-		"of images nothing is said yet":          {stands(silent, podOf(1, gated), podOf(2, gated)), "open p1"},
+		"those of the stable template are known": {stands(says("t1"), waits(1)), "open p1"},
+		"nodes before their turn ask too":        {stands(says(), waits(1, of("t1")), waits(2, of("t1")), waits(3)), "open p1, open p3"},
+		"... also when the target has failed":    {stands(fails(says()), waits(1, of("t1")), waits(2, of("t1")), waits(3)), "open p1, remake p3"},
+		"... or has the same template":           {stands(same, waits(1), waits(2)), "open p1"},
+		"the template is not the newest":         {stands(says(), waits(1, of("t0")), waits(2)), "remake p1, open p2"},
+		"the template has failed":                {stands(fails(says()), asking(1, stuck), waits(2)), "remake p2"},
+		"that of a new DaemonSet has":            {stands(newFails, asking(1, stuck), waits(2)), ""},
+		"nothing is known yet":                   {stands(nil, waits(1), waits(2)), "open p1"},
+		"nothing is known, and one is first":     {stands(nil, podOf(1, through(time.Second)), waits(2)), ""},
+		"nothing is known for a minute":          {stands(unknown, podOf(1, through(time.Second)), waits(2, aged(time.Minute)), waits(3)), "open p2"},
+		"of images nothing is said yet":          {stands(silent, waits(1), waits(2)), "open p1"},
 	} {
 		got := words(Decide(c.stand))
 		if got != c.want {
@@ -177,7 +183,9 @@ func TestWhoMayAskARegistry(t *testing.T) {
 
 // TestGateOfATemplate: who waits since the template says so is left alone, and who is of an unknown one is not deleted.
 func TestGateOfATemplate(t *testing.T) {
-	for name, status := range map[string]*v1alpha1.DaemonSetRolloutStatus{"nothing": nil, "no digests": says(), "all digests": says("t1", "t2"), "a failure": fails(says())} {
+	for name, status := range map[string]*v1alpha1.DaemonSetRolloutStatus{
+		"nothing": nil, "no digests": says(), "all digests": says("t1", "t2"), "a failure": fails(says()),
+	} {
 		for _, pinned := range []bool{true, false} {
 			s := stands(status, podOf(1, gated), podOf(2, gated, aged(time.Hour)), podOf(3, gated, of("t0")))
 			s.Pins = pinned
@@ -240,7 +248,9 @@ func TestANewLeaderGivesAMinute(t *testing.T) {
 
 // A mark of a clock that is ahead has nobody wait for long.
 func TestAMarkInTheFuture(t *testing.T) {
-	for ahead, want := range map[time.Duration]string{time.Minute: "", pins.Patience: "", pins.Patience + time.Second: "open p2", 9000 * time.Hour: "open p2"} {
+	for ahead, want := range map[time.Duration]string{
+		time.Minute: "", pins.Patience: "", pins.Patience + time.Second: "open p2", 9000 * time.Hour: "open p2",
+	} {
 		if got := words(Decide(stands(says(), podOf(1, through(-ahead), aged(time.Hour)), podOf(2, gated)))); got != want {
 			t.Errorf("%s ahead: %q is due, want %q", ahead, got, want)
 		}
@@ -337,7 +347,8 @@ func TestNobodyWaitsForEver(t *testing.T) {
 			}
 			asks := 0
 			for _, p := range pods {
-				if !pinning.IsGated(&p.Spec) && !pinning.HasPulled(p) && p.Status.ContainerStatuses == nil && pinning.Asks(template(), p) {
+				mayAsk := !pinning.IsGated(&p.Spec) && !pinning.HasPulled(p)
+				if mayAsk && p.Status.ContainerStatuses == nil && pinning.Asks(template(), p) {
 					asks++
 				}
 			}

@@ -108,8 +108,11 @@ func (f *plainFleet) set() {
 	for g := range f.generation {
 		earlier[fmt.Sprint("t", g+1)] = rules
 	}
-	f.tell(fact.DaemonSet{UID: "ds", Namespace: "ns", Name: "agent", Generation: f.generation, Revision: fmt.Sprint("t", f.generation),
-		Reported: f.reported, Conditions: f.conditions, Strategy: fact.Strategy{MaxUnavailable: intstr.FromInt32(2)}, Placement: rules, Earlier: &placement.Revisions{ByRevision: earlier}})
+	f.tell(fact.DaemonSet{
+		UID: "ds", Namespace: "ns", Name: "agent", Generation: f.generation, Revision: fmt.Sprint("t", f.generation),
+		Reported: f.reported, Conditions: f.conditions, Strategy: fact.Strategy{MaxUnavailable: intstr.FromInt32(2)},
+		Placement: rules, Earlier: &placement.Revisions{ByRevision: earlier},
+	})
 }
 
 // settle has both say what is to be done until there is nothing, and returns in what they differ.
