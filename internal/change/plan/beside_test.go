@@ -11,6 +11,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/admit"
+	"github.com/everynode/everynode/internal/change/survey"
 	"github.com/everynode/everynode/internal/change/survey/surveytest"
 )
 
@@ -66,14 +67,15 @@ func TestPlanBeside(t *testing.T) {
 				c.world(w, ds)
 			}
 			var text bytes.Buffer
-			forecast(t, w, ds, edited(ds, c.edit)).Write(&text)
+			// The command gives what the survey has, which is as its author wrote it.
+			forecast(t, w, survey.New(w.Objects).DaemonSet(ds.Namespace, ds.Name), edited(ds, c.edit)).Write(&text)
 			got := strings.Join(strings.Fields(text.String()), " ")
 			for _, want := range c.says {
 				if !strings.Contains(got, want) {
 					t.Errorf("it does not say %q:\n%s", want, text.String())
 				}
 			}
-			for _, bad := range c.not {
+			for _, bad := range append(c.not, "it is not taken over") {
 				if strings.Contains(got, bad) {
 					t.Errorf("it says %q:\n%s", bad, text.String())
 				}

@@ -115,7 +115,8 @@ func (f *Forecast) Changes() bool { return f.From == "" || len(f.Fields) > 0 || 
 // planner is the work on one DaemonSet.
 type planner struct {
 	*play
-	old *appsv1.DaemonSet
+	// old is what there is, as its author wrote it, and stored the same as it is stored.
+	old, stored *appsv1.DaemonSet
 	// oldRevision is the hash of the old template.
 	oldRevision string
 	out         *Forecast
@@ -137,7 +138,7 @@ func Make(s *survey.Survey, old, new *appsv1.DaemonSet) (*Forecast, error) {
 
 func foretell(s *survey.Survey, old, new *appsv1.DaemonSet) (*planner, error) {
 	out := &Forecast{Namespace: new.Namespace, DaemonSet: new.Name, To: "new"}
-	p := &planner{fates: map[string]fate{}, out: out}
+	p := &planner{fates: map[string]fate{}, out: out, stored: old}
 	old, new = p.beside(s, old, new)
 	p.old = old
 	if old != nil && !apiequality.Semantic.DeepEqual(old.Spec, new.Spec) && new.Generation == old.Generation {

@@ -18,7 +18,7 @@ func (p *planner) add(format string, args ...any) {
 // warn says what somebody should think of before.
 func (p *planner) warn() {
 	if p.old != nil && p.out.Changes() {
-		p.out.Warnings = append(p.out.Warnings, p.survey.Unseen(p.old)...)
+		p.out.Warnings = append(p.out.Warnings, p.survey.Unseen(p.stored)...)
 	}
 	p.out.Warnings = append(p.out.Warnings, p.besides...)
 	p.out.Warnings = append(p.out.Warnings, p.warnings...)
