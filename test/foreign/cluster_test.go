@@ -53,6 +53,8 @@ type cluster struct {
 	// plane is the database and the API server.
 	plane []*process
 	pages int
+	// joins is how real nodes join; nil where nodes are simulated.
+	joins *joining
 }
 
 // process is a program that runs until the test ends.
@@ -128,6 +130,15 @@ func start(t *testing.T, nodes int) *cluster {
 // startWith is start with nodes that have faults.
 func startWith(t *testing.T, nodes int, faults string) *cluster {
 	t.Helper()
+	c := folder(t)
+	c.startPlane()
+	c.simulate(nodes, faults)
+	return c
+}
+
+// folder is a cluster of which nothing runs yet.
+func folder(t *testing.T) *cluster {
+	t.Helper()
 	if *programs == "" {
 		t.Skip("make foreign runs this, with Kubernetes' own programs")
 	}
@@ -137,13 +148,17 @@ func startWith(t *testing.T, nodes int, faults string) *cluster {
 	}
 	c.kubeconfig, c.audit = filepath.Join(c.dir, "admin.kubeconfig"), filepath.Join(c.dir, "audit.log")
 	c.keys()
+	return c
+}
+
+// startPlane runs everything but nodes.
+func (c *cluster) startPlane() {
+	c.t.Helper()
 	c.startAPI()
 	c.begin("kube-scheduler", filepath.Join(*programs, "kube-scheduler"), "--kubeconfig="+c.kubeconfig,
 		"--leader-elect=false", "--secure-port=0",
 		"--authentication-kubeconfig="+c.kubeconfig, "--authorization-kubeconfig="+c.kubeconfig)
 	c.startManager("*")
-	c.simulate(nodes, faults)
-	return c
 }
 
 // keys writes what the API server wants to know at its start.
@@ -187,16 +202,21 @@ func (c *cluster) startAPI() {
 	database := c.begin("etcd", filepath.Join(*programs, "etcd"), "--data-dir="+filepath.Join(c.dir, "etcd"), "--unsafe-no-fsync",
 		"--listen-client-urls="+client, "--advertise-client-urls="+client,
 		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=default="+peer)
-	port, certificates := c.port(), filepath.Join(c.dir, "certificates")
-	c.url = "https://127.0.0.1:" + port
-	server := c.begin("kube-apiserver", filepath.Join(*programs, "kube-apiserver"), "--etcd-servers="+client,
-		"--bind-address=127.0.0.1", "--secure-port="+port, "--cert-dir="+certificates,
+	port, certificates, host := c.port(), filepath.Join(c.dir, "certificates"), "127.0.0.1"
+	if c.joins != nil {
+		host = c.joins.host
+	}
+	c.url = "https://" + host + ":" + port
+	server := c.begin("kube-apiserver", filepath.Join(*programs, "kube-apiserver"), append([]string{
+		"--etcd-servers=" + client, "--bind-address=" + host, "--secure-port=" + port, "--cert-dir=" + certificates,
 		// Nobody goes there; without it the machine must have a network.
 		"--advertise-address=192.0.2.1", "--service-cluster-ip-range=10.96.0.0/16",
-		"--authorization-mode=Node,RBAC", "--token-auth-file="+filepath.Join(c.dir, "tokens.csv"),
-		"--service-account-issuer=https://foreign.example.com", "--service-account-key-file="+filepath.Join(c.dir, "sa.pub"),
-		"--service-account-signing-key-file="+filepath.Join(c.dir, "sa.key"),
-		"--audit-policy-file="+filepath.Join(c.dir, "audit.yaml"), "--audit-log-path="+c.audit)
+		"--authorization-mode=Node,RBAC", "--token-auth-file=" + filepath.Join(c.dir, "tokens.csv"),
+		"--service-account-issuer=https://foreign.example.com",
+		"--service-account-key-file=" + filepath.Join(c.dir, "sa.pub"),
+		"--service-account-signing-key-file=" + filepath.Join(c.dir, "sa.key"),
+		"--audit-policy-file=" + filepath.Join(c.dir, "audit.yaml"), "--audit-log-path=" + c.audit,
+	}, c.joins.serverFlags()...)...)
 	c.plane = []*process{database, server}
 	c.eventually("the API server writes its certificate", func(context.Context) error {
 		_, err := os.Stat(filepath.Join(certificates, "apiserver.crt"))
@@ -240,10 +260,12 @@ func (c *cluster) startManager(controllers string) {
 	if c.manager != nil {
 		c.manager.stop()
 	}
-	c.manager = c.begin("kube-controller-manager", filepath.Join(*programs, "kube-controller-manager"),
-		"--kubeconfig="+c.kubeconfig, "--controllers="+controllers,
-		"--leader-elect=false", "--secure-port=0", "--use-service-account-credentials", "--service-account-private-key-file="+filepath.Join(c.dir, "sa.key"),
-		"--root-ca-file="+filepath.Join(c.dir, "certificates", "apiserver.crt"))
+	c.manager = c.begin("kube-controller-manager", filepath.Join(*programs, "kube-controller-manager"), append([]string{
+		"--kubeconfig=" + c.kubeconfig, "--controllers=" + controllers,
+		"--leader-elect=false", "--secure-port=0", "--use-service-account-credentials",
+		"--service-account-private-key-file=" + filepath.Join(c.dir, "sa.key"),
+		"--root-ca-file=" + filepath.Join(c.dir, "certificates", "apiserver.crt"),
+	}, c.joins.managerFlags()...)...)
 }
 
 // faults has containers crash that read a level that there is not.
