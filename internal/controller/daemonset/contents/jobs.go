@@ -27,7 +27,7 @@ type Job struct {
 	DaemonSet *appsv1.DaemonSet
 	// Key is the Secret with the key of the namespace. Without data it is to get a key that nobody knows.
 	Key *corev1.Secret
-	// Make are copies, then the manifests that list them: *corev1.ConfigMap and *corev1.Secret.
+	// Make are manifests, each before the copies that it lists: *corev1.ConfigMap and *corev1.Secret.
 	Make []metav1.Object
 	// Delete are copies and manifests that nobody needs.
 	Delete []metav1.Object
@@ -186,8 +186,19 @@ func (b *Book) ripe(s *set, id string) bool {
 	return false
 }
 
-// make returns what is missing of a content: its copies, then its manifest.
+// make returns what is missing of a content: its manifest, then its copies, so that each copy is listed before it is
+// there.
 func (b *Book) make(s *set, sp *space, k *known) (out []metav1.Object) {
+	if k.manifest == nil || s.inherits(k.manifest) {
+		data, err := k.Manifest()
+		if err != nil {
+			return nil // It is made of text.
+		}
+		out = append(out, &corev1.ConfigMap{
+			ObjectMeta: s.metaFor(content.ManifestName(s.object.Name, k.ID), content.IsManifest),
+			Data:       data, Immutable: ptr.To(true),
+		})
+	}
 	for _, m := range k.Members {
 		there := sp.objects[content.Ref{Kind: m.Kind, Name: m.Copy}]
 		if m.Absent || !sp.sight[m.Kind].read || there != nil && !s.inherits(there.meta) {
@@ -198,16 +209,6 @@ func (b *Book) make(s *set, sp *space, k *known) (out []metav1.Object) {
 			return nil // It cannot be whole any more, which settle says.
 		}
 		out = append(out, s.copyOf(m, o))
-	}
-	if k.manifest == nil || s.inherits(k.manifest) {
-		data, err := k.Manifest()
-		if err != nil {
-			return nil // It is made of text.
-		}
-		out = append(out, &corev1.ConfigMap{
-			ObjectMeta: s.metaFor(content.ManifestName(s.object.Name, k.ID), content.IsManifest),
-			Data:       data, Immutable: ptr.To(true),
-		})
 	}
 	return out
 }

@@ -44,6 +44,13 @@ func newRandom(t *rapid.T) *random {
 	r.world = newWorld(t, soaking)
 	r.assigned = r.judge
 	r.deletes = func(a *action.DeletePod) {
+		if members, _ := r.book.Members(r.set.UID, content.IDOf(a.Next)); r.refuse == nil {
+			for _, m := range members {
+				if !m.Absent && r.objects[content.Ref{Kind: m.Kind, Name: m.Copy}] == nil {
+					r.Errorf("the pod on %s is deleted for revision %s before its copy %s is there", a.Node, a.Next, m.Copy)
+				}
+			}
+		}
 		r.deleted[a.Node]++
 		if r.deleted[a.Node] > 3 {
 			r.Fatalf("the pod on %s is deleted for the %dth time since something happened: %v", a.Node, r.deleted[a.Node], r.trace)
@@ -90,12 +97,14 @@ func (r *random) judge(a *action.CreatePod) {
 // happen has one thing happen.
 func (r *random) happen() {
 	nodes := []string{"n0", "n1", "n2", "n3", "n4"}
-	what := rapid.SampledFrom([]string{"write", "write", "secret", "edit", "vanish", "restart", "die", "lose", "quota", "turn", "blind", "abort", "pass", "pass", "long"}).Draw(r.t, "what")
+	what := rapid.SampledFrom([]string{"write", "write", "secret", "edit", "vanish", "restart", "die", "lose", "quota", "cut", "cut", "narrow", "turn", "blind", "abort", "pass", "pass", "long"}).Draw(r.t, "what")
 	r.trace = append(r.trace, what)
 	r.deleted = map[string]int{}
 	switch what {
 	case "turn":
 		r.turn()
+	case "narrow":
+		r.narrow()
 	case "abort":
 		if r.stored != nil && r.stored.StableRevision != r.stored.TargetRevision && r.stored.StableRevision != "" {
 			r.abort()
@@ -134,6 +143,8 @@ func (r *random) happen() {
 		} else {
 			r.refuse = nil
 		}
+	case "cut":
+		r.cut(rapid.IntRange(0, 3).Draw(r.t, "after"), rapid.Bool().Draw(r.t, "made"))
 	case "pass":
 		r.pass(time.Duration(rapid.IntRange(1, 60).Draw(r.t, "seconds")) * time.Second)
 	case "long":
@@ -151,6 +162,30 @@ func (r *random) recover() {
 		}
 	}
 	r.settle()
+}
+
+// cut has the connection end at one of the next writes, which is done or not. The author writes something.
+func (r *random) cut(after int, done bool) {
+	r.interrupts = func(metav1.Object) (ends, made bool) {
+		if after--; after >= 0 {
+			return false, true
+		}
+		r.interrupts = nil
+		return true, done
+	}
+	value := rapid.SampledFrom([]string{"good", "a", "b", "c"}).Draw(r.t, "value")
+	r.held[value] = true
+	r.write(value)
+	r.recover()
+}
+
+// narrow has Secrets be content no more.
+func (r *random) narrow() {
+	if !r.off {
+		r.policy = r.compile(strings.Replace(soaking, "secrets: Referenced, ", "", 1))
+		r.tellPolicy()
+		r.settle()
+	}
 }
 
 // turn turns content off, or on again.
@@ -182,7 +217,7 @@ func (r *random) crash() {
 
 // lose has somebody delete a copy, while there is room to make it again.
 func (r *random) lose() {
-	r.refuse = nil
+	r.refuse, r.interrupts = nil, nil
 	r.pass(2 * time.Minute)
 	for _, ref := range sorted(r.objects) {
 		if is := r.objects[ref].GetLabels()[content.Label]; is != "" && rapid.Bool().Draw(r.t, "lost") {
@@ -195,9 +230,14 @@ func (r *random) lose() {
 // rest ends what happens, and checks that all is as it should be: liveness, also without content, and that no copy is
 // left over.
 func (r *random) rest() {
-	r.refuse, r.held["last"], r.deleted = nil, true, map[string]int{}
+	r.refuse, r.interrupts, r.held["last"], r.deleted = nil, nil, true, map[string]int{}
 	r.write("last")
 	r.recover()
+	if slices.Contains(r.trace, "narrow") && !r.off {
+		r.policy = r.compile(soaking)
+		r.tellPolicy()
+		r.settle()
+	}
 	if slices.Contains(r.trace, "turn") {
 		r.edit() // what has failed while content was off does not go out by what is written
 	}

@@ -60,8 +60,7 @@ func (b *Book) settle(s *set) {
 		}
 	}
 	whole, err := b.whole(s, s.known[want.ID])
-	st, _ := b.rollout(s.object.UID)
-	if why := b.unsound(s, st.StableRevision); why != "" {
+	if why := b.unsound(s, b.stable(s)); why != "" {
 		err = errors.New(why)
 	}
 	switch {
@@ -76,6 +75,16 @@ func (b *Book) settle(s *set) {
 		b.hinder(s, "")
 		b.tell(s, b.with(s, want))
 	}
+}
+
+// stable is the revision that there is to go back to; "" if there is none. Where the first revision is only stored as on
+// its way, it is what pods have of it.
+func (b *Book) stable(s *set) string {
+	st, _ := b.rollout(s.object.UID)
+	if st.StableRevision == "" && b.counts[s.object.UID][st.TargetRevision] > 0 {
+		return st.TargetRevision
+	}
+	return st.StableRevision
 }
 
 // note keeps a content that was worked out.
@@ -369,7 +378,7 @@ func (b *Book) meanwhile(s *set) fact.DaemonSet {
 	switch {
 	case content.TemplateOf(was) == info.Revision && (s.told != nil || content.IDOf(was) != ""):
 		info.Revision, info.Digest, info.Content = was, b.digestOf(s, was), said
-		info.Held = info.Held || s.why == "" && (s.told == nil || !b.everGiven(s, was))
+		info.Held = info.Held || s.why == "" && (s.told == nil || !b.given(s, was))
 	case s.told != nil && s.why == "":
 		held := *s.told
 		held.Held, held.Deleting, held.Reported, held.Conditions = true, info.Deleting, info.Reported, info.Conditions
@@ -380,12 +389,13 @@ func (b *Book) meanwhile(s *set) fact.DaemonSet {
 	return info
 }
 
-// everGiven reports whether a revision that was told was there to be given: there are copies of its content, for all
-// that is known. After a start nobody knows that yet of what a status names; and without content no pod of a new
-// DaemonSet was to have it.
-func (b *Book) everGiven(s *set, revision string) bool {
+// given reports whether a revision that was told is there to be given: there are copies of its content, for all that is
+// known. After a start nobody knows that yet of what a status names; and without content no pod of a new DaemonSet was
+// to have it.
+func (b *Book) given(s *set, revision string) bool {
 	if id := content.IDOf(revision); id != "" {
-		return s.known[id] != nil && s.known[id].manifest != nil
+		k := s.known[id]
+		return k != nil && k.manifest != nil && b.missing(s, k) == ""
 	}
 	st, _ := b.rollout(s.info.UID)
 	return st.StableRevision != "" || b.rows.PodsOfRevision(s.info.UID, revision) > 0

@@ -53,10 +53,13 @@ type world struct {
 	// refuse, when it returns something, fails a job; refusals counts those.
 	refuse   func(*Job) string
 	refusals int
-	events   []string
-	made     int
-	restarts int
-	pointed  int
+	// interrupts, if there is one, says of each object whether its job ends there without an answer, and whether it was
+	// made before.
+	interrupts func(metav1.Object) (ends, made bool)
+	events     []string
+	made       int
+	restarts   int
+	pointed    int
 	// guest: another controller makes the pods.
 	guest bool
 	// foreign: the API server is another one.
@@ -312,7 +315,18 @@ func (w *world) carryOut(j *Job) Result {
 	}
 	for _, o := range j.Make {
 		w.made++
-		r.Made = append(r.Made, w.put(o))
+		ends, made := false, true
+		if w.interrupts != nil {
+			ends, made = w.interrupts(o)
+		}
+		if made {
+			w.put(o)
+		}
+		if ends {
+			r.Why = "no answer"
+			return r
+		}
+		r.Made = append(r.Made, o)
 	}
 	for _, o := range j.Delete {
 		delete(w.objects, read(o).Ref)
