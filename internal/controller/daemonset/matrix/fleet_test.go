@@ -54,6 +54,7 @@ func (m *machine) dead() bool { return m.fault.Silent }
 type daemons struct {
 	info    fact.DaemonSet
 	rollout *fact.Rollout // nil while no policy selects it
+	left    bool          // it follows nothing, whatever there is to follow
 	// hidden are the revisions whose ControllerRevision is gone.
 	known, hidden map[string]bool
 	bad           map[string]map[string]ailment // by revision and node
@@ -111,9 +112,7 @@ func (f *fleet) restart() {
 		f.m.Step(f.nodes[name].fault)
 	}
 	for _, uid := range slices.Sorted(maps.Keys(f.sets)) {
-		if r := f.sets[uid].rollout; r != nil {
-			f.m.Step(*r)
-		}
+		f.guide(f.sets[uid])
 		f.m.Step(f.sets[uid].info)
 	}
 	for _, uid := range slices.Sorted(maps.Keys(f.pods)) {
@@ -464,6 +463,9 @@ func (f *fleet) tell(s *daemons) {
 			s.info.Earlier.ByRevision[revision] = s.info.Placement
 		}
 	}
+	if s.left != s.info.Strategy.OnDelete {
+		f.guide(s)
+	}
 	f.m.Step(s.info)
 }
 
@@ -473,7 +475,21 @@ func (f *fleet) follow(s *daemons, change func(*fact.Rollout)) {
 		s.rollout = &fact.Rollout{UID: s.info.UID}
 	}
 	change(s.rollout)
-	f.m.Step(*s.rollout)
+	f.guide(s)
+}
+
+// follows reports whether its changes follow a policy.
+func (s *daemons) follows() bool { return s.rollout != nil && !s.left }
+
+// guide has the controller see what the DaemonSet follows: with OnDelete nothing.
+func (f *fleet) guide(s *daemons) {
+	s.left = s.info.Strategy.OnDelete
+	switch {
+	case s.left:
+		f.m.Step(fact.RolloutGone(s.info.UID))
+	case s.rollout != nil:
+		f.m.Step(*s.rollout)
+	}
 }
 
 // forsake takes the policy and the rollout away.

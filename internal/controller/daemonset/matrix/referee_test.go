@@ -161,7 +161,7 @@ func (r *referee) moment() {
 // follow takes in where a rollout goes, and what it says has failed.
 func (r *referee) follow(uid types.UID) {
 	set := r.f.sets[uid]
-	if set.rollout == nil {
+	if !set.follows() {
 		delete(r.failed, uid)
 		delete(r.asked, uid)
 		delete(r.ways, uid)
@@ -246,7 +246,7 @@ func (r *referee) bySteps(actions []action.Action) []action.Action {
 
 // given judges a pod that is to be made: no revision that failed goes out unasked.
 func (r *referee) given(set *daemons, a *action.CreatePod) {
-	if set.rollout == nil {
+	if !set.follows() {
 		return
 	}
 	if _, failed := r.failed[a.UID][a.Revision]; failed && r.asked[a.UID][a.Revision] == 0 {
@@ -289,7 +289,7 @@ func (r *referee) took(set *daemons, a *action.DeletePod) {
 	r.taken[at] = true
 	r.turns[a.UID]++
 	r.limits(set, a)
-	if set.rollout == nil {
+	if !set.follows() {
 		return
 	}
 	if f := set.rollout.Following; f != course.Followed || set.rollout.Spec.Paused {
@@ -323,7 +323,7 @@ func (r *referee) limits(set *daemons, a *action.DeletePod) {
 		return
 	}
 	// A step with a limit of its own asks for nothing else.
-	if own := law.most; set.rollout != nil && !r.ways[uid].back && own > 0 && (!known || strings.HasPrefix(step, "zones/")) && (!known || beside <= own) {
+	if own := law.most; set.follows() && !r.ways[uid].back && own > 0 && (!known || strings.HasPrefix(step, "zones/")) && (!known || beside <= own) {
 		return
 	}
 	slices.Sort(lost)
