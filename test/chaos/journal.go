@@ -165,17 +165,12 @@ func (j *journal) named(text string) (out []types.UID) {
 	return out
 }
 
-// about tells the history of some objects, one line for each change.
-func (j *journal) about(objects []types.UID) (out []string) {
-	for _, e := range j.record.Events {
-		if !slices.Contains(objects, e.Object.GetUID()) {
-			continue
+// about tells the history of some objects.
+func (j *journal) about(objects []types.UID) []string {
+	return describe.About(j.record.Events, objects, func(revision int64) string {
+		if d, ok := j.seen[revision]; ok {
+			return at(d)
 		}
-		when := "         "
-		if d, ok := j.seen[e.Revision]; ok {
-			when = at(d)
-		}
-		out = append(out, fmt.Sprintf("%s  revision %d: %s", when, e.Revision, describe.Event(e)))
-	}
-	return out
+		return "         "
+	})
 }

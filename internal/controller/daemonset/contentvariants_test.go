@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/content"
@@ -447,5 +448,72 @@ func randomChangesOfAllParts(t *testing.T, r *rand.Rand) {
 	defer a.mu.Unlock()
 	if len(wrong) > 0 {
 		t.Errorf("%s; after %q", strings.Join(wrong, "; "), log)
+	}
+}
+
+// A node that joins gets one pod, of the stable revision, also where that has content which is no part of revisions any
+// more, and the newest revision differs from it in its variants alone.
+func TestANodeThatJoinsGetsOnePodOfAStableRevisionWithContent(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		t.Run(fmt.Sprint("restart ", restart), func(t *testing.T) { joinAfterContent(t, restart) })
+	}
+}
+
+func joinAfterContent(t *testing.T, restart bool) {
+	a, c := policyAPI{newFakeAPI(t), func() bool { return false }}, newContentAPI()
+	for i := range 6 {
+		a.add(sizedNode(fmt.Sprint("n", i), []string{"s", "xl"}[i%2], 4))
+	}
+	c.write("conf", "good")
+	a.add(testVariant("large", "xl", threads(8), ""))
+	a.add(withContent(v1alpha1.ApprovalManual))
+	stop := startWithAll(t, a, c)
+	defer func() { stop() }()
+	ds := readsConf(testDaemonSet("logs"))
+	ds.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateDaemonSet{
+		MaxUnavailable: ptr.To(intstr.FromInt32(0)), MaxSurge: ptr.To(intstr.FromInt32(1)),
+	}
+	a.add(ds)
+	settled(t, a.fakeAPI, "logs", 6)
+	wantPhase(t, a, v1alpha1.PhaseComplete, "")
+	if restart {
+		stop()
+	}
+	edit(t, a.fakeAPI, "default", "careful", func(p *v1alpha1.RolloutPolicy) {
+		p.Spec.Content, p.Generation = nil, 2
+		another := time.Now().UTC().AddDate(0, 0, 3).Weekday().String()[:3]
+		p.Spec.Windows = []v1alpha1.Window{{Days: []string{another}, From: "00:00", To: "24:00"}}
+	})
+	a.mu.Lock()
+	a.drop(kindVariant, keyOf("default", "large"))
+	a.mu.Unlock()
+	if restart {
+		stop = startWithAll(t, a, c)
+	}
+	wantPhase(t, a, v1alpha1.PhaseOutsideWindow, "")
+	made := map[string]int{}
+	a.mu.Lock()
+	a.started = func(p *corev1.Pod) {
+		made[p.Spec.NodeName]++
+		p.Status.Phase, p.Status.Conditions = corev1.PodPending, nil
+	}
+	a.mu.Unlock()
+	want := map[string]int{}
+	for i := 6; i < 10; i++ {
+		name := fmt.Sprint("n", i)
+		want[name] = 1
+		a.add(sizedNode(name, []string{"s", "xl"}[i%2], 4))
+	}
+	eventually(t, func() string {
+		if got := found(t, a, c); len(got) != 10 {
+			return fmt.Sprintf("pods are %v", got)
+		}
+		return ""
+	})
+	time.Sleep(100 * time.Millisecond)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !maps.Equal(made, want) {
+		t.Errorf("pods were made on %v, want %v", made, want)
 	}
 }

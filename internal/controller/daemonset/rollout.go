@@ -57,10 +57,10 @@ func (e *executor) updateRollout(ctx context.Context, ds *appsv1.DaemonSet, have
 		switch refused = err; {
 		case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 			if have, err = e.rollouts.GetRollout(ctx, a.Namespace, a.Name); apierrors.IsNotFound(err) {
-				why, have, err = erased(ds, last, a), nil, nil
+				why, have, err = rollouts.ErasedBefore(last, ds, a), nil, nil
 			}
 		case apierrors.IsNotFound(err) && last != nil:
-			why, have, err = erased(ds, last, a), nil, nil
+			why, have, err = rollouts.ErasedBefore(last, ds, a), nil, nil
 		}
 		if err != nil {
 			refused = err
@@ -71,15 +71,6 @@ func (e *executor) updateRollout(ctx context.Context, ds *appsv1.DaemonSet, have
 		refused)
 	e.metrics.writesFailed.Inc()
 	return nil, action.Failed
-}
-
-// erased says why what follows a rollout is to be paused that somebody deletes at this moment. What is known of it last
-// may be older than what was decided since.
-func erased(ds *appsv1.DaemonSet, last *v1alpha1.DaemonSetRollout, a *action.UpdateRollout) string {
-	if last == nil || last.Labels[rollouts.OwnerLabel] != string(ds.UID) {
-		return a.PausedWhy
-	}
-	return rollouts.Erased(&v1alpha1.DaemonSetRollout{ObjectMeta: last.ObjectMeta, Spec: last.Spec, Status: a.Status})
 }
 
 // someRollout makes sure that there is a rollout. One that is made is paused if there is a

@@ -3,10 +3,12 @@ package describe
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/test/chaos/history"
@@ -82,4 +84,22 @@ func Strategy(d *appsv1.DaemonSet) string {
 		return fmt.Sprintf("maxUnavailable %s, maxSurge %s", r.MaxUnavailable, r.MaxSurge)
 	}
 	return string(d.Spec.UpdateStrategy.Type)
+}
+
+// About tells the history of some objects, and of the rollouts of DaemonSets among them, one line for each change. When
+// says of a revision of the database at what time it was seen.
+func About(events []history.Event, objects []types.UID, when func(revision int64) string) (out []string) {
+	sets := map[string]bool{}
+	for _, e := range events {
+		if _, is := e.Object.(*appsv1.DaemonSet); is && slices.Contains(objects, e.Object.GetUID()) {
+			sets[e.Object.GetName()] = true
+		}
+	}
+	for _, e := range events {
+		_, rollout := e.Object.(*v1alpha1.DaemonSetRollout)
+		if slices.Contains(objects, e.Object.GetUID()) || rollout && sets[e.Object.GetName()] {
+			out = append(out, fmt.Sprintf("%s  revision %d: %s", when(e.Revision), e.Revision, Event(e)))
+		}
+	}
+	return out
 }

@@ -92,7 +92,7 @@ func (b *Book) PodsOfRevision(uid types.UID, hash string) int {
 	names := map[string]bool{hash: true}
 	for revision := range b.counts[uid] {
 		if content.TemplateOf(revision) == hash {
-			names[b.as(uid, revision)] = true
+			names[b.as(uid, revision)], names[revision] = true, true
 		}
 	}
 	n := 0

@@ -77,8 +77,8 @@ func (b *Book) settle(s *set) {
 	}
 }
 
-// stable is the revision that there is to go back to; "" if there is none. Where the first revision is only stored as on
-// its way, it is what pods have of it.
+// stable is the revision that there is to go back to; "" if there is none. Where the first one is only stored as on its
+// way, it is what pods have of it.
 func (b *Book) stable(s *set) string {
 	st, _ := b.rollout(s.object.UID)
 	if st.StableRevision == "" && b.counts[s.object.UID][st.TargetRevision] > 0 {

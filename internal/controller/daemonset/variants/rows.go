@@ -202,26 +202,34 @@ func (b *Book) as(uid types.UID, s *set, info *fact.Pod) string {
 		out, wanted = content.WithVariants(base, Infeasible), nil
 	}
 	for _, revision := range wanted {
-		if revision == "" || without(revision) != base {
+		if revision == "" || without(revision) != base && !madeOf(p, base, revision) {
 			continue
 		}
+		same := variantsOf(revision) == variantsOf(own)
 		fits, sure := b.fits(uid, s, revision, info.Node, &mark)
 		if !sure {
-			fits = revision == own
+			fits = same
 		}
-		if revision == own && own == wanted[0] && halfWay(p) {
+		if same && revision == wanted[0] && halfWay(p) {
 			fits = false // it was on its way to another one
 		}
 		if fits {
 			out = revision
 			break
 		}
-		if revision == own {
+		if same {
 			out = content.WithVariants(base, Drifted)
 		}
 	}
 	s.names[out] = true
 	return out
+}
+
+// madeOf reports whether a pod has the content of a revision, though content is no part of what its own is called. Who
+// is given that revision must be seen to have it, or it is given again and again.
+func madeOf(p *corev1.Pod, base, revision string) bool {
+	return p != nil && base == content.TemplateOf(revision) &&
+		content.IDOf(p.Labels[content.RevisionLabel]) == content.IDOf(revision)
 }
 
 // keeps reports whether the node keeps the pod that it has, since its variant of the revision cannot be had there.

@@ -298,12 +298,12 @@ func (j *judgement) points(p *Pod) bool {
 		j.cell.eligibility == placement.ShouldRun && j.spec.Live.Leads(p.info.Revision, j.order.Target)
 }
 
-// resizes reports whether to try to have the pod become one of the revision that the cell is to have by other amounts
-// of cpu and memory: both differ in their variants alone. Whether that can be shows when it is tried. One that is
-// not ready has nothing to lose by a restart, and waits for no back-off after it.
+// resizes reports whether to try to give the pod other amounts of cpu and memory in place: it differs in its variants
+// alone. Whether that can be shows when it is tried. For one that is not ready it is as with points.
 func (j *judgement) resizes(p *Pod) bool {
-	is, want := p.info.Revision, j.order.Target
-	return p.info.Ready && p.info.Bound && is != want && content.WithVariants(is, "") == content.WithVariants(want, "") &&
+	is, want, plain := p.info.Revision, j.order.Target, content.WithVariants(j.order.Target, "")
+	same := plain == content.WithVariants(is, "") || plain == content.TemplateOf(is) // that has what is no content now
+	return p.info.Ready && p.info.Bound && same && content.VariantsOf(is) != content.VariantsOf(want) &&
 		p.unpointable != want && j.cell.column != nil && j.cell.eligibility == placement.ShouldRun
 }
 
