@@ -64,12 +64,18 @@ func (b *beside) takesOver(t *testing.T) {
 func (b *beside) prepares(t *testing.T) {
 	t.Helper()
 	b.zones(t)
+	b.kinds(t)
+	b.runs(t)
+}
+
+// kinds has the cluster know ours, and the controller have its rights.
+func (b *beside) kinds(t *testing.T) {
+	t.Helper()
 	b.write("definitions.yaml", b.run(t, "controller", "--print-crds").ends(t, 0).out)
 	b.kubectl(t, "apply", "-f", "definitions.yaml")
 	b.kubectl(t, "wait", "crd/rolloutpolicies.everynode.io", "crd/daemonsetrollouts.everynode.io",
 		"--for=condition=Established", "--timeout=1m")
 	b.kubectl(t, "apply", "-f", b.example(t, "beside-rbac.yaml"), "-f", b.example(t, "rollout-roles.yaml"))
-	b.runs(t)
 }
 
 // runs has a DaemonSet that kube-controller-manager runs.

@@ -13,7 +13,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -53,6 +55,8 @@ type cluster struct {
 	// plane is the database and the API server.
 	plane []*process
 	pages int
+	// hurry are flags that have kube-scheduler and kube-controller-manager ask more often.
+	hurry []string
 	// joins is how real nodes join; nil where nodes are simulated.
 	joins *joining
 }
@@ -77,7 +81,9 @@ func (c *cluster) begin(name, path string, args ...string) *process {
 	p.cmd = exec.Command(path, args...)
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = c.dir, out, out
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := p.cmd.Start(); err != nil {
+	started := make(chan error)
+	lasting() <- func() { started <- p.cmd.Start() }
+	if err := <-started; err != nil {
 		c.t.Fatalf("start %s: %v", name, err)
 	}
 	go func() { p.done <- p.cmd.Wait() }()
@@ -89,6 +95,19 @@ func (c *cluster) begin(name, path string, args ...string) *process {
 	})
 	return p
 }
+
+// lasting takes what is to be done by a thread that does not end before the tests do. With Pdeathsig a program dies with
+// the thread that has started it, and those end that have been in the namespaces of real nodes.
+var lasting = sync.OnceValue(func() chan<- func() {
+	jobs := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for do := range jobs {
+			do()
+		}
+	}()
+	return jobs
+})
 
 // again starts a program that has ended as it was started before.
 func (c *cluster) again(p *process) *process {
@@ -155,9 +174,10 @@ func folder(t *testing.T) *cluster {
 func (c *cluster) startPlane() {
 	c.t.Helper()
 	c.startAPI()
-	c.begin("kube-scheduler", filepath.Join(*programs, "kube-scheduler"), "--kubeconfig="+c.kubeconfig,
-		"--leader-elect=false", "--secure-port=0",
-		"--authentication-kubeconfig="+c.kubeconfig, "--authorization-kubeconfig="+c.kubeconfig)
+	c.begin("kube-scheduler", filepath.Join(*programs, "kube-scheduler"), append([]string{
+		"--kubeconfig=" + c.kubeconfig, "--leader-elect=false", "--secure-port=0",
+		"--authentication-kubeconfig=" + c.kubeconfig, "--authorization-kubeconfig=" + c.kubeconfig,
+	}, c.hurry...)...)
 	c.startManager("*")
 }
 
@@ -265,7 +285,7 @@ func (c *cluster) startManager(controllers string) {
 		"--leader-elect=false", "--secure-port=0", "--use-service-account-credentials",
 		"--service-account-private-key-file=" + filepath.Join(c.dir, "sa.key"),
 		"--root-ca-file=" + filepath.Join(c.dir, "certificates", "apiserver.crt"),
-	}, c.joins.managerFlags()...)...)
+	}, append(c.joins.managerFlags(), c.hurry...)...)...)
 }
 
 // faults has containers crash that read a level that there is not.

@@ -107,6 +107,18 @@ func (r *movingRegistry) bitsOf(digest string) (string, error) {
 	return bits, nil
 }
 
+// digestOf is the digest of bits, "none" if the registry never had them.
+func (r *movingRegistry) digestOf(bits string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for digest, is := range r.bits {
+		if is == bits {
+			return digest
+		}
+	}
+	return "none"
+}
+
 // push puts an image into the registry.
 func (r *movingRegistry) push(tag, bits string) {
 	image := r.made(bits)

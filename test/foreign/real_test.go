@@ -5,17 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/internal/testenv/machines"
 )
@@ -86,6 +81,8 @@ func TestRealNodesBesideKubernetes(t *testing.T) {
 		{"a bad key touches the canary alone, which goes back", r.badEdit},
 		{"all nodes run the same bits, though the tag moves", r.pins},
 		{"broken bits go back to the old ones", r.brokenBits},
+		{"a first node without the registry gives way", r.registryAway},
+		{"a node that is lost and joins again gets what is its own", r.lost},
 	} {
 		if !t.Run(step.name, step.do) {
 			return
@@ -106,13 +103,7 @@ func (r *realNodes) join(t *testing.T) {
 
 // takesOver has kube-controller-manager run the daemon, and then a policy. It turns content on, which is a change.
 func (r *realNodes) takesOver(t *testing.T) {
-	r.write("definitions.yaml", r.run(t, "controller", "--print-crds").ends(t, 0).out)
-	r.kubectl(t, "apply", "-f", "definitions.yaml")
-	r.kubectl(t, "wait", "crd/rolloutpolicies.everynode.io", "crd/daemonsetrollouts.everynode.io",
-		"--for=condition=Established", "--timeout=1m")
-	r.kubectl(t, "apply", "-f", r.example(t, "beside-rbac.yaml"), "-f", r.example(t, "rollout-roles.yaml"))
-	r.kubectl(t, "create", "rolebinding", "content", "--clusterrole=everynode:content",
-		"--serviceaccount=kube-system:everynode-beside")
+	r.grants(t)
 	r.kubectl(t, "apply", "-f", r.write("settings.yaml", settings("info")))
 	r.kubectl(t, "apply", "-f", r.write("agent.yaml", daemonOf(r.registry.image("first"))))
 	r.run3(t, "info", "")
@@ -198,7 +189,7 @@ func (r *realNodes) onlyTheCanary(t *testing.T, before map[string]fact) {
 func (r *realNodes) pins(t *testing.T) {
 	before := r.facts(t)
 	r.kubectl(t, "apply", "-f", r.write("policy.yaml", careful+"  images: Pinned\n"))
-	r.pinned(t)
+	r.saysDigest(t, "agent", "sha256:")
 	r.phase(t, "Complete")
 	for name, f := range r.facts(t) {
 		if f != before[name] {
@@ -213,8 +204,7 @@ func (r *realNodes) pins(t *testing.T) {
 		t.Fatalf("without pinning the machines ran %v, want other bits on each: the registry's tag does not move", before)
 	}
 	r.kubectl(t, "apply", "-f", r.write("agent.yaml", daemonOf(r.registry.image("second"))))
-	r.phase(t, "Complete")
-	r.run3(t, "debug", r.bits(t))
+	r.getBits(t, "second", "debug")
 	who := r.registry.who("second")
 	if len(who) != 1 || who[0] != r.canary.IP {
 		t.Errorf("%v asked for the tag, want the canary %s alone", who, r.canary.IP)
@@ -243,217 +233,79 @@ func (r *realNodes) brokenBits(t *testing.T) {
 	}
 }
 
-// fact is what the daemon's process on a machine is, and reads.
-type fact struct {
-	process     machines.Process
-	level, bits string
-}
-
-// fact looks at the process itself.
-func (r *realNodes) fact(m *machines.Machine) (f fact, err error) {
-	all := m.Containers()
-	if len(all) != 1 {
-		return f, fmt.Errorf("%s runs %d containers", m.Name, len(all))
-	}
-	f.process = all[0]
-	dir := filepath.Join("/proc", strconv.Itoa(f.process.PID))
-	bits, err := os.ReadFile(filepath.Join(dir, "root", "bits"))
-	if err != nil {
-		return f, err
-	}
-	file, err := os.ReadFile(filepath.Join(dir, "root", "etc", "agent", "level"))
-	if err != nil {
-		return f, err
-	}
-	environment, err := os.ReadFile(filepath.Join(dir, "environ"))
-	if err != nil {
-		return f, err
-	}
-	for _, e := range strings.Split(string(environment), "\x00") {
-		if value, is := strings.CutPrefix(e, "level="); is {
-			f.level = value
-		}
-	}
-	if f.bits = string(bits); f.level != string(file) || f.level == "" {
-		return f, fmt.Errorf("%s has the level %q in its environment, and %q in its file", m.Name, f.level, file)
-	}
-	return f, nil
-}
-
-// facts are those of all machines.
-func (r *realNodes) facts(t *testing.T) map[string]fact {
-	t.Helper()
-	out := map[string]fact{}
-	for _, m := range r.fleet.All {
-		f, err := r.fact(m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		out[m.Name] = f
-	}
-	return out
-}
-
-// sample looks again and again, and returns since when the process on each machine was as it is asked for.
-func (r *realNodes) sample(t *testing.T, is func(fact) bool) func() map[string]time.Time {
-	t.Helper()
-	seen := map[string]time.Time{}
-	ctx, cancel := context.WithCancel(t.Context())
-	var done sync.WaitGroup
-	done.Go(func() {
-		for {
-			last := ctx.Err() != nil
-			for _, m := range r.fleet.All {
-				f, err := r.fact(m)
-				if err == nil && is(f) && seen[m.Name].IsZero() {
-					seen[m.Name] = time.Now()
-				}
-			}
-			if last {
-				return
-			}
-			time.Sleep(200 * time.Millisecond)
-		}
-	})
-	return func() map[string]time.Time {
-		cancel()
-		done.Wait()
-		return seen
-	}
-}
-
-// check wants a machine to run one daemon with that level and these bits, any if none are given, and its one pod to be
-// ready and to say the same.
-func (r *realNodes) check(ctx context.Context, m *machines.Machine, level, bits string) error {
-	f, err := r.fact(m)
-	if err != nil {
-		return err
-	}
-	if f.level != level || bits != "" && f.bits != bits {
-		return fmt.Errorf("%s runs %+v", m.Name, f)
-	}
-	list, err := r.client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + m.Name})
-	if err != nil {
-		return err
-	}
-	if len(list.Items) != 1 {
-		return fmt.Errorf("%s has %d pods", m.Name, len(list.Items))
-	}
-	p := &list.Items[0]
-	if p.DeletionTimestamp != nil || len(p.Status.ContainerStatuses) != 1 || !p.Status.ContainerStatuses[0].Ready {
-		return fmt.Errorf("pod %s is %+v", p.Name, p.Status)
-	}
-	_, digest, _ := strings.Cut(p.Status.ContainerStatuses[0].ImageID, "@")
-	says, err := r.registry.bitsOf(digest)
-	if err == nil && says != f.bits {
-		err = fmt.Errorf("pod %s says that it runs the bits %q, and its process has %q", p.Name, says, f.bits)
-	}
-	return err
-}
-
-// run3 waits until all machines do.
-func (r *realNodes) run3(t *testing.T, level, bits string) {
-	t.Helper()
-	await(t, "all machines run level "+level+" with the bits "+bits, func(ctx context.Context) error {
+// registryAway has the canary's machine be refused by the registry.
+func (r *realNodes) registryAway(t *testing.T) {
+	old := r.bits(t)
+	r.kubectl(t, "apply", "-f", r.write("two.yaml", strings.NewReplacer("count: 1", "count: 2", "max: 0", "max: 1").
+		Replace(careful)+"  images: Pinned\n"))
+	host, port, _ := strings.Cut(r.registry.host, ":")
+	r.canary.Run(t, "nft", "add table ip away; add chain ip away out { type filter hook output priority 0; }; "+
+		"add rule ip away out ip daddr "+host+" tcp dport "+port+" reject with tcp reset")
+	since := time.Now()
+	// One node without its daemon does not keep the last one from its turn.
+	r.kubectl(t, "apply", "-f", r.write("agent.yaml", strings.Replace(daemonOf(r.registry.image("third")), "  selector:",
+		"  updateStrategy: {rollingUpdate: {maxUnavailable: 2}}\n  selector:", 1)))
+	await(t, "the other machines run the same new bits", func(context.Context) error {
+		have := map[string]int{}
 		for _, m := range r.fleet.All {
-			if err := r.check(ctx, m, level, bits); err != nil {
+			f, err := r.fact(m)
+			if m != r.canary && err != nil {
 				return err
 			}
+			if m != r.canary {
+				have[f.bits]++
+			}
+		}
+		if len(have) != 1 || have[old] > 0 {
+			return fmt.Errorf("they run %v", have)
 		}
 		return nil
 	})
-}
-
-// pinned waits until the rollout has a digest, and returns it.
-func (r *realNodes) pinned(t *testing.T) (digest string) {
-	t.Helper()
-	await(t, "the rollout says a digest", func(context.Context) error {
-		said := r.kubectl(t, "get", "dsr", "agent", "-o", "jsonpath={.status.images}")
-		_, after, found := strings.Cut(said, "sha256:")
-		if !found || len(after) < 64 {
-			return fmt.Errorf("it says %s", said)
-		}
-		digest = "sha256:" + after[:64]
-		return nil
-	})
-	return digest
-}
-
-// bits are those that the rollout's digest stands for.
-func (r *realNodes) bits(t *testing.T) string {
-	t.Helper()
-	bits, err := r.registry.bitsOf(r.pinned(t))
-	if err != nil {
-		t.Fatal(err)
+	t.Logf("the other nodes ran it %v after the change", time.Since(since).Round(100*time.Millisecond))
+	r.run(t, "why", "daemonset/agent").ends(t, 0).says(t, r.canary.Name, "cannot be pulled")
+	r.canary.Run(t, "nft", "delete table ip away")
+	r.getBits(t, "third", "debug")
+	if who := r.registry.who("third"); len(who) != 1 || who[0] == r.canary.IP {
+		t.Errorf("%v asked for the tag, want one, and not the canary", who)
 	}
-	return bits
 }
 
-// podOn is the pod of a machine that stays.
-func (r *realNodes) podOn(t *testing.T, m *machines.Machine) corev1.Pod {
-	t.Helper()
-	for _, p := range r.list(t) {
-		if p.Spec.NodeName == m.Name && p.DeletionTimestamp == nil {
-			return p
-		}
+// lost has one machine be lost with its disk in the middle of a change, and the canary lose its power.
+func (r *realNodes) lost(t *testing.T) {
+	r.kubectl(t, "apply", "-f", r.write("policy.yaml", strings.Replace(careful, "soak: 5s", "approval: Manual", 1)+
+		"  images: Pinned\n"))
+	bits := r.bits(t)
+	r.kubectl(t, "apply", "-f", r.write("settings.yaml", settings("warn")))
+	r.phase(t, "WaitingForApproval")
+	r.runsWith(t, r.canary, "warn", bits)
+	other := r.fleet.All[0]
+	if other == r.canary {
+		other = r.fleet.All[2]
 	}
-	t.Fatalf("%s has no pod", m.Name)
-	return corev1.Pod{}
-}
-
-// endings are how containers ended by themselves, by node.
-type endings struct {
-	mu  sync.Mutex
-	all map[string][]corev1.ContainerStateTerminated
-}
-
-// watchEndings notes how containers end that fail.
-func (r *realNodes) watchEndings(t *testing.T) *endings {
-	t.Helper()
-	e := &endings{all: map[string][]corev1.ContainerStateTerminated{}}
-	w, err := r.client.CoreV1().Pods("default").Watch(context.Background(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
+	r.runsWith(t, other, "debug", bits)
+	pod := r.podOn(t, other)
+	other.PowerOff(t)
+	r.kubectl(t, "delete", "node", other.Name)
+	r.kubectl(t, "delete", "pod", pod.Name, "--force", "--grace-period=0")
+	other.Erase(t)
+	other.Boot(t)
+	other.Join(t, r.url, r.joins.token)
+	r.joined(t, other)
+	r.runsWith(t, other, "debug", bits)
+	if again := r.podOn(t, other); again.UID == pod.UID {
+		t.Errorf("it has the pod %s that it had before", pod.Name)
 	}
-	r.t.Cleanup(w.Stop)
-	go func() {
-		for event := range w.ResultChan() {
-			p, is := event.Object.(*corev1.Pod)
-			if !is {
-				continue
-			}
-			for _, s := range p.Status.ContainerStatuses {
-				for _, state := range []corev1.ContainerState{s.State, s.LastTerminationState} {
-					if end := state.Terminated; end != nil && end.ExitCode == 2 {
-						e.mu.Lock()
-						e.all[p.Spec.NodeName] = append(e.all[p.Spec.NodeName], *end)
-						e.mu.Unlock()
-					}
-				}
-			}
-		}
-	}()
-	return e
-}
 
-// on wants a container to have ended on a node with that code and these words.
-func (e *endings) on(node string, code int32, words string) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, end := range e.all[node] {
-		if end.ExitCode == code && strings.Contains(end.Message, words) {
-			return nil
-		}
+	was := r.podOn(t, r.canary)
+	r.canary.PowerOff(t)
+	r.canary.Boot(t)
+	r.canary.Join(t, r.url, "")
+	r.runsWith(t, r.canary, "warn", bits)
+	if again := r.podOn(t, r.canary); again.UID != was.UID {
+		t.Errorf("the canary has the pod %s, and had %s", again.Name, was.Name)
 	}
-	return fmt.Errorf("these have ended: %+v", e.all)
-}
-
-// only wants none to have failed on another node.
-func (e *endings) only(t *testing.T, node string) {
-	t.Helper()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(e.all) != 1 || len(e.all[node]) == 0 {
-		t.Errorf("daemons have failed on %v, want %s alone", slices.Collect(maps.Keys(e.all)), node)
-	}
+	r.phase(t, "WaitingForApproval")
+	r.run(t, "rollout", "approve", "daemonset/agent").ends(t, 0)
+	r.phase(t, "Complete")
+	r.run3(t, "warn", bits)
 }
