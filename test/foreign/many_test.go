@@ -24,7 +24,7 @@ spec:
   selector: {matchLabels: {tier: agent}}
   waves:
   - {name: canary, count: 3, soak: 5s}
-  - {name: others, maxUnavailable: 10%}
+  - {name: others, nodes: {}, maxUnavailable: 10%}
   failure: {max: 1, min: 2, startDeadline: 1m, restarts: 2, then: Rollback}
   content: {configMaps: Referenced, secrets: Referenced, settle: 1s}
 `
