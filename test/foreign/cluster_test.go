@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -55,8 +56,9 @@ type cluster struct {
 	// plane is the database and the API server.
 	plane []*process
 	pages int
-	// hurry are flags that have kube-scheduler and kube-controller-manager ask more often.
-	hurry []string
+	// hurry are flags that have kube-scheduler and kube-controller-manager ask more often, and patient such as have the
+	// latter wait longer for nodes.
+	hurry, patient []string
 	// joins is how real nodes join; nil where nodes are simulated.
 	joins *joining
 }
@@ -285,7 +287,7 @@ func (c *cluster) startManager(controllers string) {
 		"--leader-elect=false", "--secure-port=0", "--use-service-account-credentials",
 		"--service-account-private-key-file=" + filepath.Join(c.dir, "sa.key"),
 		"--root-ca-file=" + filepath.Join(c.dir, "certificates", "apiserver.crt"),
-	}, append(c.joins.managerFlags(), c.hurry...)...)...)
+	}, slices.Concat(c.joins.managerFlags(), c.hurry, c.patient)...)...)
 }
 
 // faults has containers crash that read a level that there is not.
