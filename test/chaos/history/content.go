@@ -111,7 +111,11 @@ func (j *judge) resized(e *Event, was, p *corev1.Pod) {
 	g := j.guidanceOf(d)
 	if g == nil {
 		if b, of := j.budget(d), j.nodesGiven(d, 0); len(of) >= max(b.Unavailable, b.Surge) {
-			j.report(Budget, d.event, uids(d, p), "pod %s on node %s was resized, while %v were", p.Name, d.at.node, of)
+			all := []*corev1.Pod{p}
+			for _, node := range of {
+				all = append(all, j.given[place{d.at.set, node}].object.(*corev1.Pod))
+			}
+			j.report(Budget, d.event, uids(d, all...), "pod %s on node %s was resized, while %v were", p.Name, d.at.node, of)
 		}
 	} else {
 		j.countDoubled(d, time.Time{}) // which forgets nodes that have one pod again

@@ -41,8 +41,7 @@ type pair struct{ first, second types.UID }
 type judge struct {
 	Record
 	tracks map[types.UID]*track
-	// pods are those that a DaemonSet has controlled, by place, and nodes the
-	// tracks of the nodes of a name.
+	// pods are those that a DaemonSet has controlled, by place, and nodes the tracks of the nodes of a name.
 	pods  map[place][]*track
 	nodes map[string][]*track
 	// lives are the pods of a name, in the order of their creation.
@@ -180,8 +179,7 @@ type decision struct {
 	specs []*appsv1.DaemonSet
 }
 
-// decide finds that out; ok is false if the DaemonSet is being deleted, and so
-// others do things to its pods too.
+// decide finds that out; ok is false if the DaemonSet is being deleted, and so others do things to its pods too.
 func (j *judge) decide(e *Event, p *corev1.Pod) (d decision, ok bool) {
 	remove := e.Deleted || p.DeletionTimestamp != nil
 	return j.decideAfter(e, p, Call{Delete: remove, Since: j.earliest(p, remove)})
@@ -222,9 +220,8 @@ func (j *judge) decideAfter(e *Event, p *corev1.Pod, of Call) (d decision, ok bo
 	return d, true
 }
 
-// earliest is when a request about the pod can have been made: names return, so
-// one about another pod of the name is none. A creation can have been asked for
-// while the pod before it still was.
+// earliest is when a request about the pod can have been made: names return, so one about another pod of the name is
+// none. A creation can have been asked for while the pod before it still was.
 func (j *judge) earliest(p *corev1.Pod, remove bool) (revision int64) {
 	for _, t := range j.lives[p.Name] {
 		switch {
@@ -250,8 +247,7 @@ func (j *judge) budget(d decision) (b wants.Budget) {
 	return b
 }
 
-// seen are the versions of an object that the controller can have had in mind
-// between two revisions.
+// seen are the versions of an object that the controller can have had in mind between two revisions.
 func (j *judge) seen(uid types.UID, low, high int64) []*corev1.Pod {
 	t := j.tracks[uid]
 	out := pods(t.between(low, high))
@@ -266,8 +262,7 @@ func (j *judge) seen(uid types.UID, low, high int64) []*corev1.Pod {
 	return out
 }
 
-// fits are all the judgements about the place that were right at some moment of
-// a pod's life.
+// fits are all the judgements about the place that were right at some moment of a pod's life.
 func (j *judge) fits(d decision, low int64) (worst, best wants.Fit) {
 	worst, best = wants.ShouldRun, wants.Unfit
 	nodes := 0
@@ -329,8 +324,7 @@ func (j *judge) outdatedFrom(d decision, p *corev1.Pod) (from int64, ok bool) {
 	return 0, false
 }
 
-// surelyAvailable reports whether the controller can but have held the pod for
-// available when it found it outdated.
+// surelyAvailable reports whether the controller can but have held the pod for available when it found it outdated.
 func (j *judge) surelyAvailable(d decision, p *corev1.Pod, from int64) bool {
 	var longest int32
 	for _, spec := range d.specs {

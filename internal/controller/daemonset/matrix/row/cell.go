@@ -68,8 +68,7 @@ func (b *failureBackoff) of(revision string) int32 {
 	return int32(b.count)
 }
 
-// setback spaces the tries of what keeps failing. Of cells, those with fewer failures
-// go first.
+// setback spaces the tries of what keeps failing. Of cells, those with fewer failures go first.
 type setback struct {
 	failures int
 	until    time.Time // no try before that
@@ -80,9 +79,8 @@ func (s *setback) failed(now time.Time, cfg *Config) {
 	s.until = now.Add(backoff(cfg.RetryDelay, cfg.MaxRetryDelay, s.failures))
 }
 
-// creation is a pod on its way: from the moment its action leaves Ready until it
-// is both answered and seen. Names return, so the answer's UID decides which pod
-// it is.
+// creation is a pod on its way: from the moment its action leaves Ready until it is both answered and seen. Names
+// return, so the answer's UID decides which pod it is.
 type creation struct {
 	name     string // "" for none
 	uid      types.UID
@@ -101,8 +99,7 @@ func (c *creation) saw(p *fact.Pod) {
 	}
 }
 
-// cell is one (DaemonSet, Node) pair. It exists while the node should run the
-// daemon or a pod is there.
+// cell is one (DaemonSet, Node) pair. It exists while the node should run the daemon or a pod is there.
 type cell struct {
 	column *Column // nil while there is no such Node
 	node   string
@@ -232,9 +229,8 @@ func (c *cell) forgettable() bool {
 	return !c.verdict.counts.has(desired) && len(c.pods) == 0 && c.creating.name == "" && c.unanswered == ""
 }
 
-// freeName is the first of the cell's names that no pod in it has. So the same
-// facts give the same name in any process, and a creation that is repeated meets
-// its own pod.
+// freeName is the first of the cell's names that no pod in it has. So the same facts give the same name in any
+// process, and a creation that is repeated meets its own pod.
 func (r *Row) freeName(c *cell) string {
 	for attempt := c.taken; ; attempt++ {
 		name := podname.Of(r.info.Name, r.info.UID, c.node, attempt)
@@ -251,9 +247,11 @@ type Pod struct {
 	// doomedUntil is set from the moment its deletion leaves Ready; until then
 	// the pod counts as terminating whatever its last event said.
 	doomedUntil time.Time
-	// pointedUntil is set from the moment it was to be pointed at another content, or resized, until it is seen to be, and
-	// unpointable the revision that it cannot be given in that way.
+	// pointedUntil is set from the moment it was to be pointed at another content, or resized, until it is seen to be.
+	// Pointing: there is no answer yet, and meanwhile its revision may come to be called otherwise. Unpointable is the
+	// revision that it cannot be given in that way.
 	pointedUntil time.Time
+	pointing     bool
 	unpointable  string
 	// fetchUntil is set from the moment its node was to be asked for images, or no longer, until that is seen.
 	fetchUntil time.Time
@@ -307,7 +305,7 @@ func (p *Pod) Update(info fact.Pod, now time.Time) {
 
 // point takes in what the pod's volumes were pointed at.
 func (p *Pod) point(info *fact.Pod, now time.Time) {
-	if p.info.Revision != info.Revision {
+	if p.info.Revision != info.Revision && !p.pointing || !p.info.Pointed.Equal(info.Pointed) {
 		p.pointedUntil, p.unsureUntil = time.Time{}, time.Time{}
 	}
 	if !p.info.Pointed.Equal(info.Pointed) || !p.info.Mounted.IsZero() && info.Mounted.IsZero() {

@@ -99,7 +99,10 @@ func (r *Row) pointed(node string, uid types.UID, revision string, e action.Answ
 	if p == nil || p.pointedUntil.IsZero() {
 		return
 	}
+	p.pointing = false
 	switch {
+	case p.info.Revision == revision: // it was seen before the answer
+		p.pointedUntil, p.unsureUntil = time.Time{}, time.Time{}
 	case e.Outcome != action.Failed && e.Outcome != action.Unknown:
 		p.pointedUntil, p.unsureUntil = r.now.Add(r.cfg.SeenTimeout), time.Time{}
 		if c.deletions != (setback{}) {

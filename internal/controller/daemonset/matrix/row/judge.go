@@ -190,9 +190,8 @@ func (j *judgement) unfit() {
 	}
 }
 
-// empty: no live pod on a node that fits. Without surge a pod that is still
-// going keeps its place; with surge the next one waits only until the deletion
-// is known to be done, so that it never meets two.
+// empty: no live pod on a node that fits. Without surge a pod that is still going keeps its place; with surge the next
+// one waits only until the deletion is known to be done, so that it never meets two.
 func (j *judgement) empty() {
 	wanted, free := j.cell.eligibility == placement.ShouldRun, j.mapped == 0 || j.surge && j.leaving == 0
 	if wanted && free && j.cell.creating.name == "" && j.mayCreate() {
@@ -467,12 +466,10 @@ func firstOf(have, p *Pod) *Pod {
 // live reports whether the pod is not on its way out.
 func (p *Pod) live() bool { return !p.info.Terminating && p.doomedUntil.IsZero() }
 
-// mapped reports whether the pod occupies its cell: a finished pod whose deletion
-// hangs on a finalizer does not.
+// mapped reports whether the pod occupies its cell: a finished pod whose deletion hangs on a finalizer does not.
 func (p *Pod) mapped() bool { return p.info.Phase == fact.PodActive || !p.info.Terminating }
 
-// availableAt returns from when on the pod counts as available; false if it is
-// not on its way there.
+// availableAt returns from when on the pod counts as available; false if it is not on its way there.
 func (p *Pod) availableAt(minReadySeconds int32) (time.Time, bool) {
 	shows := time.Time{}
 	if !p.info.Pointed.IsZero() {

@@ -78,8 +78,7 @@ func (r *Row) creations(out []action.Action, w work, may func() bool) []action.A
 // failedBefore is where, in a set of work, the cells begin that failed.
 var failedBefore = &cell{verdict: verdict{rank: 1}}
 
-// nextCreation returns the cell that may create next: those that did not fail
-// first, the others beside them.
+// nextCreation returns the cell that may create next: those that did not fail first, the others beside them.
 func (r *Row) nextCreation(w work) (next *cell) {
 	if r.fresh.inFlight+r.again.inFlight >= r.cfg.BurstReplicas {
 		return nil
@@ -149,7 +148,7 @@ func (r *Row) doom(c *cell, rm removal) action.Action {
 
 // point has the pod's volumes show the content of the revision that the cell is to have. It counts as a deletion.
 func (r *Row) point(c *cell, p *Pod) action.Action {
-	p.pointedUntil = r.now.Add(r.cfg.ExpectationsTimeout)
+	p.pointedUntil, p.pointing = r.now.Add(r.cfg.ExpectationsTimeout), true
 	r.deletes++
 	return &action.PointPod{Target: r.target(), Node: c.node, PodName: p.info.Name, PodUID: p.info.UID,
 		Revision: r.order(c.node).Target, Before: r.guide.course.Before(c.node), Settle: r.info.Live.Settle}
@@ -157,7 +156,7 @@ func (r *Row) point(c *cell, p *Pod) action.Action {
 
 // resize has the pod be given the amounts of the revision that the cell is to have. It counts as a deletion.
 func (r *Row) resize(c *cell, p *Pod) action.Action {
-	p.pointedUntil = r.now.Add(r.cfg.ExpectationsTimeout)
+	p.pointedUntil, p.pointing = r.now.Add(r.cfg.ExpectationsTimeout), true
 	r.deletes++
 	a := &action.ResizePod{Target: r.target(), Node: c.node, PodName: p.info.Name, PodUID: p.info.UID,
 		Revision: r.order(c.node).Target, Gapless: r.surge}

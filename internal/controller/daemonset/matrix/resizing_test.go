@@ -1,0 +1,99 @@
+package matrix
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
+)
+
+// resizing is a DaemonSet on two nodes of which one may be without its daemon.
+type resizing struct {
+	*Matrix
+	t    *testing.T
+	now  time.Time
+	set  fact.DaemonSet
+	pods map[string]fact.Pod
+}
+
+func newResizing(t *testing.T) *resizing {
+	w := &resizing{Matrix: New(row.Config{}), t: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
+		pods: map[string]fact.Pod{}}
+	w.Step(fact.Now{Time: w.now})
+	w.set = fact.DaemonSet{UID: "ds", Name: "ds", Placement: placement.Compile(&corev1.PodSpec{}),
+		Strategy: fact.Strategy{MaxUnavailable: intstr.FromInt32(1)}}
+	w.edit("t_a")
+	for _, node := range []string{"n0", "n1"} {
+		w.Step(fact.Node{Name: node})
+		before := w.now.Add(-time.Hour)
+		w.pods[node] = fact.Pod{UID: types.UID("pod-" + node), Name: node, Owner: "ds", Node: node, Bound: true,
+			Revision: "t_a", Ready: true, ReadySince: before, Created: before}
+		w.Step(w.pods[node])
+	}
+	w.wantResized("at first")
+	return w
+}
+
+func (w *resizing) edit(revision string) {
+	w.set.Generation++
+	w.set.Revision = revision
+	w.Step(w.set)
+}
+
+// see has the pod of a node be seen otherwise.
+func (w *resizing) see(node string, change func(*fact.Pod)) {
+	p := w.pods[node]
+	change(&p)
+	w.pods[node] = p
+	w.Step(p)
+}
+
+// wantResized looks at what is to be resized now.
+func (w *resizing) wantResized(when string, nodes ...string) (out []*action.ResizePod) {
+	w.t.Helper()
+	for _, a := range w.Ready() {
+		if r, is := a.(*action.ResizePod); is {
+			out = append(out, r)
+		}
+	}
+	if len(out) != len(nodes) || len(out) == 1 && w.pods[nodes[0]].Name != "" && out[0].Node != nodes[0] {
+		w.t.Fatalf("%s %v are resized, want those on %v", when, out, nodes)
+	}
+	return out
+}
+
+// A pod that is being resized counts as taken until what was asked for is seen, also where another revision comes
+// meanwhile by which its own is called otherwise.
+func TestAResizeUnderWayCountsWhateverThePodIsCalled(t *testing.T) {
+	w := newResizing(t)
+	w.edit("t_b")
+	first := w.wantResized("after an edit", "n0")[0]
+	w.edit("t_c")
+	w.see(first.Node, func(p *fact.Pod) { p.Revision = "t_drifted" })
+	w.wantResized("before there is an answer")
+	w.Step(action.Answer{Action: first, Outcome: action.OK})
+	w.wantResized("before anything is seen")
+	w.see(first.Node, func(p *fact.Pod) { p.Resized, p.Pointed, p.Revision = true, w.now, "t_b" })
+	again := w.wantResized("while the node is at it", first.Node)[0] // which is taken already
+	w.Step(action.Answer{Action: again, Outcome: action.OK})
+	w.see(first.Node, func(p *fact.Pod) { p.Pointed, p.Mounted, p.Revision = w.now.Add(time.Second), w.now, "t_c" })
+	w.wantResized("when it is done", "the other")
+}
+
+// What was done before a crash is asked for once more, and changes no time. It is not waited for after its answer.
+func TestAResizeThatIsSeenBeforeItsAnswer(t *testing.T) {
+	w := newResizing(t)
+	w.edit("t_b")
+	first := w.wantResized("after an edit", "n0")[0]
+	w.see(first.Node, func(p *fact.Pod) { p.Revision = "t_b" })
+	w.wantResized("before there is an answer")
+	w.Step(action.Answer{Action: first, Outcome: action.OK})
+	w.wantResized("after it", "the other")
+}
