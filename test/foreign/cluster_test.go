@@ -294,7 +294,11 @@ func (c *cluster) startManager(controllers string) {
 const faults = `faults: [{name: level, badContent: {key: level, value: verbos, after: 1s, exitCode: 2}}]`
 
 // simulate has nodes that keep themselves ready, and run what is bound to them.
-func (c *cluster) simulate(nodes int, plan string) {
+func (c *cluster) simulate(nodes int, plan string) { c.simulateMore("sim-", nodes, plan) }
+
+// simulateMore is simulate with names of their own.
+func (c *cluster) simulateMore(prefix string, nodes int, plan string) {
+	c.t.Helper()
 	informers, err := crcache.New(c.config, crcache.Options{DefaultUnsafeDisableDeepCopy: ptr.To(true)})
 	if err != nil {
 		c.t.Fatal(err)
@@ -306,7 +310,7 @@ func (c *cluster) simulate(nodes int, plan string) {
 		c.t.Fatal(err)
 	}
 	sim, err := simulator.New(simulator.Config{
-		Faults: faults, Nodes: nodes, Informers: informers, Writer: simulator.NewWriter(c.client), Version: "v1.36.0",
+		Faults: faults, Nodes: nodes, NamePrefix: prefix, Informers: informers, Writer: simulator.NewWriter(c.client), Version: "v1.36.0",
 		Events: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kubelet"}),
 	})
 	if err != nil {

@@ -1,0 +1,232 @@
+package foreign
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/everynode/everynode/test/foreign/judge"
+)
+
+// any chooses what happens next.
+func (r *round) any() func() string {
+	all := []struct {
+		weight int
+		do     func() string
+	}{
+		{5, r.newTemplate}, {4, r.newContent}, {5, r.verb}, {2, r.editPolicy}, {5, r.losePods}, {2, r.nodeIsIll}, {2, r.nodeGoes},
+		{1, r.nodesJoin}, {2, r.killOne}, {3, r.killBoth}, {1, r.cutOff}, {1, r.killManager}, {1, r.killServer}, {4, r.revives},
+	}
+	sum := 0
+	for _, a := range all {
+		sum += a.weight
+	}
+	at := r.rand.IntN(sum)
+	for _, a := range all {
+		if at -= a.weight; at < 0 {
+			return a.do
+		}
+	}
+	return r.revives
+}
+
+func (r *round) set() *roundSet { return r.sets[r.rand.IntN(len(r.sets))] }
+
+// tries is what somebody does, whether it is refused or not.
+func (r *round) tries(args ...string) string {
+	a := r.run(r.t, args...)
+	if a.code != 0 {
+		return fmt.Sprintf("%s (refused: %s)", a.line, strings.TrimSpace(a.errOut))
+	}
+	return a.line
+}
+
+func (r *round) newTemplate() string {
+	s := r.set()
+	r.tag++
+	image := []string{fmt.Sprintf("example.com/%s:%d", s.name, r.tag), fmt.Sprintf("example.com/%s:%d", s.name, r.tag),
+		"example.com/" + s.name + ":1", fmt.Sprintf("example.com/crash:%d", r.tag), "example.com/" + s.name + ":fail"}[r.rand.IntN(5)]
+	return r.tries("kubectl", "set", "image", "ds/"+s.name, "agent="+image)
+}
+
+func (r *round) newContent() string {
+	level := []string{"info", "debug", "verbos", fmt.Sprint("level-", r.rand.IntN(100))}[r.rand.IntN(4)]
+	return level + ": " + r.tries("kubectl", "apply", "-f", r.write("settings.yaml", settings(level)))
+}
+
+func (r *round) verb() string {
+	s, verb := r.set(), []string{"approve", "pause", "resume", "resume", "abort", "retry"}[r.rand.IntN(6)]
+	if verb == "retry" {
+		r.add(judge.Entry{Retries: s.name})
+	}
+	return r.tries("rollout", verb, "daemonset/"+s.name)
+}
+
+func (r *round) editPolicy() string {
+	s := r.set()
+	was := s.limit
+	s.limit = 1 + r.rand.IntN(4)
+	// What is applied may count at once, or never.
+	r.add(judge.Entry{Limit: &judge.Limit{Set: s.name, Max: max(was, s.limit)}})
+	out := r.tries("kubectl", "apply", "-f", r.write(s.name+"-policy.yaml",
+		s.policy([]string{"Automatic", "Automatic", "Manual"}[r.rand.IntN(3)], r.rand.IntN(5))))
+	if strings.Contains(out, "refused") {
+		s.limit = was
+	}
+	r.add(judge.Entry{Limit: &judge.Limit{Set: s.name, Max: s.limit}})
+	return out
+}
+
+// losePods deletes some, by their nodes or one by one.
+func (r *round) losePods() string {
+	there := map[string]*judge.Pod{}
+	for _, e := range r.soFar(r.t) {
+		if e.Pod != nil {
+			there[e.Pod.Set+" "+e.Pod.Node] = e.Pod
+			if e.Gone || e.Pod.Going {
+				delete(there, e.Pod.Set+" "+e.Pod.Node)
+			}
+		}
+	}
+	nodes, out := r.nodes(), []string{}
+	for range 1 + r.rand.IntN(4) {
+		p := there[r.set().name+" "+nodes[r.rand.IntN(len(nodes))]]
+		if p == nil {
+			continue
+		}
+		r.add(judge.Entry{Touches: p.UID})
+		list := r.run(r.t, "kubectl", "delete", "pod", "-l", "app="+p.Set, "--field-selector=spec.nodeName="+p.Node, "--wait=false")
+		out = append(out, p.Set+" on "+p.Node+" "+strings.TrimSpace(list.errOut))
+	}
+	return "delete " + strings.Join(out, ", ")
+}
+
+func (r *round) node() string {
+	nodes := r.nodes()
+	name := nodes[r.rand.IntN(len(nodes))]
+	r.add(judge.Entry{Touches: name})
+	return name
+}
+
+func (r *round) nodeIsIll() string {
+	name := r.node()
+	r.ill[name] = true
+	return r.tries("kubectl", "annotate", "--overwrite", "node", name,
+		"simulated.everynode.io/fault="+[]string{"powerLoss", "notReady", `{powerLoss: {for: 20s}}`}[r.rand.IntN(3)])
+}
+
+func (r *round) nodeGoes() string {
+	if len(r.nodes()) <= *roundNodes*3/4 {
+		return "no more nodes go"
+	}
+	return r.tries("kubectl", "delete", "node", r.node())
+}
+
+func (r *round) nodesJoin() string {
+	if !r.serverAnswers() || r.joined == 3 {
+		return "no nodes join"
+	}
+	r.joined++
+	r.simulateMore(fmt.Sprintf("late%d-", r.joined), 3, roundFaults)
+	return "three nodes join"
+}
+
+func (r *round) serverAnswers() bool {
+	return r.client.CoreV1().RESTClient().Get().AbsPath("/readyz").Timeout(2*time.Second).Do(r.t.Context()).Error() == nil
+}
+
+// killed ends replicas without a word. A request that one was about to answer goes on without it.
+func (r *round) kills(which ...int) {
+	r.add(judge.Entry{Silent: true})
+	for _, i := range which {
+		if r.up[i] {
+			r.kill(r.t, r.replicas[i])
+			r.up[i] = false
+		}
+	}
+	if r.up[0] || r.up[1] {
+		r.answered()
+	}
+}
+
+func (r *round) killOne() string {
+	i := r.rand.IntN(2)
+	r.kills(i)
+	return fmt.Sprint("kill replica ", i)
+}
+
+func (r *round) killBoth() string {
+	r.kills(0, 1)
+	return "kill both replicas, " + r.losePods()
+}
+
+func (r *round) revives() string {
+	r.revive()
+	return "start replicas again"
+}
+
+// revive starts all replicas that do not run.
+func (r *round) revive() {
+	for i, up := range r.up {
+		if !up {
+			r.replicas[i] = r.again(r.replicas[i])
+			r.up[i] = true
+		}
+	}
+	r.answered()
+}
+
+// answered waits until a replica is ready, and notes it.
+func (r *round) answered() {
+	await(r.t, "a replica is ready", func(ctx context.Context) (err error) {
+		for i, at := range r.shows {
+			if r.up[i] {
+				if err = reachable(ctx, at); err != nil {
+					return err
+				}
+			}
+		}
+		return err
+	})
+	r.add(judge.Entry{Answers: true})
+}
+
+// cutOff has nobody reach the replicas for a while.
+func (r *round) cutOff() string {
+	r.add(judge.Entry{Silent: true})
+	heard := r.front.to.Swap(nil)
+	r.front.cut()
+	out := r.losePods()
+	time.Sleep(time.Duration(r.rand.IntN(8000)) * time.Millisecond)
+	r.front.to.Store(heard)
+	if r.up[0] || r.up[1] {
+		r.answered()
+	}
+	return "nobody is reached for a while, and " + out
+}
+
+func (r *round) killManager() string {
+	r.kill(r.t, r.manager)
+	time.Sleep(time.Duration(r.rand.IntN(5000)) * time.Millisecond)
+	r.manager = r.again(r.manager)
+	return "kube-controller-manager is killed, and starts again"
+}
+
+// killServer kills the API server. What it was about to write may have been answered by nobody.
+func (r *round) killServer() string {
+	r.add(judge.Entry{Silent: true})
+	r.kill(r.t, r.plane[1])
+	time.Sleep(time.Duration(r.rand.IntN(3000)) * time.Millisecond)
+	r.plane[1] = r.again(r.plane[1])
+	await(r.t, "the API server is ready", func(context.Context) error {
+		if !r.serverAnswers() {
+			return fmt.Errorf("it is not")
+		}
+		return nil
+	})
+	if r.up[0] || r.up[1] {
+		r.answered()
+	}
+	return "the API server is killed, and starts again"
+}

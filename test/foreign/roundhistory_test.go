@@ -1,0 +1,221 @@
+package foreign
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/test/foreign/judge"
+)
+
+// past is all that happened in a round. It is read from the database itself: there no gap is while the API server
+// is down, and all kinds are in one order.
+type past struct {
+	mu  sync.Mutex
+	all []judge.Entry
+	err error
+}
+
+// add notes what the test does.
+func (h *past) add(e judge.Entry) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	e.At = time.Now()
+	h.all = append(h.all, e)
+}
+
+// soFar is all that is known now.
+func (h *past) soFar(t *testing.T) []judge.Entry {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.err != nil {
+		t.Fatalf("the history has a gap: %v", h.err)
+	}
+	return slices.Clone(h.all)
+}
+
+// records follows the database from now on until the test ends.
+func records(t *testing.T, c *cluster) *past {
+	t.Helper()
+	at := ""
+	for _, arg := range c.plane[0].cmd.Args {
+		if url, is := strings.CutPrefix(arg, "--advertise-client-urls="); is {
+			at = url
+		}
+	}
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{at}, DialTimeout: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &past{}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+		_ = client.Close()
+	})
+	all, err := client.Get(ctx, "/registry/minions/", clientv3.WithPrefix())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kv := range all.Kvs {
+		h.read(string(kv.Key), kv.Value, false)
+	}
+	watch := client.Watch(ctx, "/registry/", clientv3.WithPrefix(), clientv3.WithPrevKV(),
+		clientv3.WithRev(all.Header.Revision+1))
+	go func() {
+		defer close(ended)
+		for answer := range watch {
+			for _, e := range answer.Events {
+				value := e.Kv.Value
+				gone := e.Type == clientv3.EventTypeDelete
+				if gone && e.PrevKv != nil {
+					value = e.PrevKv.Value
+				}
+				h.read(string(e.Kv.Key), value, gone)
+			}
+			if err := answer.Err(); err != nil && ctx.Err() == nil {
+				h.mu.Lock()
+				h.err = err
+				h.mu.Unlock()
+			}
+		}
+	}()
+	return h
+}
+
+// read notes one write to the database.
+func (h *past) read(key string, value []byte, gone bool) {
+	kind, _, _ := strings.Cut(strings.TrimPrefix(key, "/registry/"), "/")
+	e := judge.Entry{Gone: gone}
+	switch kind {
+	case "everynode.io":
+		if !strings.Contains(key, "/daemonsetrollouts/") {
+			return
+		}
+		e.Rollout = roundRollout(value)
+	case "pods", "minions", "configmaps", "events":
+		obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(value, nil, nil)
+		if err != nil {
+			h.mu.Lock()
+			h.err = fmt.Errorf("read %s: %w", key, err)
+			h.mu.Unlock()
+			return
+		}
+		entryOf(obj, &e)
+	}
+	if e.Pod != nil || e.Node != nil || e.Rollout != nil || e.Copy != "" || e.Told != "" && !gone {
+		h.add(e)
+	}
+}
+
+func entryOf(obj runtime.Object, e *judge.Entry) {
+	switch o := obj.(type) {
+	case *corev1.Pod:
+		e.Pod = roundPod(o)
+	case *corev1.Node:
+		e.Node = &judge.Node{Name: o.Name, Step: "zones/" + o.Labels["topology.kubernetes.io/zone"], Ready: o.DeletionTimestamp == nil}
+		if o.Labels["pool"] == "canary" {
+			e.Node.Step = "canary"
+		}
+		for _, c := range o.Status.Conditions {
+			e.Node.Ready = e.Node.Ready && (c.Type != corev1.NodeReady || c.Status == corev1.ConditionTrue)
+		}
+	case *corev1.ConfigMap:
+		if o.Labels["everynode.io/content"] != "" {
+			e.Copy = o.Name
+		}
+	case *corev1.Event:
+		if o.Reason == "WrongRevision" {
+			e.Told = o.InvolvedObject.Name
+		}
+	}
+}
+
+// roundPod is a pod of a DaemonSet as the judge knows it; nil for others.
+func roundPod(p *corev1.Pod) *judge.Pod {
+	set := p.Labels["app"]
+	if len(p.OwnerReferences) == 0 || set == "" {
+		return nil
+	}
+	out := &judge.Pod{UID: string(p.UID), Set: set, Node: p.Spec.NodeName, Going: p.DeletionTimestamp != nil,
+		Revision: p.Labels[appsv1.ControllerRevisionHashLabelKey], Image: p.Spec.Containers[0].Image}
+	if whole := p.Labels["everynode.io/revision"]; whole != "" {
+		out.Revision = whole
+	}
+	if a := p.Spec.Affinity; out.Node == "" && a != nil {
+		for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+			for _, f := range term.MatchFields {
+				out.Node = f.Values[0]
+			}
+		}
+	}
+	for _, c := range p.Status.Conditions {
+		out.Available = out.Available || c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	}
+	for _, from := range p.Spec.Containers[0].EnvFrom {
+		out.Reads = append(out.Reads, from.ConfigMapRef.Name)
+	}
+	return out
+}
+
+func roundRollout(value []byte) *judge.Rollout {
+	var o v1alpha1.DaemonSetRollout
+	if err := json.Unmarshal(value, &o); err != nil || o.Status.TargetRevision == "" {
+		return nil
+	}
+	s := &o.Status
+	out := &judge.Rollout{Set: o.Name, Stable: s.StableRevision, Target: s.TargetRevision, Step: s.Step, Phase: string(s.Phase),
+		Digests: map[string]string{}}
+	for _, step := range s.Steps {
+		out.Steps = append(out.Steps, step.Name)
+	}
+	for _, f := range s.FailedRevisions {
+		out.Failed = append(out.Failed, f.Revision)
+	}
+	if s.Images != nil {
+		for _, of := range s.Images.Templates {
+			for _, i := range of.Images {
+				out.Digests[of.Template] = i.Digest
+			}
+		}
+	}
+	return out
+}
+
+// reachable reports whether a replica says that it is ready.
+func reachable(ctx context.Context, at string) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		var text bytes.Buffer
+		_, _ = text.ReadFrom(answer.Body)
+		return fmt.Errorf("%s: %s", answer.Status, text.String())
+	}
+	return nil
+}

@@ -1,0 +1,218 @@
+package foreign
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/everynode/everynode/internal/testenv/eventually"
+	"github.com/everynode/everynode/test/foreign/judge"
+)
+
+var (
+	roundSeed  = flag.Uint64("seed", 1, "of the first round beside kube-controller-manager; each next one has one more")
+	rounds     = flag.Int("rounds", 0, "how many rounds are played; none in make foreign yet")
+	roundNodes = flag.Int("nodes", 24, "how many nodes a round begins with")
+	roundDeeds = flag.Int("deeds", 20, "how many things a round has happen before its faults end")
+)
+
+// roundFaults deals the nodes out to steps, and has images and content that are bad.
+const roundFaults = `labels:
+- {key: topology.kubernetes.io/zone, values: [a, b, c]}
+- {key: pool, values: [canary, main, main, main, main, main, main, main]}
+tags: {move: 5s}
+faults:
+- {name: level, badContent: {key: level, value: verbos, after: 1s, exitCode: 2}}
+- {name: crashing, pods: {image: "example.com/crash*"}, crash: {after: 1s, exitCode: 3}}
+`
+
+// roundSet is a DaemonSet of a round and its policy. Each has its own name as its tier.
+type roundSet struct {
+	name, then, more string
+	reads            bool
+	limit            int
+	image            string
+}
+
+func (s *roundSet) manifest() string {
+	text := strings.NewReplacer("name: agent, namespace", "name: "+s.name+", namespace", "tier: agent", "tier: "+s.name,
+		"app: agent", "app: "+s.name, "example.com/agent:1", s.image, "maxUnavailable: 3", fmt.Sprint("maxUnavailable: ", s.limit)).Replace(agent)
+	if s.reads {
+		text = strings.TrimSuffix(text, "}\n") + ", envFrom: [{configMapRef: {name: settings}}]}\n"
+	}
+	return text
+}
+
+func (s *roundSet) policy(approval string, soak int) string {
+	return fmt.Sprintf(`apiVersion: everynode.io/v1alpha1
+kind: RolloutPolicy
+metadata: {name: %[1]s, namespace: default}
+spec:
+  selector: {matchLabels: {tier: %[1]s}}
+  waves:
+  - {name: canary, nodes: {matchLabels: {pool: canary}}, soak: %[5]ds, approval: %[4]s, maxUnavailable: %[2]d}
+  - {name: zones, each: topology.kubernetes.io/zone, maxUnavailable: %[2]d}
+  failure: {max: 5%%, min: 1, startDeadline: 1m, restarts: 2, then: %[3]s}
+  nodeFaults: {max: 60%%}
+%[6]s`, s.name, s.limit, s.then, approval, soak, s.more)
+}
+
+// round is one that is played.
+type round struct {
+	*beside
+	*past
+	t    *testing.T
+	rand *rand.Rand
+	sets []*roundSet
+	// flags of each replica, to start it as it was.
+	up     []bool
+	ill    map[string]bool
+	joined int
+	tag    int
+}
+
+// TestRoundsBesideKubernetes plays rounds of changes and faults that a seed chooses, and has what happened judged by
+// its history alone.
+func TestRoundsBesideKubernetes(t *testing.T) {
+	if *rounds == 0 {
+		t.Skip("-rounds says how many are played")
+	}
+	for i := range *rounds {
+		seed := *roundSeed + uint64(i)
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { playRound(t, seed) })
+	}
+}
+
+func playRound(t *testing.T, seed uint64) {
+	r := &round{t: t, rand: rand.New(rand.NewPCG(seed, 1)), ill: map[string]bool{}, sets: []*roundSet{
+		{name: "plain", then: "Rollback", limit: 2, image: "example.com/plain:1"},
+		{name: "reader", then: "Halt", limit: 3, reads: true, image: "example.com/reader:1",
+			more: "  content: {configMaps: Referenced, settle: 1s}\n"},
+		{name: "pinned", then: "Rollback", limit: 2, image: "example.com/pinned:1", more: "  images: Pinned\n"},
+	}}
+	r.beside = &beside{cluster: startWith(t, *roundNodes, roundFaults)}
+	r.front = newFront(t)
+	r.past = records(t, r.cluster)
+	r.prepare()
+	for n := range *roundDeeds {
+		deed := r.any()
+		t.Logf("%s %d: %s", time.Now().Format("15:04:05"), n, deed())
+		time.Sleep(time.Duration(200+r.rand.IntN(4000)) * time.Millisecond)
+	}
+	r.ends()
+	for i, f := range judge.Judge(r.soFar(t)) {
+		if t.Errorf("%s", f); i == 20 {
+			break
+		}
+	}
+	pods, t0 := map[string]bool{}, r.soFar(t)
+	for _, e := range t0 {
+		if e.Pod != nil {
+			pods[e.Pod.UID] = true
+		}
+	}
+	t.Logf("%d entries, %d pods, %v", len(t0), len(pods), t0[len(t0)-1].At.Sub(t0[0].At).Round(time.Second))
+}
+
+// prepare has all DaemonSets follow their policies.
+func (r *round) prepare() {
+	t := r.t
+	await(t, "all nodes are there", func(context.Context) error {
+		if n := len(r.nodes()); n != *roundNodes {
+			return fmt.Errorf("there are %d", n)
+		}
+		return nil
+	})
+	r.kubectl(t, "apply", "-f", r.write("definitions.yaml", r.run(t, "controller", "--print-crds").ends(t, 0).out))
+	r.kubectl(t, "wait", "crd/rolloutpolicies.everynode.io", "crd/daemonsetrollouts.everynode.io",
+		"--for=condition=Established", "--timeout=1m")
+	r.kubectl(t, "apply", "-f", r.example(t, "beside-rbac.yaml"), "-f", r.example(t, "rollout-roles.yaml"))
+	r.kubectl(t, "create", "rolebinding", "content", "--clusterrole=everynode:content", "--serviceaccount=kube-system:everynode-beside")
+	r.kubectl(t, "apply", "-f", r.write("settings.yaml", settings("info")))
+	for _, s := range r.sets {
+		r.add(judge.Entry{Limit: &judge.Limit{Set: s.name, Max: s.limit}})
+		r.kubectl(t, "apply", "-f", r.write(s.name+".yaml", s.manifest()))
+	}
+	r.begins(t)
+	r.up = []bool{true, true}
+	r.answered()
+	for _, s := range r.sets {
+		r.kubectl(t, "apply", "-f", r.write(s.name+"-policy.yaml", s.policy("Automatic", 2)))
+	}
+	r.settles("at the beginning")
+}
+
+// nodes are the names of those that are there, in order.
+func (r *round) nodes() (out []string) {
+	there := map[string]bool{}
+	for _, e := range r.soFar(r.t) {
+		if e.Node != nil {
+			there[e.Node.Name] = !e.Gone
+		}
+	}
+	for name, is := range there {
+		if is {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// settles waits until all is as it must be, within a time that is judged.
+func (r *round) settles(when string) {
+	r.t.Helper()
+	began := time.Now()
+	names := []string{}
+	for _, s := range r.sets {
+		names = append(names, s.name)
+	}
+	eventually.Nil(r.t, 6*time.Minute, "all nodes have their target "+when, func(ctx context.Context) error {
+		for _, s := range r.sets {
+			// Who watches approves what waits.
+			r.run(r.t, "rollout", "approve", "daemonset/"+s.name)
+		}
+		// Lists of copies are read by nobody: they are named by their DaemonSet.
+		bad := judge.Unsettled(r.soFar(r.t), names, func(name string) bool { return strings.HasPrefix(name, "reader-") })
+		if len(bad) > 0 {
+			time.Sleep(time.Second)
+			return errors.New(strings.Join(bad[:min(5, len(bad))], "; "))
+		}
+		return nil
+	})
+	r.t.Logf("it settled %s within %v", when, time.Since(began).Round(time.Second))
+}
+
+// ends mends everything, has good templates and content, and waits.
+func (r *round) ends() {
+	t := r.t
+	r.revive()
+	for name := range r.ill {
+		_ = r.run(t, "kubectl", "annotate", "node", name, "simulated.everynode.io/fault-") // It may have gone.
+	}
+	r.kubectl(t, "apply", "-f", r.write("settings.yaml", settings("final")))
+	for _, s := range r.sets {
+		s.image = "example.com/" + s.name + ":final"
+		await(t, "the last template is written", func(context.Context) error {
+			if a := r.run(t, "kubectl", "apply", "-f", r.write(s.name+".yaml", s.manifest())); a.code != 0 {
+				return errors.New(a.errOut)
+			}
+			return nil
+		})
+		_ = r.run(t, "rollout", "resume", "daemonset/"+s.name) // It may not be paused.
+	}
+	r.settles("at the end")
+	for _, s := range r.sets {
+		r.run(t, "kubectl", "diff", "-f", s.name+".yaml").ends(t, 0)
+		ds := r.kubectl(t, "get", "ds", s.name, "-o", "jsonpath={.spec.updateStrategy.type} {.metadata.annotations.everynode\\.io/update-strategy}")
+		if !strings.HasPrefix(ds, "OnDelete {") {
+			t.Errorf("DaemonSet %s is stored with %q", s.name, ds)
+		}
+	}
+}
