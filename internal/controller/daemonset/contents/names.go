@@ -36,7 +36,7 @@ func (n *naming) of(revision string) string {
 // namingNow is how revisions are to be called by what is known now.
 func (b *Book) namingNow(uid types.UID, s *set) naming {
 	if s.rules != nil || s.unsure {
-		return naming{whole: true}
+		return naming{whole: !s.byTemplate()}
 	}
 	if s.info == nil || s.rollout == nil {
 		return naming{}

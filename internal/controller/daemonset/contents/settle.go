@@ -492,6 +492,5 @@ func (b *Book) tell(s *set, info fact.DaemonSet) {
 			})
 		}
 	}
-	s.told = &info
-	b.rows.Step(info)
+	b.pass(s, info)
 }
