@@ -183,10 +183,10 @@ func (b *Book) onRollout(e fact.Rollout) {
 	uid := e.UID
 	s := b.sets[uid]
 	switch {
-	case e.Policy == nil: // one that cannot be read changes nothing
-	case !e.Policy.PinsImages:
+	case e.Policy != nil && !e.Policy.PinsImages:
 		b.leave(uid)
-	case s == nil:
+	case s != nil:
+	case e.Policy != nil, e.Status != nil && e.Status.Images != nil: // a policy that cannot be read changes nothing
 		s = &set{found: map[string]v1alpha1.PinnedTemplate{}, unknown: map[string]*unknown{}}
 		b.sets[uid] = s
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/pinning"
+	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
@@ -143,6 +144,32 @@ func TestRestartsInTheMiddleKeepTheStableDigests(t *testing.T) {
 		if p.Spec.NodeName == "n3" && p.Spec.InitContainers[0].Image != "demo@"+sha(1) {
 			t.Errorf("the stable pod that is made again has %s", p.Spec.InitContainers[0].Image)
 		}
+	}
+}
+
+// While the policy cannot be followed, a controller that starts says what was said before, and makes pods by it.
+func TestAStartWithoutAPolicyThatCanBeFollowedKeepsTheDigests(t *testing.T) {
+	for _, following := range []course.Following{course.Lost, course.Gone} {
+		t.Run(fmt.Sprint(following), func(t *testing.T) {
+			w := newWorld(t, pinned)
+			w.start()
+			w.pass(10 * time.Minute)
+			said := w.stored.Images.Templates
+			w.registry["demo:v1"] = sha(7)
+			w.following = following
+			w.start()
+			w.lose("n3")
+			w.pass(time.Minute)
+			if w.stored.Images == nil || !reflect.DeepEqual(w.stored.Images.Templates, said) {
+				t.Errorf("it is said %+v, want %+v", w.stored.Images, said)
+			}
+			w.wantRuns(map[string]int{byTag(1): 1, byDigest(1): 5})
+			w.following = course.Followed
+			w.tellPolicy()
+			w.lose("n2")
+			w.pass(time.Minute)
+			w.wantRuns(map[string]int{byTag(1): 1, byDigest(1): 5})
+		})
 	}
 }
 
