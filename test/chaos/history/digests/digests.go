@@ -18,6 +18,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -333,12 +334,22 @@ func (j *judge) tells(p *corev1.Pod, low, high int64) bool {
 			return mayTell(before)
 		case !is || o.UID != p.UID:
 			continue
-		case e.Revision > low && !mayTell(before) || e.Deleted:
-			return false
+		case e.Revision > low && !mayTell(before) || e.Deleted || !j.selects(owner(p), o):
+			return false // somebody may have taken it out of the DaemonSet by its label
 		}
 		before = o
 	}
 	return mayTell(before)
+}
+
+// selects reports whether a DaemonSet's selector matches a pod.
+func (j *judge) selects(set types.UID, p *corev1.Pod) bool {
+	d := j.sets[set]
+	if d == nil {
+		return false
+	}
+	s, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
+	return err == nil && s.Matches(labels.Set(p.Labels))
 }
 
 func mayTell(p *corev1.Pod) bool {

@@ -39,7 +39,16 @@ func begin() *story {
 }
 
 func agent() *appsv1.DaemonSet {
-	return &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent", UID: "agent"}}
+	d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "agent", UID: "agent"}}
+	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "agent"}}
+	return d
+}
+
+// takenOut is a pod that somebody took out of its DaemonSet by its label.
+func takenOut() *corev1.Pod {
+	p := pod("a", "demo:v1", "")
+	delete(p.Labels, "app")
+	return p
 }
 
 func edited() *appsv1.DaemonSet {
@@ -71,7 +80,9 @@ func (s *story) make(name, image string) *story {
 
 func pod(name, image, id string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Name: name, UID: types.UID(name), Labels: map[string]string{appsv1.ControllerRevisionHashLabelKey: "h1"},
+		Name: name, UID: types.UID(name), Labels: map[string]string{
+			appsv1.ControllerRevisionHashLabelKey: "h1", "app": "agent",
+		},
 	}}
 	kind := appsv1.SchemeGroupVersion.WithKind("DaemonSet")
 	p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(agent(), kind)}
@@ -133,6 +144,7 @@ func TestDigests(t *testing.T) {
 		"two first ones":                         {begin().make("a", "demo:v1").make("b", "demo:v1"), Second, 0},
 		"a second one before the digest is said": {told().make("b", "demo:v1"), Second, 0},
 		"the first one has no room":              {begin().make("a", "demo:v1").put(unscheduled()).make("b", "demo:v1"), "", 0},
+		"the first one is taken out":             {begin().make("a", "demo:v1").put(takenOut()).make("b", "demo:v1"), "", 0},
 		"the first one is gone":                  {begin().make("a", "demo:v1").gone(pod("a", "demo:v1", "")).make("b", "demo:v1"), "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
