@@ -278,9 +278,9 @@ func (p *play) arrived(set *daemons) {
 		if p.f.nodes[name].fault.Fault != "" {
 			dead++
 			bad[name] = true
-			// It may have been the target's doing. What is ill but not silent may be held for taken: a
-			// process that starts does not know whether its pod worked once.
-			given := slices.ContainsFunc(p.f.on(set.info.UID, name), func(d fact.Pod) bool { return d.Revision == w.target })
+			// It may have been the doing of the target, or of one before it. What is ill but not silent may be held for
+			// taken: a process that starts does not know whether its pod worked once.
+			given := slices.ContainsFunc(p.f.on(set.info.UID, name), func(d fact.Pod) bool { return d.Revision != w.stable })
 			if !p.f.nodes[name].dead() || !w.back && given {
 				holding++
 			}
