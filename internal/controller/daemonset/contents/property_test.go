@@ -66,8 +66,9 @@ func (r *random) judge(a *action.CreatePod) {
 	if st == nil || content.IDOf(a.Revision) == "" {
 		return
 	}
-	// A node whose pod is missing gets that of another target before the API holds it.
-	if a.Revision == now.TargetRevision {
+	// A node whose pod is missing gets that of another target before the API holds it, and of a stable revision that was
+	// named by its template alone what content that has.
+	if a.Revision == now.TargetRevision || a.Revision == now.StableRevision && content.IDOf(st.StableRevision) == "" {
 		st = &now
 	}
 	if st.StableRevision != "" && a.Revision != st.StableRevision && a.Revision != st.TargetRevision {
