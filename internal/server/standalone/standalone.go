@@ -65,6 +65,13 @@ func Run(ctx context.Context, o Options) error {
 	if _, err := client.Discovery().ServerVersion(); err != nil {
 		return fmt.Errorf("reach the API at %s: %w", o.Config.Host, err)
 	}
+	err = outdated(ctx, client)
+	switch {
+	case err != nil && o.Beside != nil: // those that run already go on
+		return err
+	case err != nil: // somebody must make pods
+		klog.FromContext(ctx).Error(err, "Parts of policies may not be followed")
+	}
 	options := loops.ManagerOptions(ctx)
 	// Nobody reads who wrote which field, so that is not kept.
 	options.Cache.DefaultTransform = cache.TransformStripManagedFields()
