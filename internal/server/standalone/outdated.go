@@ -7,10 +7,27 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/apiserver/definitions"
 )
+
+// reach returns an error where the API cannot be reached, or is not to be worked with.
+func reach(ctx context.Context, o Options, client kubernetes.Interface) error {
+	_, err := client.Discovery().ServerVersion()
+	if err != nil {
+		return fmt.Errorf("reach the API at %s: %w", o.Config.Host, err)
+	}
+	err = outdated(ctx, client)
+	switch {
+	case err != nil && o.Beside != nil: // those that run already go on
+		return err
+	case err != nil: // somebody must make pods
+		klog.FromContext(ctx).Error(err, "Parts of policies may not be followed")
+	}
+	return nil
+}
 
 // named is how many missing fields an error names.
 const named = 5

@@ -62,15 +62,9 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("make the controller's client: %w", err)
 	}
-	if _, err := client.Discovery().ServerVersion(); err != nil {
-		return fmt.Errorf("reach the API at %s: %w", o.Config.Host, err)
-	}
-	err = outdated(ctx, client)
-	switch {
-	case err != nil && o.Beside != nil: // those that run already go on
+	err = reach(ctx, o, client)
+	if err != nil {
 		return err
-	case err != nil: // somebody must make pods
-		klog.FromContext(ctx).Error(err, "Parts of policies may not be followed")
 	}
 	options := loops.ManagerOptions(ctx)
 	// Nobody reads who wrote which field, so that is not kept.
