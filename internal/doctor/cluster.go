@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	everynode "github.com/everynode/everynode/api/client"
+	"github.com/everynode/everynode/internal/apiserver/definitions"
 	"github.com/everynode/everynode/internal/doctor/diagnosis"
 	"github.com/everynode/everynode/internal/storage/members"
 )
@@ -72,7 +73,7 @@ func Cluster(ctx context.Context, config *rest.Config) (c diagnosis.Cluster, err
 	}{
 		{"nodes", l.nodes}, {"leases", l.leases}, {"daemonsets", l.daemonSets}, {"daemonsetrollouts", l.rollouts},
 		{"rolloutpolicies", l.policies}, {"nodestartups", l.startups}, {"pods", l.held},
-		{"daemonsetvariants", l.variants},
+		{"daemonsetvariants", l.variants}, {"fields of Everynode's kinds", l.lacking},
 		{"servicecidrs", l.serviceCIDRs}, {"ipaddresses", l.addresses},
 		{"validatingwebhookconfigurations", l.validating}, {"mutatingwebhookconfigurations", l.mutating},
 		{"apiservices", l.extensions},
@@ -87,6 +88,12 @@ func Cluster(ctx context.Context, config *rest.Config) (c diagnosis.Cluster, err
 		}
 	}
 	return c, nil
+}
+
+// lacking asks which fields of Everynode's kinds the API does not have.
+func (l *looker) lacking(ctx context.Context) (err error) {
+	l.seen.Lacking, err = definitions.LackingOf(ctx, l.client.Discovery().RESTClient())
+	return err
 }
 
 // reach asks for the version, the time, and what is not ready.

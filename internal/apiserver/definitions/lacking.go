@@ -1,6 +1,7 @@
 package definitions
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -8,6 +9,10 @@ import (
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+
+	"github.com/everynode/everynode/api/v1alpha1"
 )
 
 // published is a schema as an API publishes it (OpenAPI v3), as far as it says which fields there are.
@@ -55,6 +60,27 @@ func Lacking(document []byte) ([]string, error) {
 		}
 	}
 	return out, nil
+}
+
+// LackingOf asks an API, and returns its Lacking. One without any of the kinds lacks nothing.
+func LackingOf(ctx context.Context, client rest.Interface) ([]string, error) {
+	document, err := client.Get().AbsPath("/openapi/v3/apis/" + v1alpha1.GroupVersion.String()).Do(ctx).Raw()
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("ask the API which fields its kinds have: %w", err)
+	}
+	return Lacking(document)
+}
+
+// Few names the first of fields that are lacking, and says how many more there are.
+func Few(lacking []string) string {
+	const named = 5
+	if more := len(lacking) - named; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(lacking[:named], ", "), more)
+	}
+	return strings.Join(lacking, ", ")
 }
 
 // resolve follows references, also those that stand beside a default or a description.

@@ -49,6 +49,8 @@ type Cluster struct {
 	Extensions []Extension
 	// Members are the servers; fewer than two tell nothing.
 	Members []Member
+	// Lacking are fields of Everynode's kinds that the API does not have, such as "RolloutPolicy spec.content".
+	Lacking []string
 	// Hidden are the kinds that may not be read.
 	Hidden []string
 }
@@ -99,7 +101,7 @@ func OfCluster(c Cluster) []Finding {
 	}{
 		{"api", answers}, {"members", serversOf}, {"clock", clocks}, {"versions", nodeVersions}, {"nodes", nodes},
 		{"daemons", daemons}, {"rollouts", rollouts}, {"fetch", fetches}, {"services", services}, {"webhooks", webhooks},
-		{"beside", besides}, {"startups", startups}, {"variants", variants},
+		{"beside", besides}, {"startups", startups}, {"variants", variants}, {"definitions", outdated},
 	} {
 		f := findings{check: check.name}
 		check.look(&f, &c)

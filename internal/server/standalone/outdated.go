@@ -3,13 +3,10 @@ package standalone
 import (
 	"context"
 	"fmt"
-	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
-	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/apiserver/definitions"
 )
 
@@ -29,30 +26,15 @@ func reach(ctx context.Context, o Options, client kubernetes.Interface) error {
 	return nil
 }
 
-// named is how many missing fields an error names.
-const named = 5
-
 // outdated returns an error where the API's definitions of Everynode's own kinds lack fields that this program knows:
 // the API drops what people write there, and what the program itself has to remember. That kinds are missing is said by
 // who reads them.
 func outdated(ctx context.Context, client kubernetes.Interface) error {
-	path := "/openapi/v3/apis/" + v1alpha1.GroupVersion.String()
-	document, err := client.Discovery().RESTClient().Get().AbsPath(path).Do(ctx).Raw()
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
-		return fmt.Errorf("ask the API which fields its kinds have: %w", err)
-	}
-	lacking, err := definitions.Lacking(document)
+	lacking, err := definitions.LackingOf(ctx, client.Discovery().RESTClient())
 	if err != nil || len(lacking) == 0 {
 		return err
 	}
-	more := ""
-	if n := len(lacking) - named; n > 0 {
-		lacking, more = lacking[:named], fmt.Sprintf(" and %d more", n)
-	}
-	return fmt.Errorf("the API's definitions of Everynode's kinds are older than this program, and lack %s%s: what is "+
+	return fmt.Errorf("the API's definitions of Everynode's kinds are older than this program, and lack %s: what is "+
 		"written there is dropped; bring them up to date with: everynode controller --print-crds | kubectl apply -f -",
-		strings.Join(lacking, ", "), more)
+		definitions.Few(lacking))
 }
