@@ -210,6 +210,9 @@ func (w *guidedWorld) decide(t *rapid.T) {
 	}
 }
 
+// mayRecover is for how long a daemon that was available may count as one that works.
+const mayRecover = time.Minute
+
 // departs takes note of what a daemon is like that is taken away for a change.
 func (w *guidedWorld) departs(a *action.DeletePod, st *v1alpha1.DaemonSetRolloutStatus) {
 	p, ds := w.pods[a.PodUID], w.sets[guided]
@@ -226,8 +229,12 @@ func (w *guidedWorld) departs(a *action.DeletePod, st *v1alpha1.DaemonSetRollout
 		return // a failed revision leaves a node that is to have none until its step: nothing was there then
 	}
 	w.was[a.Node] = departed{st.TargetRevision, standing.WasNotAvailable}
-	if w.available(p, ds) && w.unsure[p.UID].IsZero() {
+	fell, has := w.fell[p.UID]
+	switch {
+	case w.available(p, ds) && w.unsure[p.UID].IsZero():
 		w.was[a.Node] = departed{st.TargetRevision, standing.WasAvailable}
+	case has && w.now.Sub(fell) <= mayRecover: // its change may have begun while it counted as one that works
+		delete(w.was, a.Node)
 	}
 }
 

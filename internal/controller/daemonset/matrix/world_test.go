@@ -58,6 +58,8 @@ type world struct {
 	placed map[string]bool
 	// sawReady is when a pod was first seen ready.
 	sawReady map[types.UID]time.Time
+	// fell is when a pod that was available was last seen not to be.
+	fell map[types.UID]time.Time
 	// rollouts are those of the DaemonSets that follow a policy.
 	rollouts map[types.UID]fact.Rollout
 	// policies are those that the DaemonSets follow, or followed last.
@@ -81,7 +83,7 @@ func newWorld(cfg row.Config) *world {
 		sets: map[types.UID]fact.DaemonSet{}, specs: map[types.UID]corev1.PodSpec{}, templates: map[types.UID]map[string]corev1.PodSpec{},
 		nodes: map[string]fact.Node{}, pods: map[types.UID]fact.Pod{},
 		doomed: map[types.UID]time.Time{}, unsure: map[types.UID]time.Time{}, creating: map[string]expected{}, unanswered: map[string]expected{}, alias: map[string]string{},
-		left: map[string]types.UID{}, uids: map[*action.CreatePod]types.UID{}, sawReady: map[types.UID]time.Time{},
+		left: map[string]types.UID{}, uids: map[*action.CreatePod]types.UID{}, sawReady: map[types.UID]time.Time{}, fell: map[types.UID]time.Time{},
 		rollouts: map[types.UID]fact.Rollout{}, policies: map[types.UID]*rolloutpolicy.Policy{},
 		written: map[types.UID]v1alpha1.DaemonSetRolloutStatus{}, hurt: map[types.UID]time.Time{},
 		marks: map[types.UID]mark{}, told: map[string]string{}, placed: map[string]bool{},
@@ -166,6 +168,8 @@ func (w *world) dropNode(n string)    { delete(w.nodes, n); w.m.Step(fact.NodeGo
 func (w *world) setPod(p fact.Pod) {
 	if old := w.pods[p.UID]; p.Ready && (!old.Ready || old.ReadySince != p.ReadySince) {
 		w.sawReady[p.UID] = w.now
+	} else if old.Ready && !p.Ready {
+		w.fell[p.UID] = w.now
 	}
 	w.pods[p.UID] = p
 	if p.Bound {
