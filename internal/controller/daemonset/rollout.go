@@ -33,14 +33,13 @@ func (r rolloutRows) Rollout(uid types.UID) (v1alpha1.DaemonSetRolloutStatus, bo
 // updateRollout writes where a rollout stands, over the newest object. It returns what
 // the API then holds, or nil if that is not all of it. One that another DaemonSet of the name
 // has left is taken over when its status is of this one: whoever dies before that leaves
-// nothing that passes for the new one's.
+// nothing that passes for the new one's. One that has gone is not made again before its end is seen: there may be none
+// any more, or a paused one.
 func (e *executor) updateRollout(ctx context.Context, ds *appsv1.DaemonSet, have *v1alpha1.DaemonSetRollout,
 	a *action.UpdateRollout) (*v1alpha1.DaemonSetRollout, action.Outcome) {
-	var err, refused error
-	why := a.PausedWhy
+	var err error
 	for range 3 {
-		last := have
-		if have, err = e.someRollout(ctx, ds, have, why); err == nil {
+		if have, err = e.someRollout(ctx, ds, have, a.PausedWhy); err == nil {
 			next := have.DeepCopy()
 			next.Status = *a.Status.DeepCopy()
 			next.Status.Conditions = rollouts.Conditions(&next.Status, have.Status.Conditions, e.clock.Now())
@@ -54,21 +53,18 @@ func (e *executor) updateRollout(ctx context.Context, ds *appsv1.DaemonSet, have
 				return next, action.OK
 			}
 		}
-		switch refused = err; {
-		case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
-			if have, err = e.rollouts.GetRollout(ctx, a.Namespace, a.Name); apierrors.IsNotFound(err) {
-				why, have, err = rollouts.ErasedBefore(last, ds, a), nil, nil
-			}
-		case apierrors.IsNotFound(err) && last != nil:
-			why, have, err = rollouts.ErasedBefore(last, ds, a), nil, nil
-		}
-		if err != nil {
-			refused = err
+		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 			break
 		}
+		refused := err
+		have, err = e.rollouts.GetRollout(ctx, a.Namespace, a.Name)
+		if err != nil {
+			break
+		}
+		err = refused
 	}
 	klog.FromContext(ctx).Info("Cannot write where a rollout stands, will try again", "daemonSet", klog.KObj(ds), "err",
-		refused)
+		err)
 	e.metrics.writesFailed.Inc()
 	return nil, action.Failed
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/admit"
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
@@ -26,15 +25,6 @@ func Erased(r *v1alpha1.DaemonSetRollout) string {
 		return ""
 	}
 	return fmt.Sprintf("its DaemonSetRollout was deleted while it was %s%s%s", s.Phase, goOn, r.Name)
-}
-
-// ErasedBefore is Erased of a rollout that somebody deletes before an update of its status. What is known of it may be
-// older than what was decided since; it may be nil, or another DaemonSet's.
-func ErasedBefore(last *v1alpha1.DaemonSetRollout, ds *appsv1.DaemonSet, a *action.UpdateRollout) string {
-	if last == nil || last.Labels[OwnerLabel] != string(ds.UID) {
-		return a.PausedWhy
-	}
-	return Erased(&v1alpha1.DaemonSetRollout{ObjectMeta: last.ObjectMeta, Spec: last.Spec, Status: a.Status})
 }
 
 // erase notes that a rollout was deleted, if its DaemonSet needs one.

@@ -96,10 +96,13 @@ func (r *Row) pointed(node string, uid types.UID, revision string, e action.Answ
 		return
 	}
 	p := c.pod(uid)
-	if p == nil || p.pointedUntil.IsZero() {
+	if p == nil {
 		return
 	}
 	p.pointing = false
+	if p.pointedUntil.IsZero() {
+		return
+	}
 	switch {
 	case p.info.Revision == revision: // it was seen before the answer
 		p.pointedUntil, p.unsureUntil = time.Time{}, time.Time{}
