@@ -80,7 +80,9 @@ type set struct {
 	pods map[string]map[types.UID]bool
 	// names are the revisions that its pods were passed on with.
 	names map[string]bool
-	molds map[string]*variant.Molds
+	// called is what pods are called whose content is no part of that, where they were passed on with it.
+	called map[types.UID]string
+	molds  map[string]*variant.Molds
 	// seen is what the rollout aimed at when pods were last looked at.
 	seen   aim
 	job    try

@@ -92,6 +92,7 @@ func (b *Book) drop(uid types.UID) bool {
 	info, known := b.rows.Pod(uid)
 	if s := b.sets[info.Owner]; known && s != nil && s.pods[info.Node][uid] {
 		delete(s.pods[info.Node], uid)
+		delete(s.called, uid)
 		if len(s.pods[info.Node]) == 0 {
 			delete(s.pods, info.Node)
 		}
@@ -133,7 +134,9 @@ func (b *Book) look(uid types.UID, s *set, node string) {
 		if !known {
 			continue
 		}
-		if as := b.as(uid, s, &info); as != info.Revision {
+		was := info.Revision
+		info.Revision = cmp.Or(s.called[pod], was)
+		if as := b.as(uid, s, &info); as != was {
 			info.Revision = as
 			b.rows.Step(info)
 		}
@@ -183,13 +186,27 @@ func (b *Book) wanted(uid types.UID, s *set) []string {
 	return []string{newest, is.target, is.stable}
 }
 
-// as is how the matrix calls the revision of a pod: one that is wanted, if the pod would be the same by it. Else it is
-// the one that the pod was made of, unless the pod is not any more what that says.
+// as is how the matrix calls the revision of a pod, and keeps that.
 func (b *Book) as(uid types.UID, s *set, info *fact.Pod) string {
 	base := without(info.Revision)
 	if base == "" {
 		return info.Revision
 	}
+	out := b.fitting(uid, s, info, base)
+	s.names[out] = true
+	delete(s.called, info.UID)
+	if content.IDOf(out) != content.IDOf(base) {
+		if s.called == nil {
+			s.called = map[types.UID]string{}
+		}
+		s.called[info.UID] = base
+	}
+	return out
+}
+
+// fitting is one that is wanted, if the pod would be the same by it. Else it is the one that the pod was made of, unless
+// the pod is not any more what that says.
+func (b *Book) fitting(uid types.UID, s *set, info *fact.Pod, base string) string {
 	own, mark := base, variant.Mark{}
 	p := b.Objects.Pod(info.UID)
 	if p != nil {
@@ -197,12 +214,12 @@ func (b *Book) as(uid types.UID, s *set, info *fact.Pod) string {
 		mark = variant.MarkOf(p.Annotations, p.Name)
 	}
 	out := own
-	wanted := b.wanted(uid, s)
+	wanted, stable := b.wanted(uid, s), b.aimOf(uid).stable
 	if _, is := impossible(p); is && !b.keeps(uid, s, wanted[0], info.Node) {
 		out, wanted = content.WithVariants(base, Infeasible), nil
 	}
 	for _, revision := range wanted {
-		if revision == "" || without(revision) != base && !madeOf(p, base, revision) {
+		if revision == "" || without(revision) != base && (revision != stable || !madeOf(p, base, revision)) {
 			continue
 		}
 		same := variantsOf(revision) == variantsOf(own)
@@ -221,7 +238,6 @@ func (b *Book) as(uid types.UID, s *set, info *fact.Pod) string {
 			out = content.WithVariants(base, Drifted)
 		}
 	}
-	s.names[out] = true
 	return out
 }
 
