@@ -204,8 +204,8 @@ func (b *Book) as(uid types.UID, s *set, info *fact.Pod) string {
 	return out
 }
 
-// fitting is one that is wanted, if the pod would be the same by it. Else it is the one that the pod was made of, unless
-// the pod is not any more what that says.
+// fitting is one that is wanted, if the pod would be the same by it. Else it is the one that the pod was made of,
+// unless the pod is not any more what that says.
 func (b *Book) fitting(uid types.UID, s *set, info *fact.Pod, base string) string {
 	own, mark := base, variant.Mark{}
 	p := b.Objects.Pod(info.UID)
