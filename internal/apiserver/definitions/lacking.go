@@ -74,15 +74,6 @@ func LackingOf(ctx context.Context, client rest.Interface) ([]string, error) {
 	return Lacking(document)
 }
 
-// Few names the first of fields that are lacking, and says how many more there are.
-func Few(lacking []string) string {
-	const named = 5
-	if more := len(lacking) - named; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(lacking[:named], ", "), more)
-	}
-	return strings.Join(lacking, ", ")
-}
-
 // resolve follows references, also those that stand beside a default or a description.
 func (all schemas) resolve(is published) published {
 	for range maxRefs {

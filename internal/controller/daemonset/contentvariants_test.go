@@ -165,18 +165,27 @@ func withContent(approval v1alpha1.Approval) *v1alpha1.RolloutPolicy {
 	return p
 }
 
-// The digest of a target with content and variants is the same after a start.
-func TestADigestOutlivesAStart(t *testing.T) {
+// fleetWithContent has six nodes of two sizes, a variant for the larger ones, and a policy with content that waits for
+// approval.
+func fleetWithContent(t *testing.T) (policyAPI, *contentAPI) {
+	t.Helper()
 	a, c := policyAPI{newFakeAPI(t), func() bool { return false }}, newContentAPI()
-	want := map[string]string{}
 	for i := range 6 {
-		name := fmt.Sprint("n", i)
-		a.add(sizedNode(name, []string{"s", "xl"}[i%2], 4))
-		want[name] = []string{"plain", "threads 8"}[i%2] + ", good"
+		a.add(sizedNode(fmt.Sprint("n", i), []string{"s", "xl"}[i%2], 4))
 	}
 	c.write("conf", "good")
 	a.add(testVariant("large", "xl", threads(8), ""))
 	a.add(withContent(v1alpha1.ApprovalManual))
+	return a, c
+}
+
+// The digest of a target with content and variants is the same after a start.
+func TestADigestOutlivesAStart(t *testing.T) {
+	a, c := fleetWithContent(t)
+	want := map[string]string{}
+	for i := range 6 {
+		want[fmt.Sprint("n", i)] = []string{"plain", "threads 8"}[i%2] + ", good"
+	}
 	stop := startWithAll(t, a, c)
 	defer func() { stop() }()
 	ds := readsConf(testDaemonSet("logs"))
@@ -460,13 +469,7 @@ func TestANodeThatJoinsGetsOnePodOfAStableRevisionWithContent(t *testing.T) {
 }
 
 func joinAfterContent(t *testing.T, restart bool) {
-	a, c := policyAPI{newFakeAPI(t), func() bool { return false }}, newContentAPI()
-	for i := range 6 {
-		a.add(sizedNode(fmt.Sprint("n", i), []string{"s", "xl"}[i%2], 4))
-	}
-	c.write("conf", "good")
-	a.add(testVariant("large", "xl", threads(8), ""))
-	a.add(withContent(v1alpha1.ApprovalManual))
+	a, c := fleetWithContent(t)
 	stop := startWithAll(t, a, c)
 	defer func() { stop() }()
 	ds := readsConf(testDaemonSet("logs"))

@@ -56,12 +56,12 @@ func (e *executor) updateRollout(ctx context.Context, ds *appsv1.DaemonSet, have
 		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 			break
 		}
-		refused := err
-		have, err = e.rollouts.GetRollout(ctx, a.Namespace, a.Name)
-		if err != nil {
+		latest, unread := e.rollouts.GetRollout(ctx, a.Namespace, a.Name)
+		if unread != nil {
+			err = unread
 			break
 		}
-		err = refused
+		have = latest
 	}
 	klog.FromContext(ctx).Info("Cannot write where a rollout stands, will try again", "daemonSet", klog.KObj(ds), "err",
 		err)

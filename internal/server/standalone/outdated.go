@@ -3,6 +3,7 @@ package standalone
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
@@ -26,6 +27,15 @@ func reach(ctx context.Context, o Options, client kubernetes.Interface) error {
 	return nil
 }
 
+// few names the first of fields that are lacking, and says how many more there are.
+func few(lacking []string) string {
+	const named = 5
+	if more := len(lacking) - named; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(lacking[:named], ", "), more)
+	}
+	return strings.Join(lacking, ", ")
+}
+
 // outdated returns an error where the API's definitions of Everynode's own kinds lack fields that this program knows:
 // the API drops what people write there, and what the program itself has to remember. That kinds are missing is said by
 // who reads them.
@@ -36,5 +46,5 @@ func outdated(ctx context.Context, client kubernetes.Interface) error {
 	}
 	return fmt.Errorf("the API's definitions of Everynode's kinds are older than this program, and lack %s: what is "+
 		"written there is dropped; bring them up to date with: everynode controller --print-crds | kubectl apply -f -",
-		definitions.Few(lacking))
+		few(lacking))
 }

@@ -3,6 +3,7 @@
 package machines
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -364,23 +365,15 @@ func (m *Machine) Erase(t *testing.T) {
 func (m *Machine) Run(t *testing.T, program string, args ...string) {
 	t.Helper()
 	cmd := exec.Command(machine.LookPath(program), args...)
-	out := &logged{}
-	cmd.Stdout, cmd.Stderr = out, out
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
 	err := startIn(cmd, m.fleet.plan.NodeNetns(m.Name))
 	if err == nil {
 		err = cmd.Wait()
 	}
 	if err != nil {
-		t.Fatalf("run %s %v on %s: %v: %s", program, args, m.Name, err, out.text)
+		t.Fatalf("run %s %v on %s: %v: %s", program, args, m.Name, err, out.String())
 	}
-}
-
-// logged keeps what is written.
-type logged struct{ text []byte }
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.text = append(l.text, p...)
-	return len(p), nil
 }
 
 // Process is one that runs on a machine, as this machine sees it.

@@ -6,7 +6,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
@@ -50,14 +49,11 @@ func (b *Book) stood(uid types.UID, s *set) string {
 		}
 	}
 	without := b.rows.PodsOfRevision(uid, content.TemplateOf(stable)) - all
-	if have <= without || failed(s.rollout.Status, most) || b.unsound(s, most) != "" {
+	failed := rolloutpolicy.HasFailed(s.rollout.Status, content.WithVariants(most, ""))
+	if have <= without || failed || b.unsound(s, most) != "" {
 		return ""
 	}
 	return most
-}
-
-func failed(st *v1alpha1.DaemonSetRolloutStatus, revision string) bool {
-	return rolloutpolicy.HasFailed(st, content.WithVariants(revision, ""))
 }
 
 // pass tells the matrix of a DaemonSet, and with the first revision that has content which one the stable one has.

@@ -17,9 +17,9 @@ const PausedBecause = "everynode.io/paused-because"
 
 const goOn = "; look at the change, then go on with everynode rollout resume daemonset/"
 
-// Erased says why what follows a rollout that somebody deleted is to be paused; "" if it
+// erasedWhy says why what follows a rollout that somebody deleted is to be paused; "" if it
 // need not be: nothing was under way, or the target has failed, which is remembered.
-func Erased(r *v1alpha1.DaemonSetRollout) string {
+func erasedWhy(r *v1alpha1.DaemonSetRollout) string {
 	s := &r.Status
 	if underWay := s.TargetRevision != s.StableRevision && !TargetFailed(s); !underWay && !r.Spec.Paused {
 		return ""
@@ -33,7 +33,7 @@ func (b *Book) erase(r *v1alpha1.DaemonSetRollout) {
 	if ds == nil || r.Labels[OwnerLabel] != string(ds.UID) || b.chosen(ds) == nil {
 		return
 	}
-	if why := Erased(r); why != "" {
+	if why := erasedWhy(r); why != "" {
 		b.erased[ds.UID] = why
 	}
 }

@@ -174,16 +174,16 @@ func (b *Book) aimMoved(uid types.UID, s *set) bool {
 	return moved
 }
 
-// wanted are the revisions that pods may be as good as, the one that counts first.
-func (b *Book) wanted(uid types.UID, s *set) []string {
+// wanted are the revisions that pods may be as good as, the one that counts first, and which of them is stable.
+func (b *Book) wanted(uid types.UID, s *set) (all []string, stable string) {
 	is, newest := b.aimOf(uid), ""
 	if s.told != nil {
 		newest = s.told.Revision
 	}
 	if is.back {
-		return []string{is.stable, is.target}
+		return []string{is.stable, is.target}, is.stable
 	}
-	return []string{newest, is.target, is.stable}
+	return []string{newest, is.target, is.stable}, is.stable
 }
 
 // as is how the matrix calls the revision of a pod, and keeps that.
@@ -214,7 +214,7 @@ func (b *Book) fitting(uid types.UID, s *set, info *fact.Pod, base string) strin
 		mark = variant.MarkOf(p.Annotations, p.Name)
 	}
 	out := own
-	wanted, stable := b.wanted(uid, s), b.aimOf(uid).stable
+	wanted, stable := b.wanted(uid, s)
 	if _, is := impossible(p); is && !b.keeps(uid, s, wanted[0], info.Node) {
 		out, wanted = content.WithVariants(base, Infeasible), nil
 	}
