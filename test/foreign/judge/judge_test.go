@@ -30,7 +30,9 @@ func (s *story) after(d time.Duration) *story {
 var steps = []string{"canary", "zones/a"}
 
 func rollout(stable, target, step, phase string, failed ...string) Entry {
-	return Entry{Rollout: &Rollout{Set: "ds", Stable: stable, Target: target, Step: step, Phase: phase, Steps: steps, Failed: failed}}
+	return Entry{Rollout: &Rollout{
+		Set: "ds", Stable: stable, Target: target, Step: step, Phase: phase, Steps: steps, Failed: failed,
+	}}
 }
 
 func pod(uid, node, revision string, is ...string) Entry {
@@ -70,6 +72,11 @@ func gone(name string) Entry { return Entry{Copy: name, Gone: true} }
 
 func TestJudge(t *testing.T) {
 	late := 10 * time.Second
+	canary, zones := rollout("old", "new", "canary", ""), rollout("old", "new", "zones/a", "")
+	halted := rollout("old", "new", "canary", "Halted", "new")
+	back := rollout("old", "new", "zones/a", "RolledBack", "new")
+	first, early := pod("a", "n1", "new"), pod("a", "n2", "new")
+	begun := func() *story { return answered().add(canary) }
 	pinned := rollout("old", "new", "zones/a", "Progressing")
 	pinned.Rollout.Digests = map[string]string{"new": "sha256:1"}
 	digest := pod("a", "n1", "new")
@@ -79,45 +86,108 @@ func TestJudge(t *testing.T) {
 		// want is the rule that is broken; "" if none is.
 		want string
 	}{
-		"its step has begun":             {answered().add(rollout("old", "new", "canary", ""), pod("a", "n1", "new")), ""},
-		"its step has not begun":         {answered().add(rollout("old", "new", "canary", ""), pod("a", "n2", "new")), "revision"},
-		"an old one where it has":        {answered().add(rollout("old", "new", "canary", "")).after(late).add(pod("a", "n1", "old")), "revision"},
-		"the status before a moment":     {answered().add(rollout("old", "new", "canary", ""), rollout("old", "new", "zones/a", "")).after(time.Second).add(pod("a", "n2", "old")), ""},
-		"the status long before":         {answered().add(rollout("old", "new", "canary", ""), rollout("old", "new", "zones/a", "")).after(late).add(pod("a", "n2", "old")), "revision"},
-		"the status comes after":         {answered().add(rollout("old", "new", "canary", ""), pod("a", "n2", "new"), rollout("old", "new", "zones/a", "")), "revision"},
-		"another content":                {answered().add(rollout("old.1", "old.2", "canary", ""), pod("a", "n2", "old.2")), "revision"},
-		"the author's objects":           {answered().add(rollout("old.1", "old.1", "canary", ""), pod("a", "n2", "old")), "revision"},
-		"content counts for nothing":     {answered().add(rollout("old", "old", "canary", ""), pod("a", "n2", "old.1")), ""},
-		"nobody answers":                 {answered().add(silent, rollout("old", "new", "canary", ""), pod("a", "n2", "new")), ""},
-		"somebody has just come back":    {answered().add(silent, rollout("old", "new", "canary", "")).add(answers).after(time.Second).add(pod("a", "n2", "new")), ""},
-		"its digest is known":            {answered().add(pinned, digest), ""},
-		"a tag, and its digest known":    {answered().add(pinned).after(late).add(pod("a", "n1", "new")), "revision"},
-		"a tag, as nothing was known":    {answered().add(rollout("old", "new", "zones/a", ""), pinned).after(time.Second).add(pod("a", "n1", "new")), ""},
-		"what failed, on the canary":     {answered().add(rollout("old", "new", "canary", "Halted", "new")).after(late).add(pod("a", "n1", "new")), "revision failed"},
-		"what failed is forgotten":       {answered().add(rollout("old", "new", "canary", "Halted", "new"), rollout("old", "new", "canary", "")).after(late).add(pod("a", "n1", "new")), "failed"},
-		"what failed is tried again":     {answered().add(rollout("old", "new", "canary", "Halted", "new"), Entry{Retries: "ds"}, rollout("old", "new", "canary", "")).after(late).add(pod("a", "n1", "new")), ""},
-		"wrong, and told":                {answered().add(silent, rollout("old", "new", "canary", ""), pod("a", "n2", "new"), answers).after(late).add(says).after(2 * Known).add(says), ""},
-		"wrong, and not told":            {answered().add(silent, rollout("old", "new", "canary", ""), pod("a", "n2", "new"), answers).after(2 * Known).add(says), "known"},
-		"what failed came, and not told": {answered().add(rollout("old", "new", "canary", "Halted", "new")).after(late).add(silent, pod("a", "n1", "new"), answers).after(2 * Known).add(answers), "known"},
-		"what failed was there before":   {answered().add(rollout("old", "new", "canary", ""), pod("a", "n1", "new"), silent, rollout("old", "new", "canary", "Halted", "new"), answers).after(2 * Known).add(answers), ""},
-		"told before":                    {answered().add(silent, rollout("old", "new", "canary", ""), pod("a", "n2", "new"), says, answers).after(2 * Known).add(answers), "known"},
-		"wrong, and deleted":             {answered().add(silent, rollout("old", "new", "canary", ""), pod("a", "n2", "new"), answers, Entry{Touches: "a"}).after(2 * Known).add(answers), ""},
-		"right meanwhile":                {answered().add(silent, rollout("old", "new", "canary", ""), pod("a", "n2", "new"), answers, rollout("old", "new", "zones/a", "")).after(2 * Known).add(answers), ""},
-		"one is taken":                   {answered().add(pod("a", "n2", "old", "available"), pod("a", "n2", "old", "available", "going")), ""},
-		"two are taken":                  {twoTaken(Entry{}, Entry{}), "limit"},
-		"two at once without a word":     {answered().add(pod("a", "n2", "old", "available"), pod("b", "n3", "old", "available"), pod("a", "n2", "", "gone"), pod("b", "n3", "", "gone")), "limit"},
-		"the first is back":              {twoTaken(pod("c", "n2", "new", "available"), Entry{}), ""},
-		"the first is not ready":         {twoTaken(pod("c", "n2", "new"), Entry{}), "limit"},
-		"the first one's node breaks":    {twoTaken(Entry{Node: &Node{Name: "n2", Step: "zones/a"}}, Entry{}), ""},
-		"the second is the test's":       {twoTaken(Entry{Touches: "b"}, Entry{}), ""},
-		"the limit is two":               {twoTaken(Entry{Limit: &Limit{"ds", 2}}, Entry{}), ""},
-		"the limit was two just now":     {twoTaken(Entry{Limit: &Limit{"ds", 2}}, Entry{Limit: &Limit{"ds", 1}}), ""},
-		"one before the way back":        {twoTaken(rollout("old", "new", "zones/a", ""), rollout("old", "new", "zones/a", "RolledBack", "new")), ""},
-		"both on the way back":           {answered().add(rollout("old", "new", "zones/a", ""), pod("a", "n2", "new", "available"), pod("b", "n3", "new", "available"), rollout("old", "new", "zones/a", "RolledBack", "new"), pod("a", "n2", "new", "available", "going"), rollout("old", "new", "zones/a", "RolledBack", "new"), pod("b", "n3", "new", "available", "going")), "limit"},
-		"a copy goes while it is read":   {answered().add(Entry{Copy: "c"}, pod("a", "n1", "old", "c"), gone("c")), "copy"},
-		"a copy goes when nobody does":   {answered().add(Entry{Copy: "c"}, pod("a", "n1", "old", "c"), pod("a", "n1", "old", "c", "gone"), gone("c")), ""},
-		"a pod reads what is gone":       {answered().add(Entry{Copy: "c"}, gone("c"), pod("a", "n1", "old", "c")), "copy"},
-		"a pod reads the author's":       {answered().add(pod("a", "n1", "old", "settings")), ""},
+		"its step has begun":         {begun().add(first), ""},
+		"its step has not begun":     {begun().add(early), "revision"},
+		"an old one where it has":    {begun().after(late).add(pod("a", "n1", "old")), "revision"},
+		"the status before a moment": {begun().add(zones).after(time.Second).add(pod("a", "n2", "old")), ""},
+		"the status long before":     {begun().add(zones).after(late).add(pod("a", "n2", "old")), "revision"},
+		"the status comes after":     {begun().add(early, zones), "revision"},
+		"another content": {
+			answered().add(rollout("old.1", "old.2", "canary", ""), pod("a", "n2", "old.2")),
+			"revision",
+		},
+		"the author's objects": {
+			answered().add(rollout("old.1", "old.1", "canary", ""), pod("a", "n2", "old")),
+			"revision",
+		},
+		"content counts for nothing": {
+			answered().add(rollout("old", "old", "canary", ""), pod("a", "n2", "old.1")),
+			"",
+		},
+		"nobody answers": {answered().add(silent, canary, early), ""},
+		"somebody has just come back": {
+			answered().add(silent, canary).add(answers).after(time.Second).add(early),
+			"",
+		},
+		"its digest is known":         {answered().add(pinned, digest), ""},
+		"a tag, and its digest known": {answered().add(pinned).after(late).add(first), "revision"},
+		"a tag, as nothing was known": {answered().add(zones, pinned).after(time.Second).add(first), ""},
+		"what failed, on the canary":  {answered().add(halted).after(late).add(first), "revision failed"},
+		"what failed is forgotten":    {answered().add(halted, canary).after(late).add(first), "failed"},
+		"what failed is tried again": {
+			answered().add(halted, Entry{Retries: "ds"}, canary).after(late).add(first),
+			"",
+		},
+		"wrong, and told": {
+			answered().add(silent, canary, early, answers).after(late).add(says).after(2 * Known).add(says),
+			"",
+		},
+		"wrong, and not told": {
+			answered().add(silent, canary, early, answers).after(2 * Known).add(says),
+			"known",
+		},
+		"what failed came, and not told": {
+			answered().add(halted).after(late).add(silent, first, answers).after(2 * Known).add(answers),
+			"known",
+		},
+		"what failed was there before": {
+			begun().add(first, silent, halted, answers).after(2 * Known).add(answers),
+			"",
+		},
+		"told before": {
+			answered().add(silent, canary, early, says, answers).after(2 * Known).add(answers),
+			"known",
+		},
+		"wrong, and deleted": {
+			answered().add(silent, canary, early, answers, Entry{Touches: "a"}).after(2 * Known).add(answers),
+			"",
+		},
+		"right meanwhile": {
+			answered().add(silent, canary, early, answers, zones).after(2 * Known).add(answers),
+			"",
+		},
+		"one is taken": {
+			answered().add(pod("a", "n2", "old", "available"), pod("a", "n2", "old", "available", "going")),
+			"",
+		},
+		"two are taken": {twoTaken(Entry{}, Entry{}), "limit"},
+		"two at once without a word": {
+			answered().
+				add(pod("a", "n2", "old", "available"), pod("b", "n3", "old", "available"), pod("a", "n2", "", "gone"),
+					pod("b", "n3", "", "gone")),
+			"limit",
+		},
+		"the first is back":           {twoTaken(pod("c", "n2", "new", "available"), Entry{}), ""},
+		"the first is not ready":      {twoTaken(pod("c", "n2", "new"), Entry{}), "limit"},
+		"the first one's node breaks": {twoTaken(Entry{Node: &Node{Name: "n2", Step: "zones/a"}}, Entry{}), ""},
+		"the second is the test's":    {twoTaken(Entry{Touches: "b"}, Entry{}), ""},
+		"the limit is two":            {twoTaken(Entry{Limit: &Limit{"ds", 2}}, Entry{}), ""},
+		"the limit was two just now": {
+			twoTaken(Entry{Limit: &Limit{"ds", 2}}, Entry{Limit: &Limit{"ds", 1}}),
+			"",
+		},
+		"one before the way back": {twoTaken(zones, back), ""},
+		"both on the way back": {
+			answered().
+				add(zones, pod("a", "n2", "new", "available"), pod("b", "n3", "new", "available"),
+					back, pod("a", "n2", "new", "available", "going"),
+					back, pod("b", "n3", "new", "available", "going")),
+			"limit",
+		},
+		"a copy goes while it is read": {
+			answered().add(Entry{Copy: "c"}, pod("a", "n1", "old", "c"), gone("c")),
+			"copy",
+		},
+		"a copy goes when nobody does": {
+			answered().
+				add(Entry{Copy: "c"}, pod("a", "n1", "old", "c"), pod("a", "n1", "old", "c", "gone"), gone("c")),
+			"",
+		},
+		"a pod reads what is gone": {
+			answered().add(Entry{Copy: "c"}, gone("c"), pod("a", "n1", "old", "c")),
+			"copy",
+		},
+		"a pod reads the author's": {answered().add(pod("a", "n1", "old", "settings")), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var have []string
@@ -142,7 +212,8 @@ func twoTaken(first, second Entry) *story {
 func TestUnsettled(t *testing.T) {
 	well := func() *story {
 		return answered().add(rollout("new", "new", "zones/a", "Complete"), pod("a", "n1", "new", "available"),
-			pod("b", "n2", "new", "available", "c"), pod("c", "n3", "new", "available"), Entry{Copy: "c"}, Entry{Copy: "list"})
+			pod("b", "n2", "new", "available", "c"), pod("c", "n3", "new", "available"),
+			Entry{Copy: "c"}, Entry{Copy: "list"})
 	}
 	silentNode := Entry{Node: &Node{Name: "n3", Step: "zones/a"}}
 	for name, c := range map[string]struct {
