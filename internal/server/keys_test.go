@@ -131,6 +131,12 @@ func TestNodeDoesNotBecomeTheAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	n1 := clientWith(t, env, certPEM, keyPEM)
+	// Of two that report an address it is the older one's, and they may be made in different seconds.
+	n2 := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}}
+	n2.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.8"}}
+	if _, err := env.Client.CoreV1().Nodes().Create(t.Context(), n2, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
 	for _, address := range []string{"10.0.0.7", "10.96.0.1", "127.0.0.1", "10.244.7.7", "10.0.0.8"} {
 		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})
@@ -139,11 +145,6 @@ func TestNodeDoesNotBecomeTheAPIServer(t *testing.T) {
 		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalDNS, Address: name})
 	}
 	if _, err := n1.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	n2 := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n2"}}
-	n2.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.8"}}
-	if _, err := env.Client.CoreV1().Nodes().Create(t.Context(), n2, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	env.Eventually("the control loops see both nodes", func(ctx context.Context) error {
