@@ -216,6 +216,9 @@ func (b *Book) onRollout(e Rollout) {
 		delete(b.rollouts, name)
 		delete(b.tasks, e.Object.UID)
 		delete(b.left, name)
+		if older(have, e.Object) { // an end tells of the last write, and the news of that write may not have come
+			have = e.Object
+		}
 		b.erase(have)
 	case have != nil && have.UID == e.Object.UID && older(e.Object, have):
 		return
