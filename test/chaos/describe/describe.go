@@ -35,6 +35,7 @@ func Event(e history.Event) string {
 	case *v1alpha1.DaemonSetRollout:
 		text = append(text, "rollout "+o.Name, wish.Of(o), fmt.Sprintf("%s stable=%s target=%s step=%q failed=%v: %s",
 			o.Status.Phase, o.Status.StableRevision, o.Status.TargetRevision, o.Status.Step, failedOf(o), o.Status.Message))
+		text = append(text, imagesOf(o)...)
 	case *appsv1.ControllerRevision:
 		text = append(text, "revision "+o.Name, fmt.Sprintf("number %d", o.Revision))
 	default:
@@ -69,6 +70,19 @@ func podOf(o *corev1.Pod) (text []string) {
 		text = append(text, molds.OfPod(o).String())
 	}
 	return text
+}
+
+// imagesOf tells which digests a rollout knows, by the first letters of each.
+func imagesOf(r *v1alpha1.DaemonSetRollout) (out []string) {
+	if r.Status.Images == nil {
+		return nil
+	}
+	for _, t := range r.Status.Images.Templates {
+		for _, i := range t.Images {
+			out = append(out, fmt.Sprintf("%s of %s is %.14q", i.Image, t.Template, i.Digest))
+		}
+	}
+	return out
 }
 
 func failedOf(r *v1alpha1.DaemonSetRollout) (out []string) {

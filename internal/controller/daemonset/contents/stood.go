@@ -15,6 +15,13 @@ import (
 // names revisions by their templates alone, and pods have kept the content of before: what works is that, and not what
 // the objects hold by now.
 
+// Again says to what stands below that the matrix is to forget where a DaemonSet's rollout stands, since it is told
+// where in the same step. The rollout itself goes on: what else is known of it stays.
+type Again types.UID
+
+// Verb is the event's word in scripts; the matrix is told fact.RolloutGone.
+func (Again) Verb() string { return fact.RolloutGone("").Verb() }
+
 // named reports whether the rollout, as it is stored, speaks of revisions, and of no content.
 func (s *set) named() bool {
 	if s.rollout == nil || s.rollout.Status == nil {
@@ -70,7 +77,7 @@ func (b *Book) pass(s *set, info fact.DaemonSet) {
 		st := s.rollout.Status.DeepCopy()
 		st.StableRevision = stood
 		s.rollout.Status = st
-		b.rows.Step(fact.RolloutGone(uid)) // of a rollout that is known the matrix reads no status
+		b.rows.Step(Again(uid)) // of a rollout that is known the matrix reads no status
 	}
 	b.rows.Step(info)
 	if stood != "" {

@@ -89,6 +89,8 @@ func (b *Book) Step(e matrix.Event) {
 	case fact.RolloutGone:
 		b.rows.Step(e)
 		b.leave(types.UID(e))
+	case contents.Again:
+		b.again(types.UID(e))
 	case fact.DaemonSet:
 		b.onDaemonSet(e)
 	case fact.DaemonSetGone:
@@ -201,6 +203,15 @@ func (b *Book) onRollout(e fact.Rollout) {
 		}
 	}
 	b.rows.Step(e)
+}
+
+// again has the matrix forget a rollout that it is told again, and remembers where that stood.
+func (b *Book) again(uid types.UID) {
+	if s := b.sets[uid]; s != nil && s.info != nil {
+		before, target := b.goesTo(s)
+		s.stored = []string{before, target}
+	}
+	b.rows.Step(fact.RolloutGone(uid))
 }
 
 // leave has the images of a DaemonSet be as written.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/contents"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
@@ -357,5 +359,38 @@ func TestDrawnChangesGiveATemplateOneDigest(t *testing.T) {
 		if wrong := drawn(t, seed); wrong != "" {
 			t.Errorf("seed %d: %s", seed, wrong)
 		}
+	}
+}
+
+// The matrix is told again where the rollout stands, by a status of before anything was found out. What the templates'
+// digests are stays known, and is said in each write.
+func TestARolloutThatIsToldAgainKeepsItsDigests(t *testing.T) {
+	w := canaryWorld(t, longCanary)
+	w.start()
+	w.pass(time.Minute)
+	w.edit()
+	w.pass(time.Minute)
+	w.registry["demo:v1"] = sha(7)
+	before, _ := w.byRevision("t1")
+	said := w.stored.Images.DeepCopy()
+	early := w.stored.DeepCopy()
+	early.Images = nil
+	w.book.Step(contents.Again("ds"))
+	w.tellSet()
+	w.stored = early
+	w.tellPolicy()
+	w.settle()
+	if !reflect.DeepEqual(w.stored.Images, said) {
+		t.Errorf("the rollout says %+v, and said %+v", w.stored.Images, said)
+	}
+	for uid, p := range w.pods {
+		if p.Spec.NodeName == "n3" {
+			delete(w.pods, uid)
+			w.book.Step(fact.PodGone(uid))
+		}
+	}
+	w.pass(time.Minute)
+	if tag, _ := w.byRevision("t1"); tag > before || len(w.pods) != 6 {
+		t.Errorf("%d of %d pods asked the registry, want %d of 6", tag, len(w.pods), before)
 	}
 }

@@ -5,12 +5,14 @@
 //   - A digest is said, and given to a pod, only after a pod of the same DaemonSet and template had it.
 //   - A pod that is made when the controller has said the digests has these; before, one pod at a time is made by tag.
 //
-// The two last rules hold for each pod that was made while a policy pinned all the while.
+// The two last rules hold for each pod that was made while a policy pinned all the while. What a rollout knew goes with
+// it where its policy cannot be followed: nothing says then that images are pinned.
 package digests
 
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -73,7 +75,9 @@ type judge struct {
 	had   map[of]map[string]bool
 	first map[of][]made
 	names map[string]int64 // when the last pod of a name was made
-	found []history.Violation
+	// erased is when a DaemonSet's rollout was deleted, and unread until when its policy could not be followed.
+	erased, unread map[types.UID]int64
+	found          []history.Violation
 	// judged is how many pods were made with digests that were to be theirs.
 	judged int
 }
@@ -92,6 +96,7 @@ func Check(r history.Record) (found []history.Violation, pinned int) {
 		record: r, sets: map[types.UID]*appsv1.DaemonSet{}, policies: map[types.UID]*v1alpha1.RolloutPolicy{},
 		pinning: map[types.UID]pinning{}, rollouts: map[types.UID]spoken{}, said: map[of]said{},
 		pods: map[types.UID]*corev1.Pod{}, had: map[of]map[string]bool{}, first: map[of][]made{}, names: map[string]int64{},
+		erased: map[types.UID]int64{}, unread: map[types.UID]int64{},
 	}
 	for _, e := range r.Events {
 		j.event(e)
@@ -110,6 +115,9 @@ func (j *judge) event(e history.Event) {
 		j.pin(e.Revision)
 	case *v1alpha1.DaemonSetRollout:
 		j.rollout(e, o)
+		if e.Deleted {
+			j.erased[types.UID(o.Labels[history.OwnerLabel])] = e.Revision
+		}
 	case *corev1.Pod:
 		at := of{owner(o), o.Labels[appsv1.ControllerRevisionHashLabelKey]}
 		if j.pods[uid] == nil && !e.Deleted {
@@ -146,11 +154,27 @@ func (j *judge) pin(at int64) {
 	for uid, d := range j.sets {
 		policy := s.PolicyOf(d)
 		is := policy != nil && policy.Spec.Images == v1alpha1.ImagesPinned && d.DeletionTimestamp == nil
+		j.read(uid, policy, at)
 		was, known := j.pinning[uid]
 		if !known || was.is != is {
 			j.pinning[uid] = pinning{is, at, known}
 		}
 	}
+}
+
+// read notes whether the policy of a DaemonSet can be followed.
+func (j *judge) read(set types.UID, p *v1alpha1.RolloutPolicy, at int64) {
+	switch {
+	case p != nil && !history.CanBeFollowed(p):
+		j.unread[set] = math.MaxInt64
+	case j.unread[set] == math.MaxInt64:
+		j.unread[set] = at
+	}
+}
+
+// unsaid reports whether what the rollout said at a revision went with it, and no policy could be followed then.
+func (j *judge) unsaid(set types.UID, revision int64) bool {
+	return revision < j.erased[set] && j.erased[set] < j.unread[set]
 }
 
 // pinnedSince reports whether the DaemonSet's policy pins, and the controller knew of nothing else at a revision and
@@ -307,7 +331,8 @@ func (s said) has(image string) bool {
 func (j *judge) beside(e history.Event, p *corev1.Pod, at of, early int64) {
 	for _, m := range j.first[at] {
 		other := j.pods[m.pod.UID]
-		if other == nil || owner(other) != at.set || !j.tells(other, early, e.Revision) || !j.pinnedSince(at.set, m.from) {
+		if other == nil || owner(other) != at.set || !j.tells(other, early, e.Revision) || !j.pinnedSince(at.set, m.from) ||
+			j.unsaid(at.set, m.from) {
 			continue
 		}
 		if j.record.Told && !j.knew(other.UID, early) || !j.record.Told && m.from > early {

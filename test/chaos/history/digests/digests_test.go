@@ -120,6 +120,13 @@ func as(images v1alpha1.ImageResolution) *v1alpha1.RolloutPolicy {
 	return policy
 }
 
+// elsewhere is a policy with a time zone that nobody knows.
+func elsewhere() *v1alpha1.RolloutPolicy {
+	policy := as(pinned)
+	policy.Spec.Windows = []v1alpha1.Window{{TimeZone: "Atlantis/Capital"}}
+	return policy
+}
+
 func TestDigests(t *testing.T) {
 	told := func() *story { return begin().make("a", "demo:v1").put(pod("a", "demo:v1", one)) }
 	for name, c := range map[string]struct {
@@ -145,7 +152,15 @@ func TestDigests(t *testing.T) {
 		"a second one before the digest is said": {told().make("b", "demo:v1"), Second, 0},
 		"the first one has no room":              {begin().make("a", "demo:v1").put(unscheduled()).make("b", "demo:v1"), "", 0},
 		"the first one is taken out":             {begin().make("a", "demo:v1").put(takenOut()).make("b", "demo:v1"), "", 0},
-		"the first one is gone":                  {begin().make("a", "demo:v1").gone(pod("a", "demo:v1", "")).make("b", "demo:v1"), "", 0},
+		"its rollout is deleted":                 {told().put(says(one)).gone(says(one)).make("b", "demo:v1"), Second, 0},
+		"its rollout is deleted and the policy cannot be followed": {
+			told().put(says(one)).gone(says(one)).put(elsewhere()).make("b", "demo:v1"), "", 0,
+		},
+		"its rollout is deleted after the policy could not be followed": {
+			told().put(says(one)).put(elsewhere()).put(as(pinned)).gone(says(one)).make("b", "demo:v1"), Second, 0,
+		},
+		"a second one when the policy cannot be followed": {told().put(elsewhere()).make("b", "demo:v1"), Second, 0},
+		"the first one is gone":                           {begin().make("a", "demo:v1").gone(pod("a", "demo:v1", "")).make("b", "demo:v1"), "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found, judged := Check(c.story.record)
