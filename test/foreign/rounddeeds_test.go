@@ -3,8 +3,12 @@ package foreign
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
+
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/test/foreign/judge"
 )
@@ -15,8 +19,9 @@ func (r *round) any() func() string {
 		weight int
 		do     func() string
 	}{
-		{5, r.newTemplate}, {4, r.newContent}, {5, r.verb}, {2, r.editPolicy}, {5, r.losePods}, {2, r.nodeIsIll}, {2, r.nodeGoes},
-		{1, r.nodesJoin}, {2, r.killOne}, {3, r.killBoth}, {1, r.cutOff}, {1, r.killManager}, {1, r.killServer}, {4, r.revives},
+		{5, r.newTemplate}, {3, r.newContent}, {2, r.newSecret}, {5, r.verb}, {2, r.editPolicy}, {2, r.dropPolicy}, {2, r.moves},
+		{4, r.losePods}, {2, r.evicts}, {2, r.nodeIsIll}, {2, r.nodeGoes}, {1, r.nodesJoin}, {2, r.killOne}, {3, r.killBoth},
+		{2, r.killInTheMiddle}, {2, r.joinInTheMiddle}, {1, r.cutOff}, {1, r.killManager}, {1, r.killServer}, {4, r.revives},
 	}
 	sum := 0
 	for _, a := range all {
@@ -55,31 +60,138 @@ func (r *round) newContent() string {
 	return level + ": " + r.tries("kubectl", "apply", "-f", r.write("settings.yaml", settings(level)))
 }
 
+func password(is string) string {
+	return "apiVersion: v1\nkind: Secret\nmetadata: {name: password, namespace: default}\nstringData: {password: " + is + "}\n"
+}
+
+func (r *round) newSecret() string {
+	return r.tries("kubectl", "apply", "-f", r.write("password.yaml", password(fmt.Sprint("p", r.rand.IntN(4)))))
+}
+
 func (r *round) verb() string {
-	s, verb := r.set(), []string{"approve", "pause", "resume", "resume", "abort", "retry"}[r.rand.IntN(6)]
-	if verb == "retry" {
+	s, verb := r.set(), []string{"approve", "pause", "resume", "resume", "abort", "retry", "free"}[r.rand.IntN(7)]
+	switch verb {
+	case "retry":
 		r.add(judge.Entry{Retries: s.name})
+	case "free":
+		if !s.led {
+			r.add(judge.Entry{Frees: s.name})
+		}
+		return r.tries("rollout", "approve", "--step", "WithoutPolicy", "daemonset/"+s.name)
 	}
 	return r.tries("rollout", verb, "daemonset/"+s.name)
 }
 
+// limits notes what the policy allows from now on, or what the author does where there is none.
+func (r *round) limits(s *roundSet) {
+	of := map[string]int{"": s.own, "canary": 0, "zones": 0, "rack": 0}
+	if s.led {
+		of = map[string]int{"": 0, "canary": s.steps, "zones": s.steps, "rack": s.racks}
+	}
+	for kind, most := range of {
+		r.add(judge.Entry{Limit: &judge.Limit{Set: s.name, Of: kind, Max: most}})
+	}
+}
+
+// lead has a DaemonSet's policy be as it was last written.
+func (r *round) lead(s *roundSet) string {
+	s.led = true
+	r.limits(s)
+	return r.tries("kubectl", "apply", "-f", s.name+"-policy.yaml")
+}
+
 func (r *round) editPolicy() string {
 	s := r.set()
-	was := s.limit
-	s.limit = 1 + r.rand.IntN(4)
-	// What is applied may count at once, or never.
-	r.add(judge.Entry{Limit: &judge.Limit{Set: s.name, Max: max(was, s.limit)}})
-	out := r.tries("kubectl", "apply", "-f", r.write(s.name+"-policy.yaml",
-		s.policy([]string{"Automatic", "Automatic", "Manual"}[r.rand.IntN(3)], r.rand.IntN(5))))
-	if strings.Contains(out, "refused") {
-		s.limit = was
+	s.steps, s.racks = 1+r.rand.IntN(4), 1+r.rand.IntN(2)
+	r.write(s.name+"-policy.yaml", s.policy([]string{"Automatic", "Automatic", "Manual"}[r.rand.IntN(3)], r.rand.IntN(5)))
+	return r.lead(s)
+}
+
+func (r *round) dropPolicy() string {
+	s := r.set()
+	s.led = false
+	r.limits(s)
+	return r.tries("kubectl", "delete", "--ignore-not-found", "rolloutpolicy", s.name)
+}
+
+// placementHash is how a placement is approved.
+var placementHash = regexp.MustCompile("sha256:[0-9a-f]{64}")
+
+func (r *round) approves(s *roundSet, placement, hash string) string {
+	r.add(judge.Entry{Approves: &judge.Stored{Set: s.name, Placement: placement}})
+	return r.tries("rollout", "approve", "daemonset/"+s.name, "--placement", hash)
+}
+
+// moves has a DaemonSet be for other nodes. Where that is refused, somebody approves it half of the time.
+func (r *round) moves() string {
+	s := r.set()
+	to, edit := "room=yes", `{"spec":{"template":{"spec":{"nodeSelector":{"room":"yes"}}}}}`
+	if s.placement != "" {
+		to, edit = "", `{"spec":{"template":{"spec":{"nodeSelector":null}}}}`
 	}
-	r.add(judge.Entry{Limit: &judge.Limit{Set: s.name, Max: s.limit}})
+	writes := func() answer { return r.run(r.t, "kubectl", "patch", "ds/"+s.name, "--type=merge", "-p", edit) }
+	a := writes()
+	out := fmt.Sprintf("%s for nodes with %q: %s", s.name, to, strings.TrimSpace(a.errOut))
+	if hash := placementHash.FindString(a.errOut); hash != "" && r.rand.IntN(2) == 0 {
+		out += "; " + r.approves(s, to, hash)
+		a = writes()
+		out += "; " + strings.TrimSpace(a.out+a.errOut)
+	}
+	if a.code == 0 {
+		s.placement = to
+	}
 	return out
 }
 
+// evicts has pods go as a drain does.
+func (r *round) evicts() string {
+	name, out := r.node(), "evict"
+	for _, s := range r.sets {
+		list, err := r.client.CoreV1().Pods("default").List(r.t.Context(), metav1.ListOptions{
+			LabelSelector: "app=" + s.name, FieldSelector: "spec.nodeName=" + name})
+		if err != nil {
+			return "nobody is evicted: " + err.Error()
+		}
+		for i := range list.Items {
+			p := &list.Items[i]
+			r.add(judge.Entry{Touches: string(p.UID)})
+			err = r.client.CoreV1().Pods("default").EvictV1(r.t.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: p.Name}})
+			out += fmt.Sprintf(" %s (%v)", p.Name, err)
+		}
+	}
+	return out
+}
+
+// begun has a new good template of a DaemonSet, and waits until its first step has begun, or a moment.
+func (r *round) begun(s *roundSet) string {
+	r.tag++
+	out := r.tries("kubectl", "set", "image", "ds/"+s.name, fmt.Sprintf("agent=example.com/%s:%d", s.name, r.tag))
+	for range 20 {
+		time.Sleep(250 * time.Millisecond)
+		is := r.run(r.t, "kubectl", "get", "dsr", s.name, "-o", "jsonpath={.status.step}")
+		if strings.Contains(is.out, "canary") {
+			break
+		}
+	}
+	return out
+}
+
+// killInTheMiddle has pods of a change that has begun be made while nobody answers.
+func (r *round) killInTheMiddle() string {
+	s := r.set()
+	out := r.begun(s)
+	r.kills(0, 1)
+	return out + ", kill both replicas, " + r.loses(s, 3)
+}
+
+// joinInTheMiddle has nodes join a change that has begun.
+func (r *round) joinInTheMiddle() string { return r.begun(r.set()) + ", " + r.nodesJoin() }
+
 // losePods deletes some, by their nodes or one by one.
-func (r *round) losePods() string {
+func (r *round) losePods() string { return r.loses(nil, 1+r.rand.IntN(4)) }
+
+// loses deletes pods of one DaemonSet, or of any.
+func (r *round) loses(of *roundSet, many int) string {
 	there := map[string]*judge.Pod{}
 	for _, e := range r.soFar(r.t) {
 		if e.Pod != nil {
@@ -90,8 +202,12 @@ func (r *round) losePods() string {
 		}
 	}
 	nodes, out := r.nodes(), []string{}
-	for range 1 + r.rand.IntN(4) {
-		p := there[r.set().name+" "+nodes[r.rand.IntN(len(nodes))]]
+	for range many {
+		s := of
+		if s == nil {
+			s = r.set()
+		}
+		p := there[s.name+" "+nodes[r.rand.IntN(len(nodes))]]
 		if p == nil {
 			continue
 		}

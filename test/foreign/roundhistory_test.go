@@ -1,12 +1,15 @@
 package foreign
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"path"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -15,10 +18,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 	"github.com/everynode/everynode/test/foreign/judge"
 )
 
@@ -106,11 +111,15 @@ func (h *past) read(key string, value []byte, gone bool) {
 	e := judge.Entry{Gone: gone}
 	switch kind {
 	case "everynode.io":
+		if strings.Contains(key, "/rolloutpolicies/") {
+			e.Policy = path.Base(key)
+			break
+		}
 		if !strings.Contains(key, "/daemonsetrollouts/") {
 			return
 		}
 		e.Rollout = roundRollout(value)
-	case "pods", "minions", "configmaps", "events":
+	case "pods", "minions", "configmaps", "secrets", "events", "daemonsets":
 		obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(value, nil, nil)
 		if err != nil {
 			h.mu.Lock()
@@ -120,7 +129,7 @@ func (h *past) read(key string, value []byte, gone bool) {
 		}
 		entryOf(obj, &e)
 	}
-	if e.Pod != nil || e.Node != nil || e.Rollout != nil || e.Copy != "" || e.Told != "" && !gone {
+	if e.Pod != nil || e.Node != nil || e.Rollout != nil || e.Stored != nil || e.Copy+e.Policy != "" || e.Told != "" && !gone {
 		h.add(e)
 	}
 }
@@ -131,6 +140,7 @@ func entryOf(obj runtime.Object, e *judge.Entry) {
 		e.Pod = roundPod(o)
 	case *corev1.Node:
 		e.Node = &judge.Node{Name: o.Name, Step: "zones/" + o.Labels["topology.kubernetes.io/zone"], Ready: o.DeletionTimestamp == nil}
+		e.Node.Rack, e.Node.Labels = o.Labels["rack"], []string{"room=" + o.Labels["room"]}
 		if o.Labels["pool"] == "canary" {
 			e.Node.Step = "canary"
 		}
@@ -138,8 +148,17 @@ func entryOf(obj runtime.Object, e *judge.Entry) {
 			e.Node.Ready = e.Node.Ready && (c.Type != corev1.NodeReady || c.Status == corev1.ConditionTrue)
 		}
 	case *corev1.ConfigMap:
-		if o.Labels["everynode.io/content"] != "" {
+		if o.Labels["everynode.io/content"] == "copy" {
 			e.Copy = o.Name
+		}
+	case *corev1.Secret:
+		if o.Labels["everynode.io/content"] == "copy" {
+			e.Copy = "secret " + o.Name
+		}
+	case *appsv1.DaemonSet:
+		e.Stored = &judge.Stored{Set: o.Name, Taken: o.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType}
+		for k, v := range o.Spec.Template.Spec.NodeSelector {
+			e.Stored.Placement = k + "=" + v
 		}
 	case *corev1.Event:
 		if o.Reason == "WrongRevision" {
@@ -170,6 +189,10 @@ func roundPod(p *corev1.Pod) *judge.Pod {
 		out.Available = out.Available || c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 	}
 	for _, from := range p.Spec.Containers[0].EnvFrom {
+		if from.SecretRef != nil {
+			out.Reads = append(out.Reads, "secret "+from.SecretRef.Name)
+			continue
+		}
 		out.Reads = append(out.Reads, from.ConfigMapRef.Name)
 	}
 	return out
@@ -183,6 +206,9 @@ func roundRollout(value []byte) *judge.Rollout {
 	s := &o.Status
 	out := &judge.Rollout{Set: o.Name, Stable: s.StableRevision, Target: s.TargetRevision, Step: s.Step, Phase: string(s.Phase),
 		Digests: map[string]string{}}
+	if meta.IsStatusConditionTrue(s.Conditions, rollouts.PolicyGone) {
+		return &judge.Rollout{Set: o.Name} // what it says counts no more
+	}
 	for _, step := range s.Steps {
 		out.Steps = append(out.Steps, step.Name)
 	}
@@ -199,23 +225,61 @@ func roundRollout(value []byte) *judge.Rollout {
 	return out
 }
 
+// wrongPods is the metric that counts what is wrong, of a DaemonSet.
+var wrongPods = regexp.MustCompile(`(?m)^everynode_beside_wrong_pods\{daemonset="(\w+)",namespace="default"\} (\d+)$`)
+
+// counts notes once in a second, until the test ends, how many pods of each DaemonSet are wrong as the leader says.
+func (r *round) counts() {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	r.t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			most := map[string]int{}
+			for _, at := range r.shows {
+				text, _ := answersAt(ctx, at, "/metrics") // It may not run.
+				for _, of := range wrongPods.FindAllStringSubmatch(text, -1) {
+					n, _ := strconv.Atoi(of[2])
+					most[of[1]] = max(most[of[1]], n)
+				}
+			}
+			for set, n := range most {
+				r.add(judge.Entry{Counted: &judge.Counted{Set: set, N: n}})
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
+		}
+	}()
+}
+
 // reachable reports whether a replica says that it is ready.
 func reachable(ctx context.Context, at string) error {
+	_, err := answersAt(ctx, at, "/readyz")
+	return err
+}
+
+// answersAt is what a replica answers.
+func answersAt(ctx context.Context, at, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at+"/readyz", nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at+path, nil)
 	if err != nil {
-		return err
+		return "", err
 	}
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		var text bytes.Buffer
-		_, _ = text.ReadFrom(answer.Body)
-		return fmt.Errorf("%s: %s", answer.Status, text.String())
+	text, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", answer.Status, text)
 	}
-	return nil
+	return string(text), err
 }

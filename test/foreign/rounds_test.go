@@ -1,11 +1,15 @@
 package foreign
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -20,12 +24,15 @@ var (
 	rounds     = flag.Int("rounds", 0, "how many rounds are played; none in make foreign yet")
 	roundNodes = flag.Int("nodes", 24, "how many nodes a round begins with")
 	roundDeeds = flag.Int("deeds", 20, "how many things a round has happen before its faults end")
+	histories  = flag.String("histories", "", "folder that gets the history of each round, one entry a line")
 )
 
 // roundFaults deals the nodes out to steps, and has images and content that are bad.
 const roundFaults = `labels:
 - {key: topology.kubernetes.io/zone, values: [a, b, c]}
 - {key: pool, values: [canary, main, main, main, main, main, main, main]}
+- {key: rack, values: [r1, r2, r3, r4, r5]}
+- {key: room, values: ["yes", "yes", "yes", "yes", "yes", "yes", "no"]}
 tags: {move: 5s}
 faults:
 - {name: level, badContent: {key: level, value: verbos, after: 1s, exitCode: 2}}
@@ -36,15 +43,19 @@ faults:
 type roundSet struct {
 	name, then, more string
 	reads            bool
-	limit            int
-	image            string
+	// own is the limit that its author wrote; steps and racks those of the policy.
+	own, steps, racks int
+	// placement are the labels of the nodes that it is for, as "key=value".
+	image, placement string
+	// led tells that its policy is there.
+	led bool
 }
 
 func (s *roundSet) manifest() string {
 	text := strings.NewReplacer("name: agent, namespace", "name: "+s.name+", namespace", "tier: agent", "tier: "+s.name,
-		"app: agent", "app: "+s.name, "example.com/agent:1", s.image, "maxUnavailable: 3", fmt.Sprint("maxUnavailable: ", s.limit)).Replace(agent)
+		"app: agent", "app: "+s.name, "example.com/agent:1", s.image, "maxUnavailable: 3", fmt.Sprint("maxUnavailable: ", s.own)).Replace(agent)
 	if s.reads {
-		text = strings.TrimSuffix(text, "}\n") + ", envFrom: [{configMapRef: {name: settings}}]}\n"
+		text = strings.TrimSuffix(text, "}\n") + ", envFrom: [{configMapRef: {name: settings}}, {secretRef: {name: password}}]}\n"
 	}
 	return text
 }
@@ -58,9 +69,10 @@ spec:
   waves:
   - {name: canary, nodes: {matchLabels: {pool: canary}}, soak: %[5]ds, approval: %[4]s, maxUnavailable: %[2]d}
   - {name: zones, each: topology.kubernetes.io/zone, maxUnavailable: %[2]d}
+  domains: [{key: rack, maxUnavailable: %[7]d}]
   failure: {max: 5%%, min: 1, startDeadline: 1m, restarts: 2, then: %[3]s}
   nodeFaults: {max: 60%%}
-%[6]s`, s.name, s.limit, s.then, approval, soak, s.more)
+%[6]s`, s.name, s.steps, s.then, approval, soak, s.more, s.racks)
 }
 
 // round is one that is played.
@@ -91,10 +103,10 @@ func TestRoundsBesideKubernetes(t *testing.T) {
 
 func playRound(t *testing.T, seed uint64) {
 	r := &round{t: t, rand: rand.New(rand.NewPCG(seed, 1)), ill: map[string]bool{}, sets: []*roundSet{
-		{name: "plain", then: "Rollback", limit: 2, image: "example.com/plain:1"},
-		{name: "reader", then: "Halt", limit: 3, reads: true, image: "example.com/reader:1",
-			more: "  content: {configMaps: Referenced, settle: 1s}\n"},
-		{name: "pinned", then: "Rollback", limit: 2, image: "example.com/pinned:1", more: "  images: Pinned\n"},
+		{name: "plain", then: "Rollback", own: 2, steps: 2, racks: 2, image: "example.com/plain:1"},
+		{name: "reader", then: "Halt", own: 3, steps: 3, racks: 2, reads: true, image: "example.com/reader:1",
+			more: "  content: {configMaps: Referenced, secrets: Referenced, settle: 1s}\n"},
+		{name: "pinned", then: "Rollback", own: 2, steps: 2, racks: 1, image: "example.com/pinned:1", more: "  images: Pinned\n"},
 	}}
 	r.beside = &beside{cluster: startWith(t, *roundNodes, roundFaults)}
 	r.front = newFront(t)
@@ -105,19 +117,39 @@ func playRound(t *testing.T, seed uint64) {
 		t.Logf("%s %d: %s", time.Now().Format("15:04:05"), n, deed())
 		time.Sleep(time.Duration(200+r.rand.IntN(4000)) * time.Millisecond)
 	}
+	r.calm()
 	r.ends()
-	for i, f := range judge.Judge(r.soFar(t)) {
+	all := r.soFar(t)
+	r.keep(seed, all)
+	for i, f := range judge.Judge(all) {
 		if t.Errorf("%s", f); i == 20 {
 			break
 		}
 	}
-	pods, t0 := map[string]bool{}, r.soFar(t)
-	for _, e := range t0 {
+	pods := map[string]bool{}
+	for _, e := range all {
 		if e.Pod != nil {
 			pods[e.Pod.UID] = true
 		}
 	}
-	t.Logf("%d entries, %d pods, %v", len(t0), len(pods), t0[len(t0)-1].At.Sub(t0[0].At).Round(time.Second))
+	t.Logf("%d entries, %d pods, %v", len(all), len(pods), all[len(all)-1].At.Sub(all[0].At).Round(time.Second))
+}
+
+// keep writes a history down, where somebody wants it.
+func (r *round) keep(seed uint64, all []judge.Entry) {
+	if *histories == "" {
+		return
+	}
+	var out bytes.Buffer
+	for _, e := range all {
+		if err := json.NewEncoder(&out).Encode(e); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	err := os.WriteFile(filepath.Join(*histories, fmt.Sprintf("seed-%d.jsonl", seed)), out.Bytes(), 0o600)
+	if err != nil {
+		r.t.Error(err)
+	}
 }
 
 // prepare has all DaemonSets follow their policies.
@@ -133,17 +165,20 @@ func (r *round) prepare() {
 	r.kubectl(t, "wait", "crd/rolloutpolicies.everynode.io", "crd/daemonsetrollouts.everynode.io",
 		"--for=condition=Established", "--timeout=1m")
 	r.kubectl(t, "apply", "-f", r.example(t, "beside-rbac.yaml"), "-f", r.example(t, "rollout-roles.yaml"))
-	r.kubectl(t, "create", "rolebinding", "content", "--clusterrole=everynode:content", "--serviceaccount=kube-system:everynode-beside")
-	r.kubectl(t, "apply", "-f", r.write("settings.yaml", settings("info")))
+	for _, role := range []string{"content", "content-secrets"} {
+		r.kubectl(t, "create", "rolebinding", role, "--clusterrole=everynode:"+role, "--serviceaccount=kube-system:everynode-beside")
+	}
+	r.kubectl(t, "apply", "-f", r.write("settings.yaml", settings("info")), "-f", r.write("password.yaml", password("first")))
 	for _, s := range r.sets {
-		r.add(judge.Entry{Limit: &judge.Limit{Set: s.name, Max: s.limit}})
 		r.kubectl(t, "apply", "-f", r.write(s.name+".yaml", s.manifest()))
 	}
 	r.begins(t)
 	r.up = []bool{true, true}
 	r.answered()
+	r.counts()
 	for _, s := range r.sets {
-		r.kubectl(t, "apply", "-f", r.write(s.name+"-policy.yaml", s.policy("Automatic", 2)))
+		r.write(s.name+"-policy.yaml", s.policy("Automatic", 2))
+		r.lead(s)
 	}
 	r.settles("at the beginning")
 }
@@ -178,8 +213,7 @@ func (r *round) settles(when string) {
 			// Who watches approves what waits.
 			r.run(r.t, "rollout", "approve", "daemonset/"+s.name)
 		}
-		// Lists of copies are read by nobody: they are named by their DaemonSet.
-		bad := judge.Unsettled(r.soFar(r.t), names, func(name string) bool { return strings.HasPrefix(name, "reader-") })
+		bad := judge.Unsettled(r.soFar(r.t), names)
 		if len(bad) > 0 {
 			time.Sleep(time.Second)
 			return errors.New(strings.Join(bad[:min(5, len(bad))], "; "))
@@ -189,22 +223,50 @@ func (r *round) settles(when string) {
 	r.t.Logf("it settled %s within %v", when, time.Since(began).Round(time.Second))
 }
 
-// ends mends everything, has good templates and content, and waits.
+// calm mends everything but what is written, and has what is wrong go back.
+func (r *round) calm() {
+	r.revive()
+	r.heal()
+	began := time.Now()
+	eventually.Nil(r.t, 2*judge.Known, "what was made wrong goes back", func(context.Context) error {
+		if bad := judge.Uncorrected(r.soFar(r.t)); len(bad) > 0 {
+			time.Sleep(time.Second)
+			return errors.New(strings.Join(bad[:min(5, len(bad))], "; "))
+		}
+		return nil
+	})
+	if took := time.Since(began); took > 2*time.Second {
+		r.t.Logf("what was made wrong was put right within %v", took.Round(time.Second))
+	}
+}
+
+// heal ends what nodes suffer from.
+func (r *round) heal() {
+	for name := range r.ill {
+		_ = r.run(r.t, "kubectl", "annotate", "node", name, "simulated.everynode.io/fault-") // It may have gone.
+	}
+	clear(r.ill)
+}
+
+// ends has good templates, content and policies, and waits.
 func (r *round) ends() {
 	t := r.t
-	r.revive()
-	for name := range r.ill {
-		_ = r.run(t, "kubectl", "annotate", "node", name, "simulated.everynode.io/fault-") // It may have gone.
-	}
-	r.kubectl(t, "apply", "-f", r.write("settings.yaml", settings("final")))
+	r.kubectl(t, "apply", "-f", r.write("settings.yaml", settings("final")), "-f", r.write("password.yaml", password("final")))
 	for _, s := range r.sets {
+		r.lead(s)
 		s.image = "example.com/" + s.name + ":final"
+		r.write(s.name+".yaml", s.manifest())
 		await(t, "the last template is written", func(context.Context) error {
-			if a := r.run(t, "kubectl", "apply", "-f", r.write(s.name+".yaml", s.manifest())); a.code != 0 {
+			a := r.run(t, "kubectl", "apply", "-f", s.name+".yaml")
+			if hash := placementHash.FindString(a.errOut); hash != "" {
+				r.approves(s, "", hash)
+			}
+			if a.code != 0 {
 				return errors.New(a.errOut)
 			}
 			return nil
 		})
+		s.placement = ""
 		_ = r.run(t, "rollout", "resume", "daemonset/"+s.name) // It may not be paused.
 	}
 	r.settles("at the end")

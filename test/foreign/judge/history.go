@@ -20,8 +20,9 @@ type Entry struct {
 	Rollout *Rollout
 	// Copy is the name of a copy of content.
 	Copy string
-	// Told is a DaemonSet of which an event, or the metric, says that pods are wrong.
-	Told string
+	// Told is a DaemonSet of which an event says that pods are wrong, and Counted says how many are by the metric.
+	Told    string
+	Counted *Counted
 	// Silent tells that from here on a pod may be made without the webhook, and Answers that it answers again.
 	Silent, Answers bool
 	// Touches is the pod, by its UID, or the node that the test deletes, breaks or mends.
@@ -29,6 +30,28 @@ type Entry struct {
 	// Retries is the DaemonSet of which somebody has a failed revision tried again.
 	Retries string
 	Limit   *Limit
+	Stored  *Stored
+	// Approves is a placement of a DaemonSet that somebody approves.
+	Approves *Stored
+	// Policy is a DaemonSet of which a policy is there; Gone if it is not any more.
+	Policy string
+	// Frees is the DaemonSet whose change somebody has go on without a policy.
+	Frees string
+}
+
+// Stored is how a DaemonSet is stored.
+type Stored struct {
+	Set string
+	// Placement are the labels of nodes that it is for, as "key=value"; "" is all nodes.
+	Placement string
+	// Taken tells that it is taken over.
+	Taken bool
+}
+
+// Counted is how many pods of a DaemonSet are wrong, as a metric says.
+type Counted struct {
+	Set string
+	N   int
 }
 
 // Pod is one of a DaemonSet.
@@ -37,7 +60,7 @@ type Pod struct {
 	// Revision is the template's hash and, behind a dot, the content.
 	Revision, Image  string
 	Available, Going bool
-	// Reads are the names of its ConfigMaps.
+	// Reads are the names of its ConfigMaps, and of its Secrets behind "secret ".
 	Reads []string
 }
 
@@ -45,6 +68,9 @@ type Pod struct {
 type Node struct {
 	Name, Step string
 	Ready      bool
+	// Rack is its domain; Labels are those by which DaemonSets choose nodes, as "key=value".
+	Rack   string
+	Labels []string
 }
 
 // Rollout is what its status says.
@@ -55,10 +81,24 @@ type Rollout struct {
 	Digests map[string]string
 }
 
-// Limit is how many nodes of a DaemonSet may be without a daemon by our making.
+// Limit is how many nodes of a DaemonSet may be without a daemon by our making, in each of the places of a kind: the
+// steps of a wave, by its name, the racks by "rack", or "" for all nodes. With 0 it is none.
 type Limit struct {
-	Set string
-	Max int
+	Set, Of string
+	Max     int
+}
+
+// place is the one of a kind that the node is in, and whether it is in one.
+func (n *Node) place(kind string) (string, bool) {
+	switch wave, _, _ := strings.Cut(n.Step, "/"); kind {
+	case "":
+		return "all nodes", true
+	case "rack":
+		return "rack " + n.Rack, n.Rack != ""
+	case wave:
+		return "step " + n.Step, true
+	}
+	return "", false
 }
 
 const (
@@ -89,11 +129,16 @@ type book struct {
 	silent   bool
 	answers  time.Time
 	made     map[string]time.Time
+	stored   map[string]*Stored
+	// policyGone says since when a DaemonSet has no policy, and freed that its change may go on all the same.
+	policyGone map[string]time.Time
+	freed      map[string]bool
 }
 
 func newBook() *book {
 	return &book{pods: map[string]*Pod{}, nodes: map[string]*Node{}, rollouts: map[string][]status{},
-		copies: map[string]bool{}, touched: map[string]bool{}, made: map[string]time.Time{}}
+		copies: map[string]bool{}, touched: map[string]bool{}, made: map[string]time.Time{},
+		stored: map[string]*Stored{}, policyGone: map[string]time.Time{}, freed: map[string]bool{}}
 }
 
 // note takes an entry in.
@@ -106,6 +151,12 @@ func (b *book) note(e Entry) {
 		put(b.pods, e.Pod.UID, e.Pod, e.Gone)
 	case e.Node != nil:
 		put(b.nodes, e.Node.Name, e.Node, e.Gone)
+	case e.Policy != "":
+		b.policy(e)
+	case e.Frees != "":
+		b.freed[e.Frees] = true
+	case e.Stored != nil:
+		put(b.stored, e.Stored.Set, e.Stored, e.Gone)
 	case e.Copy != "":
 		put(b.copies, e.Copy, true, e.Gone)
 	case e.Touches != "":
@@ -115,15 +166,33 @@ func (b *book) note(e Entry) {
 	case e.Answers:
 		b.silent, b.answers = false, e.At
 	case e.Rollout != nil:
-		all := b.rollouts[e.Rollout.Set]
-		if len(all) > 0 {
-			all[len(all)-1].ended = e.At
-		}
-		if e.Gone {
-			e.Rollout = &Rollout{Set: e.Rollout.Set}
-		}
-		b.rollouts[e.Rollout.Set] = append(all, status{Rollout: e.Rollout, began: e.At})
+		b.rollout(e)
 	}
+}
+
+func (b *book) rollout(e Entry) {
+	all := b.rollouts[e.Rollout.Set]
+	if len(all) > 0 {
+		all[len(all)-1].ended = e.At
+	}
+	if e.Gone {
+		e.Rollout = &Rollout{Set: e.Rollout.Set}
+	}
+	b.rollouts[e.Rollout.Set] = append(all, status{Rollout: e.Rollout, began: e.At})
+}
+
+func (b *book) policy(e Entry) {
+	delete(b.policyGone, e.Policy)
+	delete(b.freed, e.Policy)
+	if e.Gone {
+		b.policyGone[e.Policy] = e.At
+	}
+}
+
+// chosen reports whether a DaemonSet is for a node.
+func (b *book) chosen(set string, n *Node) bool {
+	s := b.stored[set]
+	return s == nil || s.Placement == "" || slices.Contains(n.Labels, s.Placement)
 }
 
 func put[T any](all map[string]T, key string, value T, gone bool) {

@@ -22,6 +22,9 @@ func Judge(all []Entry) (out []Fault) {
 	out = append(out, revisions(all)...)
 	out = append(out, knowledge(all)...)
 	out = append(out, limits(all)...)
+	out = append(out, first(all)...)
+	out = append(out, standstill(all)...)
+	out = append(out, placements(all)...)
 	return append(out, copies(all)...)
 }
 
@@ -52,6 +55,9 @@ func revisions(all []Entry) (out []Fault) {
 type failures map[string]time.Time
 
 func (f failures) note(e Entry) {
+	if s := e.Stored; s != nil && !s.Taken { // its author's own strategy leads it
+		maps.DeleteFunc(f, func(key string, _ time.Time) bool { return strings.HasPrefix(key, s.Set+" ") })
+	}
 	if e.Retries != "" {
 		maps.DeleteFunc(f, func(key string, _ time.Time) bool { return strings.HasPrefix(key, e.Retries+" ") })
 	}
@@ -67,8 +73,8 @@ func (f failures) note(e Entry) {
 // misfit says why a new pod is not its node's; "" if it is, or if nobody can say.
 func (b *book) misfit(at time.Time, p *Pod) string {
 	node, said := b.nodes[p.Node], b.lately(p.Set, at)
-	if node == nil || len(said) == 0 {
-		return ""
+	if node == nil || len(said) == 0 || b.ruleless(p.Set) {
+		return "" // standstill says more
 	}
 	if !slices.ContainsFunc(said, func(s status) bool { return s.allows(node.Step, p.Revision) }) {
 		last := said[len(said)-1]
@@ -82,131 +88,6 @@ func (b *book) misfit(at time.Time, p *Pod) string {
 		}
 	}
 	return fmt.Sprintf("node %s gets image %s of %s, whose digest is known", p.Node, p.Image, p.Set)
-}
-
-// knowledge wants each pod that was made wrong while nobody answered to be told of: before it is put right, and within
-// Known of the webhook's return. What the test deletes or breaks before that, and what a change makes right or
-// outdated meanwhile, need not be.
-func knowledge(all []Entry) (out []Fault) {
-	b := newBook()
-	for i, e := range all {
-		if e.Answers {
-			for _, p := range b.pods {
-				if !p.Going && b.isWrong(e.At, p) && !told(all[i+1:], b, e.At, p) {
-					out = append(out, Fault{e.At, "known", fmt.Sprintf("node %s has %s of %s, and nobody tells of it",
-						p.Node, p.Revision, p.Set)})
-				}
-			}
-		}
-		b.note(e)
-	}
-	return out
-}
-
-func (b *book) isWrong(at time.Time, p *Pod) bool {
-	node, all := b.nodes[p.Node], b.rollouts[p.Set]
-	if node == nil || len(all) == 0 {
-		return false
-	}
-	last := all[len(all)-1]
-	if p.Revision != last.Target || last.allows(node.Step, p.Revision) {
-		return false // a revision that is neither stable nor the target is outdated
-	}
-	for _, s := range all {
-		if s.failed(p.Revision) {
-			return b.made[p.UID].Sub(s.began) > settles // otherwise it may have come in its turn
-		}
-	}
-	return true
-}
-
-// told reports whether somebody tells of a DaemonSet in time, or need not. before is not changed.
-func told(rest []Entry, before *book, from time.Time, p *Pod) bool {
-	step := before.nodes[p.Node].Step
-	for _, e := range rest {
-		switch {
-		case e.At.Sub(from) > Known:
-			return false
-		case e.Told == p.Set, e.Touches == p.UID || e.Touches == p.Node:
-			return true
-		case e.Silent:
-			return true // it is asked again after the next return
-		case e.Node != nil && e.Node.Name == p.Node && (e.Gone || !e.Node.Ready):
-			return true
-		case e.Rollout != nil && e.Rollout.Set == p.Set && (e.Rollout.Target != p.Revision ||
-			e.Rollout.allows(step, p.Revision)):
-			return true
-		}
-	}
-	return true // the round was over before
-}
-
-// taken is what we took away and has not come back, by DaemonSet and node.
-type taken map[string]map[string]bool
-
-// limits wants never more nodes of a DaemonSet without a daemon by our making than its policy allows: each deletion of
-// an available daemon on a node that is in order counts, unless the test did it, until one is available there again or
-// the node breaks. Who was taken before nodes begin to go back does not count on the way back. A limit holds from when
-// it is written, and the one before it for as long as edits says.
-func limits(all []Entry) (out []Fault) {
-	b, open, most := newBook(), taken{}, map[string][]Entry{}
-	for _, e := range all {
-		switch {
-		case e.Limit != nil:
-			most[e.Limit.Set] = append(most[e.Limit.Set], e)
-		case e.Rollout != nil:
-			said := b.rollouts[e.Rollout.Set]
-			if e.Rollout.back() && (len(said) == 0 || !said[len(said)-1].back()) {
-				open[e.Rollout.Set] = nil
-			}
-		case e.Node != nil && (e.Gone || !e.Node.Ready):
-			for _, nodes := range open {
-				delete(nodes, e.Node.Name)
-			}
-		case e.Pod != nil:
-			out = append(out, open.pod(b, e, most[e.Pod.Set])...)
-		}
-		b.note(e)
-	}
-	return out
-}
-
-// pod counts what becomes of one.
-func (t taken) pod(b *book, e Entry, most []Entry) (out []Fault) {
-	p, was := e.Pod, b.pods[e.Pod.UID]
-	if p.Available && !p.Going && !e.Gone {
-		delete(t[p.Set], p.Node)
-		return nil
-	}
-	if was == nil || !was.Available || was.Going || !p.Going && !e.Gone || !b.blameless(p) || len(most) == 0 {
-		return nil
-	}
-	if t[p.Set] == nil {
-		t[p.Set] = map[string]bool{}
-	}
-	t[p.Set][p.Node] = true
-	limit := limitAt(most, e.At)
-	if have := len(t[p.Set]); have > limit {
-		out = append(out, Fault{e.At, "limit", fmt.Sprintf("%s loses its daemon of %s: then %d nodes have none by our "+
-			"making, and the limit is %d", p.Node, p.Set, have, limit)})
-	}
-	return out
-}
-
-// limitAt is the highest limit that may be followed at a time.
-func limitAt(most []Entry, at time.Time) (limit int) {
-	for i, l := range most {
-		if i == len(most)-1 || at.Sub(most[i+1].At) < edits {
-			limit = max(limit, l.Limit.Max)
-		}
-	}
-	return limit
-}
-
-// blameless reports whether neither a pod's node nor the test has it go.
-func (b *book) blameless(p *Pod) bool {
-	node := b.nodes[p.Node]
-	return node != nil && node.Ready && !b.touched[p.Node] && !b.touched[p.UID]
 }
 
 // copies wants none to go while a pod reads it, and no pod to be made for one that is not there.
@@ -238,8 +119,8 @@ func copies(all []Entry) (out []Fault) {
 }
 
 // Unsettled says what is not as it must be in the end: each node that is in order has an available pod of the target,
-// each rollout is complete, and no copy is there that no pod reads. lists are copies' lists, which are read by nobody.
-func Unsettled(all []Entry, sets []string, isList func(name string) bool) (out []string) {
+// each rollout is complete, and no copy is there that no pod reads.
+func Unsettled(all []Entry, sets []string) (out []string) {
 	b := newBook()
 	for _, e := range all {
 		b.note(e)
@@ -263,7 +144,7 @@ func Unsettled(all []Entry, sets []string, isList func(name string) bool) (out [
 		}
 	}
 	for name := range b.copies {
-		if !read[name] && !isList(name) {
+		if !read[name] {
 			out = append(out, "copy "+name+" is left over")
 		}
 	}
@@ -289,7 +170,11 @@ func (b *book) lacking(set string, r *Rollout) (out []string) {
 		}
 	}
 	for name, n := range b.nodes {
-		if n.Ready && (good[name] != 1 || other[name] != "") {
+		want := 0
+		if b.chosen(set, n) {
+			want = 1
+		}
+		if n.Ready && (good[name] != want || other[name] != "") {
 			out = append(out, fmt.Sprintf("node %s has %d daemons of %s's target %s%s",
 				name, good[name], set, r.Target, other[name]))
 		}
