@@ -123,6 +123,12 @@ bench-policy: build ## Compare rollouts without a policy, under one that asks fo
 bench-content: build ## Edit a ConfigMap that is content to what does not work, on simulated nodes, and say what it reached (NODES=5000).
 	@$(GO) run ./test/scale -content -nodes $(NODES)
 
+KILLS ?= 4
+
+.PHONY: bench-startup
+bench-startup: build ## Have nodes join that open when their daemons are ready, while pods wait and the server is killed, and judge it (NODES=10000 KILLS=4 SEED=1).
+	@$(GO) run ./test/scale -startup -nodes $(if $(filter file,$(origin NODES)),500,$(NODES)) -kills $(KILLS) -seed $(SEED)
+
 SEED   ?= 1
 ROUNDS ?= 20
 JOBS   ?= 2

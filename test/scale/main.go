@@ -51,6 +51,14 @@ func main() {
 		&m.content, "content", false,
 		"edit a ConfigMap that is content to what does not work; it may reach three nodes, which are to be back in a minute",
 	)
+	flag.BoolVar(
+		&m.startup, "startup", false,
+		"have nodes join that open when their daemons are available, without kills and with them; 99 in 100 may take half a "+
+			"second",
+	)
+	flag.IntVar(&m.rate, "rate", 200, "how many nodes join a second, with -startup")
+	flag.IntVar(&m.kills, "kills", 4, "how often the server is killed in the second run of -startup; 0 for no such run")
+	flag.Uint64Var(&m.seed, "seed", 1, "says when the server is killed")
 	flag.IntVar(&m.runs, "runs", 1, "how often they are compared")
 	flag.StringVar(&m.before, "before", "", "another program whose three servers are compared as well")
 	flag.Parse()
@@ -73,15 +81,21 @@ func main() {
 
 // modes say what is measured; none is the phases of a DaemonSet's life.
 type modes struct {
-	agents, several, restore, policy, content bool
-	greedy, runs                              int
-	before                                    string
+	agents, several, restore, policy, content, startup bool
+	greedy, runs, rate, kills                          int
+	seed                                               uint64
+	before                                             string
+}
+
+func (m modes) valid(o options) bool {
+	return o.sets >= 1 && o.idle >= 0 && o.patience > 0 && m.greedy >= 0 && m.runs >= 1 && m.rate >= 1 && m.kills >= 0
 }
 
 func (m modes) run(ctx context.Context, o options, nodes []int) error {
+	if !m.valid(o) {
+		return errors.New("there is at least one DaemonSet, one run and a node a second, and no other number is below 0")
+	}
 	switch {
-	case o.sets < 1 || o.idle < 0 || o.patience <= 0 || m.greedy < 0 || m.runs < 1:
-		return errors.New("there is at least one DaemonSet and one run, and no other number is below 0")
 	case m.several && len(nodes) > 1:
 		return errors.New("one server is compared with three on one number of nodes")
 	case m.several:
@@ -95,6 +109,8 @@ func (m modes) run(ctx context.Context, o options, nodes []int) error {
 		return runPolicy(ctx, o, nodes, m.runs)
 	case m.content:
 		return runContent(ctx, o, nodes)
+	case m.startup:
+		return runStartup(ctx, o, nodes, m.rate, m.kills, m.seed)
 	case m.greedy > 0:
 		return runGreedy(ctx, o, nodes, m.greedy)
 	}

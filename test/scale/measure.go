@@ -243,9 +243,11 @@ func (b *bench) time(ctx context.Context, run func(context.Context) error) (p ph
 // start runs a server on the run's folder, for the first time or again.
 func (b *bench) start(ctx context.Context) error {
 	var err error
-	b.port, err = freeport.Take()
-	if err != nil {
-		return err
+	if b.port == 0 { // who speaks to it goes on where it starts again
+		b.port, err = freeport.Take()
+		if err != nil {
+			return err
+		}
 	}
 	log, err := os.OpenFile(filepath.Join(b.dir, "server.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

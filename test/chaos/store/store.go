@@ -3,7 +3,9 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -23,13 +25,15 @@ import (
 	"github.com/everynode/everynode/test/chaos/history"
 )
 
-// Kept are the kinds whose history is judged.
-var Kept = []struct {
+type kept struct {
 	version      schema.GroupVersion
 	resource     string
 	object, list func() runtime.Object
 	prefix       string
-}{
+}
+
+// Kept are the kinds whose history is judged.
+var Kept = []kept{
 	{corev1.SchemeGroupVersion, "pods", func() runtime.Object { return &corev1.Pod{} }, func() runtime.Object { return &corev1.PodList{} }, "/pods"},
 	{corev1.SchemeGroupVersion, "nodes", func() runtime.Object { return &corev1.Node{} }, func() runtime.Object { return &corev1.NodeList{} }, "/nodes"},
 	{corev1.SchemeGroupVersion, "configmaps", func() runtime.Object { return &corev1.ConfigMap{} }, func() runtime.Object { return &corev1.ConfigMapList{} }, "/configmaps"},
@@ -69,6 +73,50 @@ const endOfHistory = "end-of-history"
 // cache, and hands each change over. It returns when ctx ends or, unless follow,
 // when all is read.
 func Watch(ctx context.Context, db *etcd.Server, i int, follow bool, see func(history.Event)) error {
+	store, err := open(db, i)
+	if err != nil {
+		return err
+	}
+	if follow {
+		_, err = read(ctx, store, i, 1, see)
+		return err
+	}
+	// Nobody else writes any more, so all is read when this has come.
+	if err := store.Create(ctx, Kept[i].prefix+"/"+endOfHistory, mark(i), nil, 0); err != nil {
+		return fmt.Errorf("end the history of %s: %w", Kept[i].resource, err)
+	}
+	_, err = read(ctx, store, i, 1, see)
+	return err
+}
+
+// Since reads what a database that nobody writes to has of a kind, after a revision. It returns up to where, and leaves
+// the objects as they were.
+func Since(ctx context.Context, db *etcd.Server, resource string, revision int64, see func(history.Event)) (int64, error) {
+	i := slices.IndexFunc(Kept, func(k kept) bool { return k.resource == resource })
+	store, err := open(db, i)
+	if err != nil {
+		return 0, err
+	}
+	key := Kept[i].prefix + "/" + endOfHistory
+	if err := store.Create(ctx, key, mark(i), nil, 0); err != nil {
+		return 0, fmt.Errorf("end the history of %s: %w", resource, err)
+	}
+	end, err := read(ctx, store, i, revision, see)
+	forgot := store.Delete(ctx, key, Kept[i].object(), nil, storage.ValidateAllObjectFunc, nil, storage.DeleteOptions{})
+	if forgot != nil {
+		forgot = fmt.Errorf("take away the end of the history of %s: %w", resource, forgot)
+	}
+	return end, errors.Join(err, forgot)
+}
+
+// mark is the object at the end of a kind's history.
+func mark(i int) runtime.Object {
+	last := Kept[i].object()
+	last.(metav1.Object).SetName(endOfHistory)
+	return last
+}
+
+func open(db *etcd.Server, i int) (storage.Interface, error) {
 	k := Kept[i]
 	format := runtime.ContentTypeProtobuf
 	if k.version == v1alpha1.GroupVersion {
@@ -77,38 +125,36 @@ func Watch(ctx context.Context, db *etcd.Server, i int, follow bool, see func(hi
 	info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), format)
 	codec := codecs.CodecForVersions(info.Serializer, codecs.UniversalDeserializer(), k.version, k.version)
 	config := storagebackend.NewDefaultConfig("/registry", codec).ForResource(schema.GroupResource{Group: k.version.Group, Resource: k.resource})
-	store, err := db.Open(config, k.object, k.list, k.prefix)
-	if err != nil {
-		return err
-	}
+	return db.Open(config, k.object, k.list, k.prefix)
+}
+
+// read hands over each change after a revision, up to the end of the history, whose revision it returns.
+func read(ctx context.Context, from storage.Interface, i int, revision int64, see func(history.Event)) (int64, error) {
+	k := Kept[i]
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	w, err := store.Watch(ctx, k.prefix+"/", storage.ListOptions{ResourceVersion: "1", Recursive: true, Predicate: storage.Everything})
+	w, err := from.Watch(ctx, k.prefix+"/", storage.ListOptions{
+		ResourceVersion: strconv.FormatInt(revision, 10), Recursive: true, Predicate: storage.Everything,
+	})
 	if err != nil {
-		return fmt.Errorf("watch %s in the database: %w", k.resource, err)
+		return 0, fmt.Errorf("watch %s in the database: %w", k.resource, err)
 	}
 	defer w.Stop()
-	if !follow {
-		// Nobody else writes any more, so all is read when this has come.
-		last := k.object()
-		last.(metav1.Object).SetName(endOfHistory)
-		if err := store.Create(ctx, k.prefix+"/"+endOfHistory, last, nil, 0); err != nil {
-			return fmt.Errorf("end the history of %s: %w", k.resource, err)
-		}
-	}
 	for e := range w.ResultChan() {
 		object, ok := e.Object.(metav1.Object)
 		if e.Type == watch.Error || !ok {
-			return fmt.Errorf("watch %s in the database: %v", k.resource, e.Object)
+			return 0, fmt.Errorf("watch %s in the database: %v", k.resource, e.Object)
 		}
 		revision, err := strconv.ParseInt(object.GetResourceVersion(), 10, 64)
 		if err != nil {
-			return fmt.Errorf("read the revision of a change of %s: %w", k.resource, err)
+			return 0, fmt.Errorf("read the revision of a change of %s: %w", k.resource, err)
 		}
-		if object.GetName() == endOfHistory {
-			return nil
+		switch {
+		case object.GetName() != endOfHistory:
+			see(history.Event{Revision: revision, Object: object, Deleted: e.Type == watch.Deleted})
+		case e.Type == watch.Added:
+			return revision, nil
 		}
-		see(history.Event{Revision: revision, Object: object, Deleted: e.Type == watch.Deleted})
 	}
-	return ctx.Err()
+	return 0, ctx.Err()
 }

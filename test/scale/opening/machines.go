@@ -1,0 +1,102 @@
+package opening
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	restclient "k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/everynode/everynode/internal/simulator"
+)
+
+// machines are simulated nodes, in this process: they outlive the server as machines do.
+type machines struct {
+	sim  *simulator.Simulator
+	line *line
+}
+
+// startMachines starts what nodes run on; there are none yet. It ends with ctx.
+func startMachines(ctx context.Context, config *restclient.Config) (*machines, error) {
+	m := &machines{line: &line{open: closed()}}
+	config = restclient.CopyConfig(config)
+	config.Wrap(func(to http.RoundTripper) http.RoundTripper { return held{m.line, to} })
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make the client of the nodes: %w", err)
+	}
+	unsafe := true // the simulator changes nothing that it reads
+	informers, err := cache.New(config, cache.Options{Scheme: scheme.Scheme, DefaultUnsafeDisableDeepCopy: &unsafe})
+	if err != nil {
+		return nil, fmt.Errorf("make the informers of the nodes: %w", err)
+	}
+	m.sim, err = simulator.New(simulator.Config{
+		Informers: informers, Writer: simulator.NewWriter(client), NodeWorkers: 64, PodWorkers: 64,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the nodes: %w", err)
+	}
+	go func() { _ = informers.Start(ctx) }()
+	go func() { _ = m.sim.Run(ctx) }()
+	return m, nil
+}
+
+// join has nodes join, so many a second.
+func (m *machines) join(ctx context.Context, nodes, rate int) {
+	begin := time.Now()
+	for i := range nodes {
+		pause(ctx, time.Until(begin.Add(time.Duration(i)*time.Second/time.Duration(rate))))
+		if ctx.Err() != nil {
+			return
+		}
+		m.sim.StartNode(fmt.Sprintf("node-%05d", i+1))
+	}
+}
+
+// line is the way of all nodes to the server. While it is held, requests wait.
+type line struct {
+	mu   sync.Mutex
+	open chan struct{}
+}
+
+func closed() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
+func (l *line) hold() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open = make(chan struct{})
+}
+
+func (l *line) release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.open)
+}
+
+// held sends requests by a line.
+type held struct {
+	line *line
+	to   http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (h held) RoundTrip(req *http.Request) (*http.Response, error) {
+	h.line.mu.Lock()
+	open := h.line.open
+	h.line.mu.Unlock()
+	select {
+	case <-open:
+	case <-req.Context().Done():
+		return nil, req.Context().Err()
+	}
+	return h.to.RoundTrip(req)
+}
