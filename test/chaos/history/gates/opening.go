@@ -117,7 +117,8 @@ func (j *judge) node(w *Write) {
 	case !g.made:
 		g.made = true
 		j.created(w.Revision)
-		if g.closed = w.Node.Closed; !g.closed {
+		g.closed = w.Node.Closed
+		if !g.closed {
 			j.fault(w.Revision, "node %s is created without its gate", g.name)
 		}
 	case g.closed && !w.Node.Closed:
