@@ -80,6 +80,7 @@ type round struct {
 	*beside
 	*past
 	t    *testing.T
+	seed uint64
 	rand *rand.Rand
 	sets []*roundSet
 	// flags of each replica, to start it as it was.
@@ -102,7 +103,7 @@ func TestRoundsBesideKubernetes(t *testing.T) {
 }
 
 func playRound(t *testing.T, seed uint64) {
-	r := &round{t: t, rand: rand.New(rand.NewPCG(seed, 1)), ill: map[string]bool{}, sets: []*roundSet{
+	r := &round{t: t, seed: seed, rand: rand.New(rand.NewPCG(seed, 1)), ill: map[string]bool{}, sets: []*roundSet{
 		{name: "plain", then: "Rollback", own: 2, steps: 2, racks: 2, image: "example.com/plain:1"},
 		{name: "reader", then: "Halt", own: 3, steps: 3, racks: 2, reads: true, image: "example.com/reader:1",
 			more: "  content: {configMaps: Referenced, secrets: Referenced, settle: 1s}\n"},
@@ -120,7 +121,7 @@ func playRound(t *testing.T, seed uint64) {
 	r.calm()
 	r.ends()
 	all := r.soFar(t)
-	r.keep(seed, all)
+	r.keep(all)
 	for i, f := range judge.Judge(all) {
 		if t.Errorf("%s", f); i == 20 {
 			break
@@ -136,7 +137,7 @@ func playRound(t *testing.T, seed uint64) {
 }
 
 // keep writes a history down, where somebody wants it.
-func (r *round) keep(seed uint64, all []judge.Entry) {
+func (r *round) keep(all []judge.Entry) {
 	if *histories == "" {
 		return
 	}
@@ -146,7 +147,7 @@ func (r *round) keep(seed uint64, all []judge.Entry) {
 			r.t.Fatal(err)
 		}
 	}
-	err := os.WriteFile(filepath.Join(*histories, fmt.Sprintf("seed-%d.jsonl", seed)), out.Bytes(), 0o600)
+	err := os.WriteFile(filepath.Join(*histories, fmt.Sprintf("seed-%d.jsonl", r.seed)), out.Bytes(), 0o600)
 	if err != nil {
 		r.t.Error(err)
 	}
@@ -240,6 +241,22 @@ func (r *round) calm() {
 	}
 }
 
+// tidies waits until copies that nobody reads are gone. That takes two minutes, so only rounds with an even seed do.
+func (r *round) tidies() {
+	if r.seed%2 > 0 {
+		return
+	}
+	began := time.Now()
+	eventually.Nil(r.t, 3*time.Minute, "copies that no pod reads go", func(context.Context) error {
+		if left := judge.Leftover(r.soFar(r.t)); len(left) > 0 {
+			time.Sleep(time.Second)
+			return fmt.Errorf("left over are %v", left)
+		}
+		return nil
+	})
+	r.t.Logf("what no pod reads was gone within %v", time.Since(began).Round(time.Second))
+}
+
 // heal ends what nodes suffer from.
 func (r *round) heal() {
 	for name := range r.ill {
@@ -270,6 +287,7 @@ func (r *round) ends() {
 		_ = r.run(t, "rollout", "resume", "daemonset/"+s.name) // It may not be paused.
 	}
 	r.settles("at the end")
+	r.tidies()
 	for _, s := range r.sets {
 		r.run(t, "kubectl", "diff", "-f", s.name+".yaml").ends(t, 0)
 		ds := r.kubectl(t, "get", "ds", s.name, "-o", "jsonpath={.spec.updateStrategy.type} {.metadata.annotations.everynode\\.io/update-strategy}")

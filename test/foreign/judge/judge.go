@@ -25,6 +25,7 @@ func Judge(all []Entry) (out []Fault) {
 	out = append(out, first(all)...)
 	out = append(out, standstill(all)...)
 	out = append(out, placements(all)...)
+	out = append(out, contents(all)...)
 	return append(out, copies(all)...)
 }
 
@@ -90,36 +91,8 @@ func (b *book) misfit(at time.Time, p *Pod) string {
 	return fmt.Sprintf("node %s gets image %s of %s, whose digest is known", p.Node, p.Image, p.Set)
 }
 
-// copies wants none to go while a pod reads it, and no pod to be made for one that is not there.
-func copies(all []Entry) (out []Fault) {
-	b, made := newBook(), map[string]bool{}
-	for _, e := range all {
-		if e.Copy != "" && !e.Gone {
-			made[e.Copy] = true
-		}
-		if e.Copy != "" && e.Gone {
-			for _, p := range b.pods {
-				if !p.Going && slices.Contains(p.Reads, e.Copy) {
-					out = append(out, Fault{e.At, "copy", e.Copy +
-						" goes, and the pod of " + p.Set + " on " + p.Node + " reads it"})
-				}
-			}
-		}
-		if p := e.Pod; p != nil && !e.Gone && b.pods[p.UID] == nil {
-			for _, name := range p.Reads {
-				if made[name] && !b.copies[name] {
-					out = append(out, Fault{e.At, "copy", "the pod of " + p.Set + " on " +
-						p.Node + " reads " + name + ", which is gone"})
-				}
-			}
-		}
-		b.note(e)
-	}
-	return out
-}
-
 // Unsettled says what is not as it must be in the end: each node that is in order has an available pod of the target,
-// each rollout is complete, and no copy is there that no pod reads.
+// and each rollout is complete.
 func Unsettled(all []Entry, sets []string) (out []string) {
 	b := newBook()
 	for _, e := range all {
@@ -136,17 +109,6 @@ func Unsettled(all []Entry, sets []string) (out []string) {
 			out = append(out, set+" is "+r.Phase)
 		}
 		out = append(out, b.lacking(set, r)...)
-	}
-	read := map[string]bool{}
-	for _, p := range b.pods {
-		for _, name := range p.Reads {
-			read[name] = true
-		}
-	}
-	for name := range b.copies {
-		if !read[name] {
-			out = append(out, "copy "+name+" is left over")
-		}
 	}
 	slices.Sort(out)
 	return out

@@ -240,7 +240,14 @@ func TestJudge(t *testing.T) {
 			answered().add(Entry{Copy: "c"}, gone("c"), pod("a", "n1", "old", "c")),
 			"copy",
 		},
-		"a pod reads the author's": {answered().add(pod("a", "n1", "old", "settings")), ""},
+		"a pod of content reads it":           {answered().add(Entry{Copy: "c"}, pod("a", "n1", "old.1", "c"), pod("b", "n2", "old.1", "c")), ""},
+		"a pod of content reads the author's": {answered().add(pod("a", "n1", "old.1", "settings")), "content"},
+		"a pod of content reads another's": {
+			answered().add(Entry{Copy: "c"}, Entry{Copy: "d"}, pod("a", "n1", "old.1", "c"), pod("b", "n2", "old.1", "d")),
+			"content",
+		},
+		"nobody answers, and it reads the author's": {answered().add(silent, pod("a", "n1", "old.1", "settings")), ""},
+		"a pod reads the author's":                  {answered().add(pod("a", "n1", "old", "settings")), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var have []string
@@ -316,6 +323,7 @@ func TestJudgePlaces(t *testing.T) {
 		"one out of order, in no rack":      {take(fleet(limit("zones", 1)).add(down("n3", "y")).after(late), "n2"), ""},
 		"one out of order, on the way back": {take(fleet(limit("rack", 1)).add(back, down("n3", "y")).after(late), "n4"), ""},
 		"its DaemonSet leaves the other":    {take(take(fleet(limit("", 1)), "n3").add(stored("room=x", true)), "n2"), ""},
+		"it is not taken over":              {take(fleet(limit("", 1)).add(stored("", false)), "n3", "n4"), ""},
 		"it is for none of them any more":   {take(fleet(limit("", 1)).add(stored("room=x", true)), "n3", "n4"), ""},
 
 		"somebody is changed before who is early": {take(early().after(2*late), "n2"), "first"},
@@ -411,8 +419,6 @@ func TestUnsettled(t *testing.T) {
 		"a node that it is not for":   {well().add(racked("n3", "zones/a", "y"), stored("room=x", true)), "node n1 has 1 daemons"},
 		"nodes that it is for": {well().add(racked("n1", "canary", "x"), racked("n2", "zones/a", "x"), stored("room=x", true),
 			pod("c", "n3", "new", "gone")), ""},
-		"a copy that nobody reads":     {well().add(Entry{Copy: "d"}), "copy d is left over"},
-		"a copy that nobody reads now": {well().add(pod("b", "n2", "new", "available")), "copy c is left over"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			have := Unsettled(c.is.all, []string{"ds"})
@@ -420,5 +426,16 @@ func TestUnsettled(t *testing.T) {
 				t.Errorf("it says %q, want %q", text, c.want)
 			}
 		})
+	}
+}
+
+func TestLeftover(t *testing.T) {
+	is := answered().add(Entry{Copy: "c"}, Entry{Copy: "d"}, pod("a", "n1", "new", "c"))
+	if have := Leftover(is.all); !slices.Equal(have, []string{"d"}) {
+		t.Errorf("left over are %v, want d", have)
+	}
+	is.add(pod("a", "n1", "new", "gone"), gone("d"))
+	if have := Leftover(is.all); !slices.Equal(have, []string{"c"}) {
+		t.Errorf("left over are %v, want c", have)
 	}
 }

@@ -134,9 +134,13 @@ func (n *Node) is(kind, place string) bool {
 	return is && at == place
 }
 
-// takes reports whether an entry is that an available daemon is taken from a node that is in order, by us.
+// takes reports whether an entry is that an available daemon is taken from a node that is in order, by us. While a
+// DaemonSet is not taken over kube-controller-manager changes it as it likes.
 func (b *book) takes(e Entry) bool {
 	p, was := e.Pod, b.pods[e.Pod.UID]
+	if s := b.stored[p.Set]; s != nil && !s.Taken {
+		return false
+	}
 	return was != nil && was.Available && !was.Going && (p.Going || e.Gone) && b.blameless(p)
 }
 
