@@ -114,9 +114,12 @@ func (j *judge) event(e history.Event) {
 		keep(j.policies, uid, o, e.Deleted)
 		j.pin(e.Revision)
 	case *v1alpha1.DaemonSetRollout:
-		j.rollout(e, o)
+		set := types.UID(o.Labels[history.OwnerLabel])
+		if j.sets[set] != nil { // or it is taken over by the next DaemonSet of the name, after its status is
+			j.rollout(e, o)
+		}
 		if e.Deleted {
-			j.erased[types.UID(o.Labels[history.OwnerLabel])] = e.Revision
+			j.erased[set] = e.Revision
 		}
 	case *corev1.Pod:
 		at := of{owner(o), o.Labels[appsv1.ControllerRevisionHashLabelKey]}
@@ -230,8 +233,9 @@ func (j *judge) rollout(e history.Event, r *v1alpha1.DaemonSetRollout) {
 		j.said[at] = s
 		for image, digest := range s.digests {
 			if s.from == e.Revision && digest != "" && !j.had[at][repository(image)+"@"+digest] {
-				j.report(Untold, e.Revision, concerned, "rollout %s says of template %s that %s is %s, which no pod had",
-					r.Name, template, image, digest)
+				j.report(Untold, e.Revision, concerned,
+					"rollout %s says of template %s that %s is %s, and pods had %v", r.Name, template, image, digest,
+					slices.Sorted(maps.Keys(j.had[at])))
 			}
 		}
 	}

@@ -27,6 +27,13 @@ func another() *v1alpha1.DaemonSetRollout {
 	return r
 }
 
+// again is the DaemonSet made again, with another UID.
+func again() *appsv1.DaemonSet {
+	d := agent()
+	d.UID = "next"
+	return d
+}
+
 // story makes up a history of DaemonSet "agent", whose policy pins.
 type story struct{ record history.Record }
 
@@ -152,7 +159,10 @@ func TestDigests(t *testing.T) {
 		"a second one before the digest is said": {told().make("b", "demo:v1"), Second, 0},
 		"the first one has no room":              {begin().make("a", "demo:v1").put(unscheduled()).make("b", "demo:v1"), "", 0},
 		"the first one is taken out":             {begin().make("a", "demo:v1").put(takenOut()).make("b", "demo:v1"), "", 0},
-		"its rollout is deleted":                 {told().put(says(one)).gone(says(one)).make("b", "demo:v1"), Second, 0},
+		"the next DaemonSet's digests before its name": {
+			told().gone(agent()).put(says(two)).put(again()), "", 0,
+		},
+		"its rollout is deleted": {told().put(says(one)).gone(says(one)).make("b", "demo:v1"), Second, 0},
 		"its rollout is deleted and the policy cannot be followed": {
 			told().put(says(one)).gone(says(one)).put(elsewhere()).make("b", "demo:v1"), "", 0,
 		},
