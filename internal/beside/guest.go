@@ -74,9 +74,10 @@ type Guest struct {
 	// held says of DaemonSets what was last told about them, by namespace and name.
 	held map[string]string
 	wake chan struct{}
-	// looked is closed when everything was looked at once; wrongPods is how many pods were wrong then.
+	// looked is closed when everything was looked at once; wrongPods are those that were wrong the last time, by the
+	// namespace and name of their DaemonSet.
 	looked    chan struct{}
-	wrongPods map[string]int
+	wrongPods map[string]map[types.UID]bool
 	trials    trials
 	waiting   waiting
 	// led is since when it leads.
@@ -86,7 +87,7 @@ type Guest struct {
 // New asks the API who we are, and takes the webhook's address, so that one that cannot be had ends the start.
 func New(ctx context.Context, cfg Config) (*Guest, error) {
 	g := &Guest{cfg: cfg, held: map[string]string{}, wake: make(chan struct{}, 1), looked: make(chan struct{}),
-		wrongPods: map[string]int{}, trials: trials{last: map[string]trial{}},
+		wrongPods: map[string]map[types.UID]bool{}, trials: trials{last: map[string]trial{}},
 		waiting: waiting{pods: map[types.UID]*corev1.Pod{}, sets: map[types.UID]int{}}}
 	var err error
 	g.client, err = kubernetes.NewForConfig(cfg.API)

@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -23,22 +24,35 @@ import (
 // countWrong counts the pods of a DaemonSet that have a revision which is not their node's, and tells of it. Where
 // there can be none, pods are not looked at.
 func (g *Guest) countWrong(ctx context.Context, objects client.Reader, s *seen, ds *appsv1.DaemonSet) error {
-	nodes, err := g.wrong(ctx, objects, s, ds)
+	pods, err := g.wrong(ctx, objects, s, ds)
 	if err != nil {
 		return err
 	}
+	g.tellWrong(ds, pods)
+	return nil
+}
+
+// tellWrong shows how many of a DaemonSet's pods are wrong, and makes an event where one was not known to be.
+func (g *Guest) tellWrong(ds *appsv1.DaemonSet, pods []*corev1.Pod) {
 	key := ds.Namespace + "/" + ds.Name
-	before := g.wrongPods[key]
-	g.wrongPods[key] = len(nodes)
+	before, now, isNew := g.wrongPods[key], map[types.UID]bool{}, false
+	var nodes []string
+	for _, p := range pods {
+		if !now[p.UID] { // its revision and its images may both be wrong
+			now[p.UID] = true
+			nodes = append(nodes, pod.TargetNode(p))
+			isNew = isNew || !before[p.UID]
+		}
+	}
+	g.wrongPods[key] = now
 	g.webhook.ShowWrong(ds.Namespace, ds.Name, len(nodes))
-	if len(nodes) > before {
+	if isNew {
 		slices.Sort(nodes)
 		some := strings.Join(nodes[:min(3, len(nodes))], ", ")
 		g.cfg.Recorder.Eventf(ds, corev1.EventTypeWarning, WrongRevision,
 			"%d nodes, such as %s, got a pod of a revision or with images that are not theirs, as nobody answered "+
 				"the API server; they are put right within the limits, and what came before its step first", len(nodes), some)
 	}
-	return nil
 }
 
 // forgetWrong drops what was told of DaemonSets that are not there any more.
@@ -56,8 +70,9 @@ func (g *Guest) forgetWrong(sets []appsv1.DaemonSet) {
 	}
 }
 
-// wrong are the nodes whose pod has a revision that is not theirs.
-func (g *Guest) wrong(ctx context.Context, objects client.Reader, s *seen, ds *appsv1.DaemonSet) ([]string, error) {
+// wrong are the pods that have a revision which is not their node's, or other bits than theirs.
+func (g *Guest) wrong(ctx context.Context, objects client.Reader, s *seen, ds *appsv1.DaemonSet) ([]*corev1.Pod,
+	error) {
 	rollout := s.rolloutOf(ds)
 	policy := rolloutpolicy.Choose(s.policies, ds.Namespace, ds.Labels)
 	if rollout == nil || policy == nil || !admit.Taken(ds) ||
@@ -82,13 +97,13 @@ func (g *Guest) wrong(ctx context.Context, objects client.Reader, s *seen, ds *a
 			own = append(own, p)
 		}
 	}
-	nodes, err := g.webhook.Wrong(ds.UID, policy, s.revisions[ds.UID][at], &rollout.Status, own)
-	return append(nodes, strays(s.revisions[ds.UID], &rollout.Status, own)...), err
+	wrong, err := g.webhook.Wrong(ds.UID, policy, s.revisions[ds.UID][at], &rollout.Status, own)
+	return append(wrong, strays(s.revisions[ds.UID], &rollout.Status, own)...), err
 }
 
-// strays are the nodes whose pod has the newest template, and runs other bits than those of its digests.
+// strays are the pods that have the newest template, and run other bits than those of its digests.
 func strays(revisions []*appsv1.ControllerRevision, s *v1alpha1.DaemonSetRolloutStatus, pods []*corev1.Pod) (
-	nodes []string) {
+	out []*corev1.Pod) {
 	hash := content.TemplateOf(s.TargetRevision)
 	template, err := admit.SpecOf(revisions, hash)
 	known := pinning.Of(s.Images, hash)
@@ -98,8 +113,8 @@ func strays(revisions []*appsv1.ControllerRevision, s *v1alpha1.DaemonSetRollout
 	for _, p := range pods {
 		is := p.Labels[appsv1.ControllerRevisionHashLabelKey] == hash
 		if is && pinning.RunsOther(template, known, p) {
-			nodes = append(nodes, pod.TargetNode(p))
+			out = append(out, p)
 		}
 	}
-	return nodes
+	return out
 }

@@ -274,8 +274,9 @@ func (f *front) pass(from net.Conn) {
 	if at == nil {
 		return
 	}
-	for range *at {
-		to, err := net.Dial("tcp", (*at)[int(f.next.Add(1))%len(*at)])
+	first := int(f.next.Add(1))
+	for i := range *at {
+		to, err := net.Dial("tcp", (*at)[(first+i)%len(*at)])
 		if err != nil {
 			continue
 		}

@@ -19,9 +19,9 @@ func (r *round) any() func() string {
 		weight int
 		do     func() string
 	}{
-		{5, r.newTemplate}, {3, r.newContent}, {2, r.newSecret}, {5, r.verb}, {2, r.editPolicy}, {2, r.dropPolicy}, {2, r.moves},
-		{4, r.losePods}, {2, r.evicts}, {2, r.nodeIsIll}, {2, r.nodeGoes}, {1, r.nodesJoin}, {2, r.killOne}, {3, r.killBoth},
-		{2, r.killInTheMiddle}, {2, r.joinInTheMiddle}, {1, r.cutOff}, {1, r.killManager}, {1, r.killServer}, {4, r.revives},
+		{5, r.newTemplate}, {3, r.newContent}, {2, r.newSecret}, {5, r.verb}, {2, r.editPolicy}, {1, r.dropPolicy}, {2, r.moves},
+		{4, r.losePods}, {2, r.evicts}, {2, r.nodeIsIll}, {2, r.nodeGoes}, {1, r.nodesJoin}, {2, r.killOne}, {2, r.killBoth},
+		{4, r.killInTheMiddle}, {3, r.joinInTheMiddle}, {1, r.cutOff}, {1, r.killManager}, {1, r.killServer}, {4, r.revives},
 	}
 	sum := 0
 	for _, a := range all {

@@ -13,13 +13,12 @@ import (
 	"github.com/everynode/everynode/internal/objects/pod"
 )
 
-// Wrong are the nodes of a DaemonSet's pods that have a revision which is not their node's. by is the revision of the
+// Wrong are those of a DaemonSet's pods that have a revision which is not their node's. by is the revision of the
 // newest template, by which nodes are chosen. Pods of nodes that it does not choose are left out: they go anyway.
 func (s *Server) Wrong(set types.UID, policy *v1alpha1.RolloutPolicy, by *appsv1.ControllerRevision,
-	status *v1alpha1.DaemonSetRolloutStatus, pods []*corev1.Pod) ([]string, error) {
+	status *v1alpha1.DaemonSetRolloutStatus, pods []*corev1.Pod) (wrong []*corev1.Pod, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var nodes []string
 	for _, p := range pods {
 		revision, node := admit.Revision(status, p.Labels), pod.TargetNode(p)
 		if revision == status.StableRevision {
@@ -33,13 +32,13 @@ func (s *Server) Wrong(set types.UID, policy *v1alpha1.RolloutPolicy, by *appsv1
 			return nil, err
 		}
 		made := admit.Made{Revision: revision, Created: p.CreationTimestamp.Time, At: at}
-		wrong, err := admit.IsWrong(status, compiled, made)
+		is, err := admit.IsWrong(status, compiled, made)
 		if err != nil {
 			return nil, err
 		}
-		if wrong {
-			nodes = append(nodes, node)
+		if is {
+			wrong = append(wrong, p)
 		}
 	}
-	return nodes, nil
+	return wrong, nil
 }
