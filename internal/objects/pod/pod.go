@@ -4,6 +4,7 @@
 package pod
 
 import (
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -63,6 +64,15 @@ func IsTerminal(p *corev1.Pod) bool {
 
 // IsBound reports whether the pod has been given to a node.
 func IsBound(p *corev1.Pod) bool { return p.Spec.NodeName != "" }
+
+// Gates are the scheduling gates that keep the pod from being bound, each by its name; "" if there is none.
+func Gates(p *corev1.Pod) string {
+	names := make([]string, 0, len(p.Spec.SchedulingGates))
+	for _, g := range p.Spec.SchedulingGates {
+		names = append(names, g.Name)
+	}
+	return strings.Join(names, ", ")
+}
 
 // TargetNode returns the node the pod runs on or is meant for: spec.nodeName,
 // else the one name that a required node affinity on the field metadata.name

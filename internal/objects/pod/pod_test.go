@@ -82,3 +82,14 @@ func TestIsTerminal(t *testing.T) {
 		}
 	}
 }
+
+func TestGates(t *testing.T) {
+	p := &corev1.Pod{}
+	if got := Gates(p); got != "" {
+		t.Errorf("a pod without gates has %q", got)
+	}
+	p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/a"}, {Name: "example.com/b"}}
+	if got := Gates(p); got != "example.com/a, example.com/b" {
+		t.Errorf("the gates are %q", got)
+	}
+}

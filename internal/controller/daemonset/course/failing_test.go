@@ -147,6 +147,12 @@ func TestAPodThatNobodyBindsHoldsTheStep(t *testing.T) {
 		t.Errorf("%d nodes have v2, want no more than %d", n, had)
 	}
 	w.expect(t, v1alpha1.PhaseProgressing, "its pod is not bound to it yet")
+	for _, name := range w.names() {
+		w.nodes[name].daemon.Gates = "everynode.io/first-node"
+		w.tell(name)
+	}
+	w.pass(time.Minute)
+	w.expect(t, v1alpha1.PhaseProgressing, "its pod waits behind a scheduling gate: everynode.io/first-node")
 }
 
 // The pod that is to start beside the old one is refused for a while. Its node still has the old one, so it

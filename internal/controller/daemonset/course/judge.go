@@ -14,7 +14,6 @@ import (
 // reasons are those that say the same of each node.
 var reasons = map[standing.State]string{
 	standing.Unmoved:  "the API does not let its pod go; it is tried again",
-	standing.Unbound:  "its pod is not bound to it yet",
 	standing.Starting: "its daemon starts",
 	standing.Flapping: "its pod keeps becoming ready again, for longer than the soak may take",
 }
@@ -31,6 +30,8 @@ func (c *Course) reason(n *node, in *standing.Input, s standing.State) string {
 		return "its pod of revision " + d.Revision + " is being replaced"
 	case standing.Absent:
 		return cmp.Or(d.Refused, d.Trouble, "it gets a pod")
+	case standing.Unbound:
+		return d.Unbound()
 	case standing.Soaking:
 		return "soaks until " + words.Clock(in.Soaked)
 	case standing.Leaving:

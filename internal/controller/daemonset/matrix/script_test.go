@@ -431,8 +431,10 @@ func (s *script) change(t *testing.T, d *datadriven.TestData, p fact.Pod, states
 	for _, state := range states {
 		switch state {
 		case "pending":
+		case "gated":
+			p.Gates = "everynode.io/first-node"
 		case "bound":
-			p.Bound, p.Unplaceable, p.BoundAt = true, "", s.now
+			p.Bound, p.Unplaceable, p.BoundAt, p.Gates = true, "", s.now, ""
 		case "image":
 			p.Bound, p.BoundAt, p.Trouble, p.Certain = true, s.now, "container d: image x cannot be pulled", true
 		case "restarts":

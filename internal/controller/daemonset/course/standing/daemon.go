@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/internal/change/fetch"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
 )
 
 // Daemon is what became of the DaemonSet on a node. It is comparable.
@@ -38,6 +39,8 @@ type Daemon struct {
 	Cause Reason
 	// NoRoom says why the scheduler finds no room on the node.
 	NoRoom string
+	// Gates are the scheduling gates that keep the newest pod from being bound, by their names.
+	Gates string
 	// Refused says why the API refuses the pod that is to come.
 	Refused string
 	// Before is what the newest pod, or while there is none the one that Ending is of, says of
@@ -101,6 +104,14 @@ func (d *Daemon) Empty() bool { return d.Revision == "" && d.Ending == "" && !d.
 
 // Occupied: there is some pod, of whatever revision.
 func (d *Daemon) Occupied() bool { return !d.Empty() || !d.Made.IsZero() }
+
+// Unbound says why the newest pod is not bound yet.
+func (d *Daemon) Unbound() string {
+	if d.Gates != "" {
+		return words.Cut("its pod waits behind a scheduling gate: " + d.Gates)
+	}
+	return "its pod is not bound to it yet"
+}
 
 // Troubled: waiting does not help, as far as can be told at once.
 func (d *Daemon) Troubled() bool { return d.Certain || d.Refused != "" }

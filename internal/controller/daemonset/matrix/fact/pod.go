@@ -42,6 +42,8 @@ type Pod struct {
 	// Unplaceable is why the scheduler finds no room for the pod on its node;
 	// "" while it has not said so.
 	Unplaceable string
+	// Gates are the scheduling gates that keep it from being bound, by their names.
+	Gates string `json:",omitempty"`
 	// BoundAt is when it was bound, Restarts how often a container of it restarted.
 	BoundAt  time.Time `json:",omitzero"`
 	Restarts int32     `json:",omitempty"`
@@ -87,9 +89,9 @@ func OfPod(p *corev1.Pod, owner types.UID) Pod {
 		Node: pod.TargetNode(p), Bound: pod.IsBound(p),
 		Revision:    content.RevisionOf(p.Labels[appsv1.ControllerRevisionHashLabelKey], p.Labels),
 		Terminating: pod.IsTerminating(p),
-		Unplaceable: unplaceableBecause(p),
-		Created:     utc(p.CreationTimestamp),
-		BoundAt:     pod.BoundSince(p).UTC(), Restarts: pod.Restarts(p),
+		Unplaceable: unplaceableBecause(p), Gates: pod.Gates(p),
+		Created: utc(p.CreationTimestamp),
+		BoundAt: pod.BoundSince(p).UTC(), Restarts: pod.Restarts(p),
 	}
 	if p.DeletionTimestamp != nil {
 		info.EndsBy, info.Grace, info.WasReady = utc(*p.DeletionTimestamp), graceOf(p), wasReady(p)

@@ -52,6 +52,11 @@ func TestPlacementReason(t *testing.T) {
 		p := &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
 			{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: corev1.PodReasonUnschedulable,
 				Message: message}}}}
+		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/gate"}}
+		if got := OfPod(p, "logs").Gates; got != "example.com/gate" {
+			t.Errorf("the pod's gates are %q", got)
+		}
+		p.Spec.SchedulingGates = nil
 		if got := OfPod(p, "logs").Unplaceable; got != want {
 			t.Errorf("%s\ngives %q, want %q", message, got, want)
 		}

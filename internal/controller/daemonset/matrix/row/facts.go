@@ -272,7 +272,7 @@ func (p *Pod) stays(d *standing.Daemon) {
 	if d.Trouble == "" && !p.unsureUntil.IsZero() {
 		d.Trouble = "the API gave no answer about its pod, which may be gone or changed"
 	}
-	d.Before, d.Cause, d.Fetch = is.Before, standing.Reason(is.Cause), is.Fetch
+	d.Before, d.Cause, d.Fetch, d.Gates = is.Before, standing.Reason(is.Cause), is.Fetch, is.Gates
 }
 
 // mayBeMade reports whether a pod may be there that nobody has seen, and whose old one does not show it.
