@@ -76,6 +76,14 @@ func (n *nodes) condition(of *node) illness.State {
 	return of.state
 }
 
+// noResize is why the node gives running pods no other amounts; "" if it does.
+func (n *nodes) noResize(of *node) string {
+	if of == nil {
+		return ""
+	}
+	return n.condition(of).NoResize
+}
+
 // ward says what ails a pod of the node, and how often the node has come back from a loss of power.
 func (n *nodes) ward(of *node, object *corev1.Pod) (ward *illness.Ward, boots int, err error) {
 	if of == nil {

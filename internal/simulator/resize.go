@@ -16,7 +16,7 @@ const roomAgain = 5 * time.Second
 // allocate gives a pod the cpu and memory that it asks for, if its node has room for more. It returns the pod with what
 // it has, and why that is not what it asks for.
 func (p *pods) allocate(known *entry, asked *corev1.Pod, host *node) (*corev1.Pod, podworker.Pending) {
-	on := p.nodes.objectOf(host)
+	on, refusal := p.nodes.objectOf(host), p.nodes.noResize(host)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if known.given == nil {
@@ -25,6 +25,10 @@ func (p *pods) allocate(known *entry, asked *corev1.Pod, host *node) (*corev1.Po
 	if on == nil || podadmission.SameSize(asked, known.given) {
 		known.given = asked
 		return asked, podworker.Pending{}
+	}
+	if refusal != "" {
+		why := podworker.Pending{Reason: corev1.PodReasonInfeasible, Message: refusal}
+		return podadmission.WithSize(asked, known.given), why
 	}
 	var others []*corev1.Pod
 	for _, other := range p.byUID {

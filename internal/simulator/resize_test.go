@@ -72,3 +72,50 @@ func TestSimulatedPodsAreResized(t *testing.T) {
 		want("p", 0.1, "", 0)
 	})
 }
+
+// A node that cannot resize says so of each pod that asks, and changes nothing; a pod that is made has what it asks for. Once
+// the node can, it does.
+func TestNodesThatCannotResize(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, Config{Nodes: 2, Faults: plan(t, `faults: [{nodes: {matchLabels: {kubernetes.io/hostname: sim-0001}}, noResize: {message: not here}}]`)}, nil)
+		memory := func(p *corev1.Pod, amount string) {
+			p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(amount)}
+		}
+		want := func(name, has, pending string) {
+			t.Helper()
+			p, says := c.pod(name), ""
+			for _, c := range p.Status.Conditions {
+				if c.Type == corev1.PodResizePending {
+					says = c.Reason + ": " + c.Message
+				}
+			}
+			s := p.Status.ContainerStatuses[0]
+			if got := s.AllocatedResources.Memory().String(); got != has || says != pending || s.RestartCount != 0 || !ready(p) {
+				t.Errorf("%s has %s and says %q, want %s, %q", name, got, says, has, pending)
+			}
+		}
+		for i, name := range []string{"here", "there"} {
+			c.bind(newPod(name, "demo", func(p *corev1.Pod) { p.Generation = 1; memory(p, "1Gi") }), fmt.Sprintf("sim-000%d", i+1))
+		}
+		c.pass(time.Second)
+		for _, amount := range []string{"2Gi", "512Mi"} {
+			for _, name := range []string{"here", "there"} {
+				p := c.pod(name).DeepCopy()
+				p.Generation++
+				memory(p, amount)
+				if _, err := c.client.CoreV1().Pods("default").Update(t.Context(), p, metav1.UpdateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.pass(time.Second)
+			want("here", "1Gi", "Infeasible: not here")
+			want("there", amount, "")
+		}
+		c.bind(newPod("new", "demo", func(p *corev1.Pod) { p.Generation = 1; memory(p, "2Gi") }), "sim-0001")
+		c.pass(time.Second)
+		want("new", "2Gi", "")
+		c.annotate("sim-0001", "none")
+		c.pass(time.Second)
+		want("here", "512Mi", "")
+	})
+}

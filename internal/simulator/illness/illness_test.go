@@ -52,6 +52,8 @@ func TestNodeFaultsComeAndGo(t *testing.T) {
 		"short of processes":   {"{pressure: {of: pid}}", map[int]string{0: "pid"}, -1},
 		"without power":        {"powerLoss", map[int]string{0: "off", 99999: "off"}, -1},
 		"without power later":  {"{powerLoss: {after: 1m, for: 1h}}", map[int]string{59: "well", 60: "off", 3659: "off", 3660: "well"}, 60},
+		"without resizes":      {"noResize", map[int]string{0: "no resizes: In-place resize is not supported: a simulated fault"}, -1},
+		"and in other words":   {"{noResize: {message: it is old}}", map[int]string{0: "no resizes: it is old"}, -1},
 		"small":                {"{room: {cpu: 100m}}", map[int]string{0: "room"}, -1},
 	} {
 		p := patient(t, nil, "n", nil, c.annotation)
@@ -86,6 +88,8 @@ func describe(s State) string {
 		return "pid"
 	case s.Room != nil:
 		return "room"
+	case s.NoResize != "":
+		return "no resizes: " + s.NoResize
 	}
 	return "well"
 }
@@ -335,6 +339,7 @@ func TestBadInputIsRefused(t *testing.T) {
 		"faults: [{share: 101%, crash: {}}]":                   `share "101%" is not a percentage`,
 		"faults: [{share: NaN%, crash: {}}]":                   `share "NaN%" is not a percentage`,
 		"faults: [{pods: {}, powerLoss: {}}]":                  "powerLoss is a fault of nodes; pods say nothing about it",
+		"faults: [{pods: {}, noResize: {}}]":                   "noResize is a fault of nodes; pods say nothing about it",
 		"faults: [{pods: {image: '*x'}, crash: {}}]":           "a * may stand at its end only",
 		"faults: [{pressure: {of: heat}}]":                     `pressure is of memory, disk or pid, not of "heat"`,
 		"faults: [{flaps: {up: 1s}}]":                          "flaps needs both times",

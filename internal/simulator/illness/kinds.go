@@ -11,18 +11,18 @@ import (
 
 // kindNames are the kinds of fault as they are written, those of nodes first.
 var kindNames = []string{
-	"notReady", "pressure", "flaps", "powerLoss", "room",
+	"notReady", "pressure", "flaps", "powerLoss", "room", "noResize",
 	"crash", "outOfMemory", "neverReady", "slowPull", "slowTask", "pullError", "startError", "killsNode", "badContent",
 	"slowStart",
 }
 
 // nodeKinds is how many of kindNames are faults of nodes.
-const nodeKinds = 5
+const nodeKinds = 6
 
 // kinds lists the kinds that the fault names.
 func (f *Fault) kinds() (names []string) {
 	for i, there := range []bool{
-		f.NotReady != nil, f.Pressure != nil, f.Flaps != nil, f.PowerLoss != nil, f.Room != nil,
+		f.NotReady != nil, f.Pressure != nil, f.Flaps != nil, f.PowerLoss != nil, f.Room != nil, f.NoResize != nil,
 		f.Crash != nil, f.Memory != nil, f.Unready != nil, f.SlowPull != nil, f.SlowTask != nil, f.PullError != nil, f.Unstarted != nil, f.KillsNode != nil,
 		f.BadContent != nil, f.SlowStart != nil,
 	} {
@@ -53,6 +53,8 @@ func (f *Fault) checkKind() error {
 		return f.PowerLoss.check()
 	case f.Room != nil:
 		return f.Room.check()
+	case f.NoResize != nil:
+		orElse(&f.NoResize.Message, "In-place resize is not supported: a simulated fault")
 	}
 	return f.checkPodKind()
 }

@@ -42,6 +42,8 @@ type State struct {
 	Pressure Shortage
 	// Room, unless nil, is what it offers to pods.
 	Room *Room
+	// NoResize is why pods that run are given no other amounts; empty if they are.
+	NoResize string
 	// Next is when that changes by itself; zero if it does not.
 	Next time.Time
 }
@@ -164,8 +166,18 @@ func (p *Patient) suffer(s *State, f *Fault, since, now time.Time) {
 		if s.in(f.PowerLoss, since, now) {
 			s.Silent, s.Off = true, true
 		}
+	default:
+		s.lack(f)
+	}
+}
+
+// lack adds what a fault has the node do without, all the time.
+func (s *State) lack(f *Fault) {
+	switch {
 	case f.Room != nil && s.Room == nil:
 		s.Room = f.Room
+	case f.NoResize != nil && s.NoResize == "":
+		s.NoResize = f.NoResize.Message
 	}
 }
 

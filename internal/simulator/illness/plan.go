@@ -67,6 +67,7 @@ type Fault struct {
 	Flaps     *Flaps     `json:"flaps,omitempty"`
 	PowerLoss *Span      `json:"powerLoss,omitempty"`
 	Room      *Room      `json:"room,omitempty"`
+	NoResize  *Refusal   `json:"noResize,omitempty"`
 	Crash     *Crash     `json:"crash,omitempty"`
 	Memory    *Memory    `json:"outOfMemory,omitempty"`
 	Unready   *Unready   `json:"neverReady,omitempty"`
@@ -167,7 +168,7 @@ type SlowStart struct {
 	UpTo  *metav1.Duration `json:"upTo,omitempty"`
 }
 
-// Refusal makes a pull, or the start of a container, fail.
+// Refusal makes a pull, or the start of a container, fail, or has a node give no running pod other amounts.
 type Refusal struct {
 	Message string `json:"message,omitempty"`
 }
