@@ -3,6 +3,7 @@ package loops
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -100,6 +101,25 @@ func (f *fleet) requested() (byClass map[string]string, cores float64, uids map[
 	return byClass, cores, uids
 }
 
+// reserved is the memory that daemons request, in Gi, and starts are their containers with when these began and how often
+// they had to begin again.
+func (f *fleet) reserved() (gi float64, starts map[string]string) {
+	f.t.Helper()
+	pods, err := f.Client.CoreV1().Pods("default").List(f.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	starts = map[string]string{}
+	for i := range pods.Items {
+		p := &pods.Items[i]
+		gi += p.Spec.Containers[0].Resources.Requests.Memory().AsApproximateFloat64() / (1 << 30)
+		for _, c := range p.Status.ContainerStatuses {
+			starts[pod.TargetNode(p)] += fmt.Sprintf("%s restarted %d times, %v", c.ContainerID, c.RestartCount, c.State.Running)
+		}
+	}
+	return gi, starts
+}
+
 // wantRequests waits until daemons request so much, and each of them is available.
 func (f *fleet) wantRequests(want map[string]string) (cores float64, uids map[string]types.UID) {
 	f.t.Helper()
@@ -143,6 +163,10 @@ func TestFleetOfFiveSizes(t *testing.T) {
 	if cores > single/2 {
 		t.Errorf("daemons request %.2f cores; of one size they would request %.2f", cores, single)
 	}
+	gi, starts := f.reserved()
+	if gi > 20*6.0/2 || len(starts) != 20 {
+		t.Errorf("%d daemons request %.1f Gi; of one size 20 would request %d", len(starts), gi, 20*6)
+	}
 	f.makePolicy("careful", `
 waves: [{name: canary, nodes: {matchLabels: {ring: canary}}, soak: 5s}]
 failure: {max: 0, restarts: 1, then: Rollback}`)
@@ -153,6 +177,9 @@ failure: {max: 0, restarts: 1, then: Rollback}`)
 	_, after := f.wantRequests(want)
 	if got := others(before, after); len(got) > 0 {
 		t.Errorf("a formula has %v have another pod", got)
+	}
+	if _, now := f.reserved(); !maps.Equal(starts, now) {
+		t.Errorf("containers were %v, and are %v", starts, now)
 	}
 	f.phase(v1alpha1.PhaseComplete)
 
