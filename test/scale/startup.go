@@ -62,7 +62,15 @@ func (o options) open(ctx context.Context, run opening.Options) error {
 	}
 	defer cleanUp()
 	run.Server = opened{b}
-	h, err := opening.Run(ctx, run)
+	b.profiles = o.profiles
+	if run.Kills > 0 {
+		b.profiles = "" // nobody answers for them
+	}
+	var h gates.History
+	err = b.profiled(ctx, "startup", func(ctx context.Context) (err error) {
+		h, err = opening.Run(ctx, run)
+		return err
+	})
 	if err != nil {
 		return err
 	}
