@@ -103,7 +103,7 @@ func series(ctx context.Context, out io.Writer, first uint64, rounds, jobs int, 
 					kinds[r.sort()]++
 					tell(out, played, rounds, r)
 					sum.faults, sum.writes, sum.events = sum.faults+r.faults, sum.writes+r.writes, sum.events+r.events
-					sum.given, sum.pinned, sum.resized = sum.given+r.given, sum.pinned+r.pinned, sum.resized+r.resized
+					sum.counts.Add(r.counts)
 					if r.bad() {
 						bad++
 					}
@@ -122,15 +122,7 @@ func series(ctx context.Context, out io.Writer, first uint64, rounds, jobs int, 
 	workers.Wait()
 	fmt.Fprintf(out, "\n%d rounds, %d with violations; %d faults, %d writes of users, %d changes judged, in %.0f s\n",
 		played, bad, sum.faults, sum.writes, sum.events, time.Since(start).Seconds())
-	if sum.given > 0 {
-		fmt.Fprintf(out, "%4d contents given to running pods\n", sum.given)
-	}
-	if sum.pinned > 0 {
-		fmt.Fprintf(out, "%4d pods made with the digests of their template\n", sum.pinned)
-	}
-	if sum.resized > 0 {
-		fmt.Fprintf(out, "%4d times a running pod was given other amounts\n", sum.resized)
-	}
+	sum.counts.Tell(out)
 	for _, sort := range slices.Sorted(maps.Keys(kinds)) {
 		fmt.Fprintf(out, "%4d of %s\n", kinds[sort], sort)
 	}

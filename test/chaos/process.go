@@ -193,7 +193,7 @@ func (p *process) strike(ctx context.Context, s plan.Step) {
 		if err := p.start(ctx); err != nil {
 			p.journal.broken(err)
 		}
-	case plan.KillServer:
+	case plan.KillServer, plan.BringBack:
 		p.kill()
 		if err := p.start(ctx); err != nil {
 			p.journal.broken(err)

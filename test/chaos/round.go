@@ -22,8 +22,10 @@ import (
 	"github.com/everynode/everynode/test/chaos/author"
 	"github.com/everynode/everynode/test/chaos/buffer"
 	"github.com/everynode/everynode/test/chaos/copies"
+	"github.com/everynode/everynode/test/chaos/counts"
 	"github.com/everynode/everynode/test/chaos/history"
 	"github.com/everynode/everynode/test/chaos/history/digests"
+	"github.com/everynode/everynode/test/chaos/history/gates"
 	"github.com/everynode/everynode/test/chaos/history/variants"
 	"github.com/everynode/everynode/test/chaos/plan"
 	"github.com/everynode/everynode/test/chaos/tailor"
@@ -97,10 +99,7 @@ type outcome struct {
 	varied         bool
 	faults, writes int
 	events         int
-	given          int // how often running pods were given another content
-	// pinned is how many pods were made with digests that were to be theirs.
-	pinned         int
-	resized        int // how often running pods were given other amounts
+	counts         counts.Counts
 	took, settling time.Duration
 	violations     []history.Violation
 	report         string
@@ -137,10 +136,10 @@ func play(ctx context.Context, seed uint64, o options) (out outcome) {
 		out.faults += r.cluster.faults()
 	}
 	if r.judged {
-		out.given = copies.Given(r.journal.record)
 		found, pinned := digests.Check(r.journal.record)
-		out.pinned, out.resized = pinned, variants.Resized(r.journal.record)
-		out.violations = slices.Concat(history.Check(r.journal.record), variants.Check(r.journal.record), copies.Check(r.journal.record), found,
+		early, entered := gates.Check(r.journal.record)
+		out.counts = counts.Of(r.journal.record, pinned, entered)
+		out.violations = slices.Concat(history.Check(r.journal.record), variants.Check(r.journal.record), copies.Check(r.journal.record), found, early,
 			copies.Secrecy(r.journal.record, author.Traces(), string(r.log.Bytes()), strings.Join(r.journal.lines, "\n")))
 		for _, text := range unsettled(r.journal.record.Last(), r.settledAt, r.plan.Kind) {
 			out.violations = append(out.violations, history.Violation{Rule: "settled", Message: text, Objects: r.journal.named(text)})

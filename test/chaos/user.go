@@ -95,6 +95,9 @@ func (u *user) prepare(ctx context.Context) error {
 			if err := startup.Make(ctx, u.cluster.own(), namespace, setName(0), setName(1)); err != nil {
 				return err
 			}
+			if err := startup.Wait(ctx, u.cluster.api(), u.plan.Nodes+startup.Together); err != nil {
+				return err
+			}
 		}
 		u.base, err = u.cluster.api().AppsV1().DaemonSets(namespace).Create(ctx, base, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
@@ -137,6 +140,10 @@ func (u *user) step(ctx context.Context, s plan.Step) (string, error) {
 	case plan.TaintNode, plan.UntaintNode, plan.SickNode, plan.WellNode, plan.CordonNode, plan.LabelNode, plan.RemoveNode, plan.AddNode,
 		plan.ClassNode:
 		return u.node(ctx, s)
+	case plan.LeaveTogether:
+		return startup.Leave(func(i int) (string, error) {
+			return u.node(ctx, plan.Step{Op: plan.RemoveNode, Pick: s.Pick + i})
+		})
 	}
 	if what, is, err := u.tailor.Step(ctx, s); is {
 		return what, err

@@ -39,7 +39,11 @@ func Ills(p *plan.Plan) []byte {
 		text = strings.Replace(text, "\nlabels:\n", "\nlabels:"+tailor.Places, 1) + tailor.Sizes
 	}
 	if !p.Policies {
-		text = "labels:" + tailor.Places + tailor.Sizes
+		text = "\nlabels:" + tailor.Places + tailor.Sizes + "faults:\n"
+	}
+	if p.Rigid {
+		text = strings.Replace(text, "\nlabels:", "\nlabels:"+strings.TrimSuffix(tailor.RigidPlaces, "\n"), 1)
+		text = strings.Replace(text, "faults:\n", "faults:\n"+tailor.Rigid, 1)
 	}
 	return []byte(text)
 }

@@ -101,7 +101,7 @@ type Step struct {
 func (s Step) Fault() bool {
 	switch s.Op {
 	case SilenceNode, WakeNode, StopLoop, KillLoop, PauseLoop, DropWatches, Relist, SlowWatches, FlakyWrites, RefuseNode,
-		KillServer, StopServer, PauseServer, KillController:
+		KillServer, StopServer, PauseServer, KillController, BringBack:
 		return true
 	}
 	return false
@@ -132,8 +132,9 @@ type Plan struct {
 	// Reads is how templates name what is content, where that is the trouble.
 	Reads Reads
 	// Varied says that DaemonSetVariants choose the DaemonSets, and that nodes are of several classes and sizes; Ramps
-	// that steps of policies may grow, and Startup that nodes which come start by a NodeStartup.
-	Varied, Ramps, Startup bool
+	// that steps of policies may grow, and Startup that nodes which come start by a NodeStartup, while pods wait for them.
+	// Rigid says that some nodes cannot resize pods that run.
+	Varied, Ramps, Startup, Rigid bool
 	// First are steps that are taken, and waited for, before anything goes wrong.
 	First []Step
 	Steps []Step

@@ -150,7 +150,7 @@ func TestVary(t *testing.T) {
 			}
 			p.First = slices.DeleteFunc(p.First, func(s Step) bool { return about(s.Op) })
 			p.Steps = slices.DeleteFunc(p.Steps, func(s Step) bool { return about(s.Op) })
-			for name, is := range map[string]bool{"varied": p.Varied, "ramps": p.Ramps, "startup": p.Startup} {
+			for name, is := range map[string]bool{"varied": p.Varied, "ramps": p.Ramps, "startup": p.Startup, "rigid": p.Rigid} {
 				if is {
 					kinds[name]++
 				}
@@ -158,7 +158,10 @@ func TestVary(t *testing.T) {
 			if p.Startup && (kind == Parts || p.Apart) || p.Ramps && !policies {
 				t.Errorf("seed %d has a NodeStartup on %s, or ramps without policies", seed, kind)
 			}
-			p.Varied, p.Ramps, p.Startup = false, false, false
+			if back := seen[LeaveTogether] && seen[BringBack]; kinds["startup"] > 0 != back {
+				t.Errorf("seed %d: nodes come back: %v", seed, back)
+			}
+			p.Varied, p.Ramps, p.Startup, p.Rigid = false, false, false, false
 			if diff := cmp.Diff(plain, p); diff != "" {
 				t.Errorf("seed %d is another one beside its variants:\n%s", seed, diff)
 			}
@@ -169,11 +172,11 @@ func TestVary(t *testing.T) {
 			t.Errorf("%q never comes up", c.op)
 		}
 	}
-	if kinds["varied"] != 400 || kinds["ramps"] == 0 || kinds["startup"] == 0 {
+	if kinds["varied"] != 400 || kinds["ramps"] == 0 || kinds["startup"] == 0 || kinds["rigid"] < 100 || kinds["rigid"] > 170 {
 		t.Errorf("of 400 rounds %v", kinds)
 	}
 }
 
 func about(op Op) bool {
-	return slices.ContainsFunc(varying, func(c chance) bool { return c.op == op })
+	return op == LeaveTogether || op == BringBack || slices.ContainsFunc(varying, func(c chance) bool { return c.op == op })
 }

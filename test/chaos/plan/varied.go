@@ -17,6 +17,12 @@ const (
 	ClassNode     Op = "give node another class"
 )
 
+// How nodes come to start: some leave, and come back when their server has been killed.
+const (
+	LeaveTogether Op = "nodes leave until the server is killed"
+	BringBack     Op = "server is killed, and the nodes that left are back"
+)
+
 // varying is what users do to variants in rounds that have them.
 var varying = []chance{
 	{MakeVariant, 4}, {EditVariant, 8}, {SpoilVariant, 3}, {RefuseVariant, 2}, {ClashVariant, 3}, {DeleteVariant, 3},
@@ -57,6 +63,11 @@ func (p *Plan) Vary(dice Dice, length time.Duration, in Varying) {
 	}
 	for range 8 + dice.IntN(10) {
 		p.Steps = append(p.Steps, step(dice, varying, length))
+	}
+	p.Rigid = dice.IntN(3) == 0
+	if p.Startup {
+		p.Steps = append(p.Steps, Step{At: part(dice, 0, length/3), Op: LeaveTogether, Pick: dice.IntN(1 << 20)},
+			Step{At: part(dice, length/3, length*2/3), Op: BringBack})
 	}
 	slices.SortStableFunc(p.Steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
 }

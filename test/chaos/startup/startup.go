@@ -1,16 +1,36 @@
-// Package startup has the nodes of a round that join start the daemons of DaemonSets in an order.
+// Package startup has the nodes of a round that join start the daemons of DaemonSets in an order, while pods wait for
+// them.
 package startup
 
 import (
 	"context"
 	"fmt"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	everynode "github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/api/v1alpha1"
 )
+
+// Together is how many nodes leave at a time.
+const Together = 2
+
+// Leave has nodes leave, and names them.
+func Leave(remove func(i int) (name string, err error)) (string, error) {
+	var left []string
+	for i := range Together {
+		name, err := remove(i)
+		if err != nil {
+			return strings.Join(left, ", "), err
+		}
+		left = append(left, name)
+	}
+	return strings.Join(left, ", "), nil
+}
 
 // Make makes a NodeStartup with a group of each DaemonSet. None is waited for long: it may be gone, or not work.
 func Make(ctx context.Context, to *everynode.Client, namespace string, sets ...string) error {
@@ -24,6 +44,21 @@ func Make(ctx context.Context, to *everynode.Client, namespace string, sets ...s
 	_, err := to.NodeStartups().Create(ctx, s, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("make the NodeStartup: %w", err)
+	}
+	return nil
+}
+
+// Wait makes so many pods of which a node has room for one, out of the way of all else in the round.
+func Wait(ctx context.Context, to kubernetes.Interface, pods int) error {
+	for i := range pods {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("waits-%02d", i)}}
+		p.Spec.Containers = []corev1.Container{{
+			Name: "main", Image: "everynode.io/demo:v1", Ports: []corev1.ContainerPort{{ContainerPort: 7777, HostPort: 7777}},
+		}}
+		_, err := to.CoreV1().Pods(metav1.NamespaceSystem).Create(ctx, p, metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("make a pod that waits for a node: %w", err)
+		}
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/test/chaos/history/variants/molds"
+	"github.com/everynode/everynode/test/chaos/history/wish"
 )
 
 // Names is how many names of variants a round uses.
@@ -26,6 +27,15 @@ const Sizes = `sizes:
 - {cpu: 2, memory: 4Gi}
 - {cpu: 8, memory: 32Gi}
 - {cpu: 32, memory: 128Gi}
+`
+
+// Rigid is a fault of nodes with RigidPlaces, which cannot resize pods that run.
+const Rigid = `- {name: rigid, nodes: {matchLabels: {` + wish.UserKey + `rigid: "yes"}}, noResize: {}}
+`
+
+// RigidPlaces are labels dealt out in turn.
+const RigidPlaces = `
+- {key: ` + wish.UserKey + `rigid, values: ["no", "yes", "no", "yes", "no"]}
 `
 
 // classes are the values of the label of classes.

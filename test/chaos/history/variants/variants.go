@@ -115,6 +115,22 @@ func Resized(r history.Record) (n int) {
 	return n
 }
 
+// Refused is how often nodes said that they can never give a running pod the amounts that it asked for.
+func Refused(r history.Record) (n int) {
+	never := map[types.UID]bool{}
+	for _, e := range r.Events {
+		p, is := e.Object.(*corev1.Pod)
+		if !is {
+			continue
+		}
+		if molds.Infeasible(p) && !never[p.UID] {
+			n++
+		}
+		never[p.UID] = molds.Infeasible(p)
+	}
+	return n
+}
+
 func (j *judge) report(rule string, at int64, p *corev1.Pod, format string, args ...any) {
 	j.found = append(j.found, history.Violation{
 		Rule: rule, Revision: at, Objects: []types.UID{p.UID, owner(p)}, Message: fmt.Sprintf(format, args...),

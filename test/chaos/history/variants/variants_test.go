@@ -154,6 +154,12 @@ func TestResizesAreCounted(t *testing.T) {
 	if n := Resized(s.record); n != 2 {
 		t.Errorf("counted %d resizes, want 2", n)
 	}
+	never := pod("t_x", 400)
+	never.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Status: "True", Reason: corev1.PodReasonInfeasible}}
+	s = begin().put(pod("t_x", 200)).put(never).put(never).put(pod("t_x", 200)).put(never)
+	if n := Refused(s.record); n != 2 {
+		t.Errorf("counted %d that cannot be had, want 2", n)
+	}
 }
 
 func TestUnsettled(t *testing.T) {
