@@ -74,6 +74,9 @@ test-members: deps build ## Lose servers of three in many ways, with real nodes;
 # Empty is the release before, or, as long as there is none, a commit of a while ago.
 FROM ?=
 
+# Names of test/upgrade/main.go with commas between them; empty is all.
+SCENARIOS ?=
+
 ENTRIES ?= 100000
 
 # A kind and a list of it as patterns of go test -run, with each $ doubled. Empty is all.
@@ -84,8 +87,8 @@ test-cost: ## Measure what objects with very long lists cost, each list of each 
 	@$(GO) test -trimpath -count 1 -timeout 4h -v -run '^TestCostOfAnObject$$/$(COST)' ./internal/apiserver/resource -entries $(ENTRIES)
 
 .PHONY: test-upgrade
-test-upgrade: deps build ## Upgrade a small cluster from the release before, of one server and of three, and back (FROM=v0.1.0).
-	@hack/test-upgrade.sh $(FROM)
+test-upgrade: deps build ## Upgrade a small cluster from the release before, of one server and of three, and back (FROM=v0.1.0 SCENARIOS=steps,content).
+	@SCENARIOS='$(SCENARIOS)' hack/test-upgrade.sh $(FROM)
 
 NODES ?= 1000
 # DaemonSets on each node; the first of them is updated and deleted.

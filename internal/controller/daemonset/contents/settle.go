@@ -391,14 +391,17 @@ func (b *Book) meanwhile(s *set) fact.DaemonSet {
 
 // given reports whether a revision that was told is there to be given: there are copies of its content, for all that is
 // known. After a start nobody knows that yet of what a status names; and without content no pod of a new DaemonSet was
-// to have it.
+// to have it, nor one whose stable revision has content: a program that knows none may have named the target.
 func (b *Book) given(s *set, revision string) bool {
 	if id := content.IDOf(revision); id != "" {
 		k := s.known[id]
 		return k != nil && k.manifest != nil && b.missing(s, k) == ""
 	}
 	st, _ := b.rollout(s.info.UID)
-	return st.StableRevision != "" || b.rows.PodsOfRevision(s.info.UID, revision) > 0
+	if st.StableRevision == "" {
+		return b.rows.PodsOfRevision(s.info.UID, revision) > 0
+	}
+	return content.IDOf(st.StableRevision) == ""
 }
 
 // changes says how the content differs from the stable one.

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+// quiet is how long a program is watched that is to do nothing.
+const quiet = 8 * time.Second
+
+// The content that fails, and that which the canaries of a change that waits have.
+const (
+	badConf = "bad"
+	newConf = "two"
+)
+
+// contentAgents are in each state that a change of content can be in when the program goes back.
+var contentAgents = []struct {
+	agent
+	edit  string
+	phase v1alpha1.Phase
+}{
+	{agent{name: "log-agent", conf: "agent", policy: "careful", then: "Rollback"}, badConf, v1alpha1.PhaseRolledBack},
+	{agent{name: "back", then: "Rollback"}, badConf, v1alpha1.PhaseRolledBack},
+	{agent{name: "halts", then: "Halt"}, badConf, v1alpha1.PhaseHalted},
+	{agent{name: "waits", then: "Halt", approval: "Manual"}, newConf, v1alpha1.PhaseWaitingForApproval},
+	{agent{name: "still", then: "Halt"}, "", v1alpha1.PhaseComplete},
+}
+
+// playContent goes to a program that knows no content, and back to this one. Nobody is replaced for it. Where the
+// guide's commands were played before, a pod that is lost meanwhile reads what the others do.
+func playContent(p programs) error {
+	return onStage(p, 1, func(s *stage) error {
+		if err := s.allowContent(); err != nil {
+			return err
+		}
+		if err := s.contents(); err != nil {
+			return err
+		}
+		from, err := s.history.mark(s.ctx)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(s.replace("the older program", p.older), s.olderRuns()); err != nil {
+			return err
+		}
+		if err := s.replace("this program again", p.new); err != nil {
+			return err
+		}
+		for _, a := range contentAgents {
+			if err := s.phase(a.name, a.phase, true); err != nil {
+				return err
+			}
+		}
+		time.Sleep(quiet)
+		to, err := s.history.mark(s.ctx)
+		if err != nil {
+			return err
+		}
+		for _, a := range contentAgents {
+			err = errors.Join(err, s.judge(a.name, badConf, from, to, false))
+		}
+		return err
+	})
+}
+
+// contents has each agent in its state.
+func (s *stage) contents() error {
+	if err := s.spoil(badConf); err != nil {
+		return err
+	}
+	manifest := ""
+	for _, a := range contentAgents {
+		manifest += a.manifest()
+	}
+	if err := s.apply(manifest); err != nil {
+		return err
+	}
+	for _, a := range contentAgents {
+		if err := errors.Join(s.phase(a.name, v1alpha1.PhaseComplete, true), s.ready(a.name)); err != nil {
+			return err
+		}
+	}
+	for _, a := range contentAgents {
+		if a.edit == "" {
+			continue
+		}
+		if err := s.edit(a.confName(), a.edit); err != nil {
+			return err
+		}
+	}
+	for _, a := range contentAgents {
+		if err := s.phase(a.name, a.phase, true); err != nil {
+			return err
+		}
+	}
+	if err := s.spoil(""); err != nil {
+		return err
+	}
+	for _, a := range contentAgents {
+		if err := s.ready(a.name); err != nil {
+			return err
+		}
+	}
+	fmt.Println("  content has been rolled back, halts, waits, and is everywhere")
+	return nil
+}
+
+// olderRuns waits until the older program has looked at all rollouts.
+func (s *stage) olderRuns() error {
+	for _, a := range contentAgents {
+		err := wait("the older program looks at "+a.name, func() error {
+			r, err := s.rollout(a.name)
+			if err == nil && r.Status.Content != nil {
+				err = errors.New("its rollout has content")
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	time.Sleep(quiet)
+	return nil
+}
