@@ -47,6 +47,8 @@ type Book struct {
 	Guest   bool
 	now     time.Time
 	sets    map[types.UID]*set
+	// infos are all DaemonSets: pinning may begin while nothing new is told of one.
+	infos map[types.UID]*fact.DaemonSet
 	// strays are pods of which the matrix was told another revision than they say.
 	strays map[types.UID]fact.Pod
 }
@@ -78,7 +80,8 @@ type unknown struct {
 
 // New returns an empty book.
 func New(of contents.Rows) *Book {
-	return &Book{rows: of, sets: map[types.UID]*set{}, strays: map[types.UID]fact.Pod{}}
+	return &Book{rows: of, sets: map[types.UID]*set{}, infos: map[types.UID]*fact.DaemonSet{},
+		strays: map[types.UID]fact.Pod{}}
 }
 
 // Step takes an event for the matrix in, and passes it on.
@@ -95,6 +98,7 @@ func (b *Book) Step(e matrix.Event) {
 		b.onDaemonSet(e)
 	case fact.DaemonSetGone:
 		delete(b.sets, types.UID(e))
+		delete(b.infos, types.UID(e))
 		b.rows.Step(e)
 	case fact.Pod:
 		b.rows.Step(b.as(e))
@@ -183,14 +187,14 @@ func (b *Book) Begun(uid types.UID, revision, name string) {
 
 func (b *Book) onRollout(e fact.Rollout) {
 	uid := e.UID
-	s := b.sets[uid]
+	s, begins := b.sets[uid], false
 	switch {
 	case e.Policy != nil && !e.Policy.PinsImages:
 		b.leave(uid)
 	case s != nil:
 	case e.Policy != nil, e.Status != nil && e.Status.Images != nil: // a policy that cannot be read changes nothing
-		s = &set{found: map[string]v1alpha1.PinnedTemplate{}, unknown: map[string]*unknown{}}
-		b.sets[uid] = s
+		s, begins = &set{found: map[string]v1alpha1.PinnedTemplate{}, unknown: map[string]*unknown{}}, true
+		b.sets[uid], s.info = s, b.infos[uid]
 	}
 	if s != nil && e.Status != nil {
 		s.stored = []string{e.Status.StableRevision, e.Status.TargetRevision}
@@ -203,6 +207,9 @@ func (b *Book) onRollout(e fact.Rollout) {
 		}
 	}
 	b.rows.Step(e)
+	if begins && s.info != nil {
+		b.tell(s)
+	}
 }
 
 // again has the matrix forget a rollout that it is told again, and remembers where that stood.
@@ -225,6 +232,7 @@ func (b *Book) leave(uid types.UID) {
 }
 
 func (b *Book) onDaemonSet(e fact.DaemonSet) {
+	b.infos[e.UID] = &e
 	s := b.sets[e.UID]
 	if s == nil {
 		b.rows.Step(e)

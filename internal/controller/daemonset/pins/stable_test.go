@@ -394,3 +394,25 @@ func TestARolloutThatIsToldAgainKeepsItsDigests(t *testing.T) {
 		t.Errorf("%d of %d pods asked the registry, want %d of 6", tag, len(w.pods), before)
 	}
 }
+
+// Pinning is turned on while nothing else is told of the DaemonSet, such as while copies of its content cannot be made.
+func TestPinningBeginsWithThePolicy(t *testing.T) {
+	w := canaryWorld(t, strings.Replace(longCanary, ", images: Pinned", "", 1))
+	w.start()
+	w.pass(time.Minute)
+	w.policy = longCanary
+	w.tellPolicy()
+	w.settle()
+	w.registry["demo:v1"] = sha(7)
+	for uid, p := range w.pods {
+		if p.Spec.NodeName >= "n3" {
+			delete(w.pods, uid)
+			w.book.Step(fact.PodGone(uid))
+		}
+	}
+	w.pass(time.Minute)
+	w.wantRuns(map[string]int{byTag(1): 3, byDigest(1): 3})
+	if w.stored.Images == nil || len(w.stored.Images.Templates) != 1 {
+		t.Errorf("the rollout says %+v of images", w.stored.Images)
+	}
+}
