@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/everynode/everynode/internal/simulator"
+	"github.com/everynode/everynode/internal/simulator/illness"
 )
 
 // machines are simulated nodes, in this process: they outlive the server as machines do.
@@ -20,6 +21,13 @@ type machines struct {
 	sim  *simulator.Simulator
 	line *line
 }
+
+// slowly has daemons take their time: a node is ready long before they are, so that nothing but its gate keeps other
+// pods away.
+const slowly = `
+faults:
+- {name: takes its time, pods: {labels: {daemon: "yes"}}, slowStart: {takes: 500ms, upTo: 2s}}
+`
 
 // startMachines starts what nodes run on; there are none yet. It ends with ctx.
 func startMachines(ctx context.Context, config *restclient.Config) (*machines, error) {
@@ -35,8 +43,12 @@ func startMachines(ctx context.Context, config *restclient.Config) (*machines, e
 	if err != nil {
 		return nil, fmt.Errorf("make the informers of the nodes: %w", err)
 	}
+	ills, err := illness.Parse([]byte(slowly))
+	if err != nil {
+		return nil, fmt.Errorf("read how daemons start: %w", err)
+	}
 	m.sim, err = simulator.New(simulator.Config{
-		Informers: informers, Writer: simulator.NewWriter(client), NodeWorkers: 64, PodWorkers: 64,
+		Informers: informers, Writer: simulator.NewWriter(client), Faults: ills, NodeWorkers: 64, PodWorkers: 64,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make the nodes: %w", err)

@@ -142,7 +142,7 @@ func (r *run) prepare(ctx context.Context) error {
 }
 
 func daemonSet(name string) *appsv1.DaemonSet {
-	labels := map[string]string{"app": name}
+	labels := map[string]string{"app": name, "daemon": "yes"}
 	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	ds.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
 	ds.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec("50m")}
