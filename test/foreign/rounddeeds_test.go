@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,30 +14,52 @@ import (
 	"github.com/everynode/everynode/test/foreign/judge"
 )
 
-// any chooses what happens next.
-func (r *round) any() func() string {
-	all := []struct {
-		weight int
-		do     func() string
-	}{
-		{5, r.newTemplate}, {3, r.newContent}, {2, r.newSecret}, {5, r.verb}, {2, r.editPolicy}, {1, r.dropPolicy}, {2, r.moves},
-		{4, r.losePods}, {2, r.evicts}, {2, r.nodeIsIll}, {2, r.nodeGoes}, {1, r.nodesJoin}, {2, r.killOne}, {2, r.killBoth},
-		{4, r.killInTheMiddle}, {3, r.joinInTheMiddle}, {1, r.cutOff}, {1, r.killManager}, {1, r.killServer}, {4, r.revives},
+// deed is something that happens in a round, and how often by comparison. A short round has each of what is once in
+// the order that its seed chooses.
+type deed struct {
+	weight int
+	once   bool
+	do     func() string
+}
+
+func (r *round) deeds() []deed {
+	return []deed{
+		{5, false, r.newTemplate}, {3, true, r.newContent}, {2, true, r.newSecret}, {5, false, r.verb}, {2, true, r.editPolicy},
+		{1, true, r.dropPolicy}, {2, true, r.moves}, {4, false, r.losePods}, {2, true, r.evicts}, {2, false, r.nodeIsIll},
+		{2, false, r.nodeGoes}, {1, false, r.nodesJoin}, {2, false, r.killOne}, {2, false, r.killBoth}, {4, true, r.killInTheMiddle},
+		{3, true, r.joinInTheMiddle}, {2, true, r.failsTwice}, {1, false, r.cutOff}, {1, false, r.killManager},
+		{1, true, r.killServer}, {4, true, r.revives},
 	}
-	sum := 0
-	for _, a := range all {
-		sum += a.weight
-	}
-	at := r.rand.IntN(sum)
-	for _, a := range all {
-		if at -= a.weight; at < 0 {
-			return a.do
+}
+
+// chosen are what happens in the round: so many by chance, or those of a short round.
+func (r *round) chosen(many int) (out []func() string) {
+	all, sum := r.deeds(), 0
+	for _, d := range all {
+		if sum += d.weight; d.once && many == 0 {
+			out = append(out, d.do)
 		}
 	}
-	return r.revives
+	r.rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	for range many {
+		at := r.rand.IntN(sum)
+		out = append(out, all[slices.IndexFunc(all, func(d deed) bool { at -= d.weight; return at < 0 })].do)
+	}
+	return out
 }
 
 func (r *round) set() *roundSet { return r.sets[r.rand.IntN(len(r.sets))] }
+
+// ledSet is one with a policy, if there is one.
+func (r *round) ledSet() *roundSet {
+	first := r.rand.IntN(len(r.sets))
+	for i := range r.sets {
+		if s := r.sets[(first+i)%len(r.sets)]; s.led {
+			return s
+		}
+	}
+	return r.sets[first]
+}
 
 // tries is what somebody does, whether it is refused or not.
 func (r *round) tries(args ...string) string {
@@ -48,7 +71,7 @@ func (r *round) tries(args ...string) string {
 }
 
 func (r *round) newTemplate() string {
-	s := r.set()
+	s := r.ledSet()
 	r.tag++
 	image := []string{fmt.Sprintf("example.com/%s:%d", s.name, r.tag), fmt.Sprintf("example.com/%s:%d", s.name, r.tag),
 		"example.com/" + s.name + ":1", fmt.Sprintf("example.com/crash:%d", r.tag), "example.com/" + s.name + ":fail"}[r.rand.IntN(5)]
@@ -124,7 +147,7 @@ func (r *round) approves(s *roundSet, placement, hash string) string {
 
 // moves has a DaemonSet be for other nodes. Where that is refused, somebody approves it half of the time.
 func (r *round) moves() string {
-	s := r.set()
+	s := r.ledSet()
 	to, edit := "room=yes", `{"spec":{"template":{"spec":{"nodeSelector":{"room":"yes"}}}}}`
 	if s.placement != "" {
 		to, edit = "", `{"spec":{"template":{"spec":{"nodeSelector":null}}}}`
@@ -162,11 +185,12 @@ func (r *round) evicts() string {
 	return out
 }
 
-// begun has a new good template of a DaemonSet, and waits until its first step has begun, or a moment.
+// begun has a new good template of a DaemonSet, and waits until its first step has begun, or for some time.
 func (r *round) begun(s *roundSet) string {
+	r.revive()
 	r.tag++
 	out := r.tries("kubectl", "set", "image", "ds/"+s.name, fmt.Sprintf("agent=example.com/%s:%d", s.name, r.tag))
-	for range 20 {
+	for range 80 {
 		time.Sleep(250 * time.Millisecond)
 		is := r.run(r.t, "kubectl", "get", "dsr", s.name, "-o", "jsonpath={.status.step}")
 		if strings.Contains(is.out, "canary") {
@@ -178,14 +202,37 @@ func (r *round) begun(s *roundSet) string {
 
 // killInTheMiddle has pods of a change that has begun be made while nobody answers.
 func (r *round) killInTheMiddle() string {
-	s := r.set()
+	s := r.ledSet()
 	out := r.begun(s)
 	r.kills(0, 1)
 	return out + ", kill both replicas, " + r.loses(s, 3)
 }
 
+// failsTwice has a template that fails go out, a good one after it, and then the one that failed again, with other
+// leaders in between.
+func (r *round) failsTwice() string {
+	r.revive()
+	s := r.ledSet()
+	r.tag++
+	bad := fmt.Sprintf("agent=example.com/crash:%d", r.tag)
+	out := r.tries("kubectl", "set", "image", "ds/"+s.name, bad)
+	for range 30 {
+		time.Sleep(time.Second)
+		is := r.run(r.t, "kubectl", "get", "dsr", s.name, "-o", "jsonpath={.status.phase}")
+		if is.out == "Halted" || is.out == "RolledBack" {
+			out += ", " + is.out
+			break
+		}
+	}
+	r.kills(0, 1)
+	r.revive()
+	out += ", other leaders, " + r.tries("kubectl", "set", "image", "ds/"+s.name, fmt.Sprintf("agent=example.com/%s:%d", s.name, r.tag))
+	time.Sleep(3 * time.Second)
+	return out + ", " + r.tries("kubectl", "set", "image", "ds/"+s.name, bad)
+}
+
 // joinInTheMiddle has nodes join a change that has begun.
-func (r *round) joinInTheMiddle() string { return r.begun(r.set()) + ", " + r.nodesJoin() }
+func (r *round) joinInTheMiddle() string { return r.begun(r.ledSet()) + ", " + r.nodesJoin() }
 
 // losePods deletes some, by their nodes or one by one.
 func (r *round) losePods() string { return r.loses(nil, 1+r.rand.IntN(4)) }

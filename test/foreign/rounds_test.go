@@ -21,9 +21,9 @@ import (
 
 var (
 	roundSeed  = flag.Uint64("seed", 1, "of the first round beside kube-controller-manager; each next one has one more")
-	rounds     = flag.Int("rounds", 0, "how many rounds are played; none in make foreign yet")
-	roundNodes = flag.Int("nodes", 24, "how many nodes a round begins with")
-	roundDeeds = flag.Int("deeds", 20, "how many things a round has happen before its faults end")
+	rounds     = flag.Int("rounds", 1, "how many rounds are played")
+	roundNodes = flag.Int("nodes", 12, "how many nodes a round begins with")
+	roundDeeds = flag.Int("deeds", 0, "how many things a round has happen before its faults end; 0 is some of them, once each")
 	histories  = flag.String("histories", "", "folder that gets the history of each round, one entry a line")
 )
 
@@ -103,7 +103,7 @@ func TestRoundsBesideKubernetes(t *testing.T) {
 }
 
 func playRound(t *testing.T, seed uint64) {
-	r := &round{t: t, seed: seed, rand: rand.New(rand.NewPCG(seed, 1)), ill: map[string]bool{}, sets: []*roundSet{
+	r := &round{t: t, seed: seed, tag: 1, rand: rand.New(rand.NewPCG(seed, 1)), ill: map[string]bool{}, sets: []*roundSet{
 		{name: "plain", then: "Rollback", own: 2, steps: 2, racks: 2, image: "example.com/plain:1"},
 		{name: "reader", then: "Halt", own: 3, steps: 3, racks: 2, reads: true, image: "example.com/reader:1",
 			more: "  content: {configMaps: Referenced, secrets: Referenced, settle: 1s}\n"},
@@ -113,8 +113,7 @@ func playRound(t *testing.T, seed uint64) {
 	r.front = newFront(t)
 	r.past = records(t, r.cluster)
 	r.prepare()
-	for n := range *roundDeeds {
-		deed := r.any()
+	for n, deed := range r.chosen(*roundDeeds) {
 		t.Logf("%s %d: %s", time.Now().Format("15:04:05"), n, deed())
 		time.Sleep(time.Duration(200+r.rand.IntN(4000)) * time.Millisecond)
 	}
