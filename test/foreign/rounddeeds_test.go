@@ -190,13 +190,7 @@ func (r *round) begun(s *roundSet) string {
 	r.revive()
 	r.tag++
 	out := r.tries("kubectl", "set", "image", "ds/"+s.name, fmt.Sprintf("agent=example.com/%s:%d", s.name, r.tag))
-	for range 80 {
-		time.Sleep(250 * time.Millisecond)
-		is := r.run(r.t, "kubectl", "get", "dsr", s.name, "-o", "jsonpath={.status.step}")
-		if strings.Contains(is.out, "canary") {
-			break
-		}
-	}
+	r.comes(s, "{.status.step}", func(is string) bool { return is == "canary" })
 	return out
 }
 
@@ -216,19 +210,27 @@ func (r *round) failsTwice() string {
 	r.tag++
 	bad := fmt.Sprintf("agent=example.com/crash:%d", r.tag)
 	out := r.tries("kubectl", "set", "image", "ds/"+s.name, bad)
-	for range 30 {
-		time.Sleep(time.Second)
-		is := r.run(r.t, "kubectl", "get", "dsr", s.name, "-o", "jsonpath={.status.phase}")
-		if is.out == "Halted" || is.out == "RolledBack" {
-			out += ", " + is.out
-			break
-		}
-	}
+	out += ", " + r.comes(s, "{.status.phase}", func(is string) bool { return is == "Halted" || is == "RolledBack" })
 	r.kills(0, 1)
 	r.revive()
+	const target = "{.status.targetRevision}"
+	failed := r.comes(s, target, func(string) bool { return true })
 	out += ", other leaders, " + r.tries("kubectl", "set", "image", "ds/"+s.name, fmt.Sprintf("agent=example.com/%s:%d", s.name, r.tag))
-	time.Sleep(3 * time.Second)
-	return out + ", " + r.tries("kubectl", "set", "image", "ds/"+s.name, bad)
+	good := r.comes(s, target, func(is string) bool { return is != failed })
+	out += ", " + r.tries("kubectl", "set", "image", "ds/"+s.name, bad)
+	return out + ", " + r.comes(s, target, func(is string) bool { return is != good })
+}
+
+// comes waits for some time until a rollout says something.
+func (r *round) comes(s *roundSet, path string, done func(string) bool) string {
+	for range 100 {
+		is := r.run(r.t, "kubectl", "get", "dsr", s.name, "-o", "jsonpath="+path)
+		if done(is.out) {
+			return is.out
+		}
+		time.Sleep(300 * time.Millisecond)
+	}
+	return "nothing comes of it"
 }
 
 // joinInTheMiddle has nodes join a change that has begun.

@@ -20,7 +20,7 @@ import (
 )
 
 var (
-	roundSeed  = flag.Uint64("seed", 1, "of the first round beside kube-controller-manager; each next one has one more")
+	roundSeed  = flag.Uint64("seed", 3, "of the first round beside kube-controller-manager; each next one has one more")
 	rounds     = flag.Int("rounds", 1, "how many rounds are played")
 	roundNodes = flag.Int("nodes", 12, "how many nodes a round begins with")
 	roundDeeds = flag.Int("deeds", 0, "how many things a round has happen before its faults end; 0 is some of them, once each")
