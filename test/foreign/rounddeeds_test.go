@@ -26,7 +26,8 @@ func (r *round) deeds() []deed {
 	return []deed{
 		{5, false, r.newTemplate}, {3, true, r.newContent}, {2, true, r.newSecret}, {5, false, r.verb}, {2, true, r.editPolicy},
 		{1, true, r.dropPolicy}, {2, true, r.moves}, {4, false, r.losePods}, {2, true, r.evicts}, {2, false, r.nodeIsIll},
-		{2, false, r.nodeGoes}, {1, false, r.nodesJoin}, {2, false, r.killOne}, {2, false, r.killBoth}, {4, true, r.killInTheMiddle},
+		{2, false, r.nodeGoes}, {1, false, r.nodesJoin}, {2, false, r.killOne}, {2, false, r.killBoth}, {3, false, r.killInTheMiddle},
+		{1, true, r.wrongAndRight},
 		{3, true, r.joinInTheMiddle}, {2, true, r.failsTwice}, {1, false, r.cutOff}, {1, false, r.killManager},
 		{1, true, r.killServer}, {4, true, r.revives},
 	}
@@ -200,6 +201,14 @@ func (r *round) killInTheMiddle() string {
 	out := r.begun(s)
 	r.kills(0, 1)
 	return out + ", kill both replicas, " + r.loses(s, 3)
+}
+
+// wrongAndRight has what is made while nobody answers be put right before anything else happens.
+func (r *round) wrongAndRight() string {
+	out := r.killInTheMiddle()
+	time.Sleep(2 * time.Second)
+	r.calm()
+	return out + ", and what was wrong goes back"
 }
 
 // failsTwice has a template that fails go out, a good one after it, and then the one that failed again, with other

@@ -112,6 +112,7 @@ func playRound(t *testing.T, seed uint64) {
 	r.beside = &beside{cluster: startWith(t, *roundNodes, roundFaults)}
 	r.front = newFront(t)
 	r.past = records(t, r.cluster)
+	defer r.judges()
 	r.prepare()
 	for n, deed := range r.chosen(*roundDeeds) {
 		t.Logf("%s %d: %s", time.Now().Format("15:04:05"), n, deed())
@@ -119,20 +120,23 @@ func playRound(t *testing.T, seed uint64) {
 	}
 	r.calm()
 	r.ends()
-	all := r.soFar(t)
+}
+
+// judges says what was not as promised until now, also where the round has ended before its time.
+func (r *round) judges() {
+	all, pods := r.soFar(r.t), map[string]bool{}
 	r.keep(all)
 	for i, f := range judge.Judge(all) {
-		if t.Errorf("%s", f); i == 20 {
+		if r.t.Errorf("%s", f); i == 20 {
 			break
 		}
 	}
-	pods := map[string]bool{}
 	for _, e := range all {
 		if e.Pod != nil {
 			pods[e.Pod.UID] = true
 		}
 	}
-	t.Logf("%d entries, %d pods, %v", len(all), len(pods), all[len(all)-1].At.Sub(all[0].At).Round(time.Second))
+	r.t.Logf("%d entries, %d pods, %v", len(all), len(pods), all[len(all)-1].At.Sub(all[0].At).Round(time.Second))
 }
 
 // keep writes a history down, where somebody wants it.
