@@ -81,6 +81,10 @@ func (e *executor) resizePod(
 		e.recorder.Eventf(ds, corev1.EventTypeNormal, "ResizeNeedsRestart",
 			"Pod %s is replaced to get the amounts of revision %s: %v", a.PodName, a.Revision, err)
 		return action.Answer{Outcome: action.Failed, Refused: err.Error()}
+	case apierrors.IsConflict(err): // it changed meanwhile, and is looked at once more
+		klog.FromContext(ctx).V(3).Info("Pod changed before it was resized", "pod", klog.KRef(a.Namespace, a.PodName),
+			"err", err)
+		return action.Answer{Outcome: action.Failed}
 	}
 	klog.FromContext(ctx).V(2).Info("Cannot resize pod", "pod", klog.KRef(a.Namespace, a.PodName), "err", err)
 	e.recorder.Eventf(ds, corev1.EventTypeWarning, "FailedResize", "Error resizing pod %s: %v", a.PodName, err)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/everynode/everynode/internal/change/variant"
 	"github.com/everynode/everynode/internal/objects/pod"
@@ -43,15 +44,27 @@ func (w *Way) Intend(p *corev1.Pod) (string, error) {
 	return string(text), nil
 }
 
+// isIntended reports whether the pod was last to be given the amounts of the way.
+func (w *Way) isIntended(p *corev1.Pod) bool {
+	i := intentOf(p)
+	return i != nil && len(i.Amounts) > 0 && apiequality.Semantic.DeepEqual(i.Amounts[0], w.Amounts)
+}
+
+// intentOf reads what a pod is about to be given; nil if it does not say, or the text is of another pod.
+func intentOf(p *corev1.Pod) *Intent {
+	var i Intent
+	text := p.Annotations[IntentAnnotation]
+	if text == "" || json.Unmarshal([]byte(text), &i) != nil || i.Pod != p.Name {
+		return nil
+	}
+	return &i
+}
+
 // HalfWay are the amounts that a pod was given by a resize of which it does not say that it was done, by container.
 // What cannot be read, or is of another pod, is no intent.
 func HalfWay(p *corev1.Pod) variant.Resources {
-	text := p.Annotations[IntentAnnotation]
-	if text == "" {
-		return nil
-	}
-	var i Intent
-	if json.Unmarshal([]byte(text), &i) != nil || i.Pod != p.Name {
+	i := intentOf(p)
+	if i == nil {
 		return nil
 	}
 	out := variant.Resources{}

@@ -21,6 +21,21 @@ type Way struct {
 	Restarts []string
 	// Mark is what the pod was made by, from then on; that of the template as it is for a plain pod.
 	Mark variant.Mark
+	of   basis
+}
+
+// basis is what a pod says of its amounts, by which a way was found.
+type basis struct{ intent, mark string }
+
+func basisOf(p *corev1.Pod) basis {
+	return basis{p.Annotations[IntentAnnotation], p.Annotations[variant.Annotation]}
+}
+
+// IsOf reports whether the pod says of its amounts what it said when the way was found, or that it is about to be given
+// those of the way. One that says something else was resized since, and the way may leave it with amounts of neither.
+func (w *Way) IsOf(p *corev1.Pod) bool {
+	is := basisOf(p)
+	return is.mark == w.of.mark && (is.intent == w.of.intent || w.isIntended(p))
 }
 
 // compute are the resources that a running pod can be given more or less of.
@@ -38,7 +53,7 @@ func Find(p *corev1.Pod, base *corev1.PodTemplateSpec, o *variant.Outcome) (*Way
 		return nil, err
 	}
 	f := finder{from: have.Compute(base), half: HalfWay(p), to: want.Compute(base)}
-	f.way.Amounts = variant.Resources{}
+	f.way.Amounts, f.way.of = variant.Resources{}, basisOf(p)
 	after := p.DeepCopy()
 	for i := range after.Spec.InitContainers {
 		c := &after.Spec.InitContainers[i]

@@ -3,6 +3,7 @@ package storing
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -49,6 +50,8 @@ func Resize(
 	return false, err
 }
 
+var errResizedSince = errors.New("it was given other amounts since it was looked at; it is looked at once more")
+
 // changeAmounts returns the pod as it is then; nil if it is gone.
 func changeAmounts(
 	ctx context.Context, to PodWriter, a *action.ResizePod, way *resizing.Way,
@@ -60,6 +63,8 @@ func changeAmounts(
 			return nil, err
 		case p.UID != a.PodUID, pod.IsTerminating(p):
 			return nil, nil
+		case !way.IsOf(p):
+			return nil, apierrors.NewConflict(corev1.Resource("pods"), p.Name, errResizedSince)
 		case len(way.Amounts) == 0:
 			return p, nil
 		}

@@ -3,24 +3,34 @@ package storing
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/variant"
 	"github.com/everynode/everynode/internal/change/variant/resizing"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 )
 
-// one is the API of one pod.
-type one struct{ pod *corev1.Pod }
+// one is the API of one pod. The write of the number fails; 0 for none.
+type one struct {
+	pod   *corev1.Pod
+	fails int
+}
 
 func (o *one) GetPod(context.Context, string, string) (*corev1.Pod, error) { return o.pod, nil }
 
 func (o *one) PatchPod(_ context.Context, _, _ string, patch []byte) (*corev1.Pod, error) {
+	if o.fails--; o.fails == 0 {
+		return nil, errors.New("the API does not answer")
+	}
 	before, err := json.Marshal(o.pod)
 	if err != nil {
 		return nil, err
@@ -47,7 +57,7 @@ func TestAResizedPodSaysItsContent(t *testing.T) {
 		"there never was content":                  {"t_old", "t_new", "t_new"},
 		"there are neither":                        {"t_old", "t", ""},
 	} {
-		api := &one{&corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		api := &one{pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns", Name: "p", UID: "p", Labels: map[string]string{content.RevisionLabel: c.was},
 		}}}
 		a := &action.ResizePod{Target: action.Target{Namespace: "ns"}, PodName: "p", PodUID: "p", Revision: c.to}
@@ -55,5 +65,55 @@ func TestAResizedPodSaysItsContent(t *testing.T) {
 		if got := api.pod.Labels[content.RevisionLabel]; err != nil || gone || got != c.want {
 			t.Errorf("%s: a pod of %s is of %q after a resize to %s (%v), want %q", name, c.was, got, c.to, err, c.want)
 		}
+	}
+}
+
+// Two resizes follow each other, and the second one's way was found before the first one showed. It must not be gone:
+// what the first one gave would pass for what somebody else wants.
+func TestAWayOfBeforeAnotherResizeIsNotGone(t *testing.T) {
+	amounts := func(cpu, memory string) variant.Resources {
+		list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
+		return variant.Resources{"main": {Requests: list}}
+	}
+	template := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
+		Name: "main", Resources: corev1.ResourceRequirements(amounts("100m", "64Mi")["main"])}}}}
+	plain := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}, Spec: *template.Spec.DeepCopy()}
+	way := func(p *corev1.Pod, cpu, memory string) *resizing.Way {
+		w, err := resizing.Find(p, template, &variant.Outcome{Template: template, Mark: variant.Mark{Variant: "v", Resources: amounts(cpu, memory)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	a := &action.ResizePod{Target: action.Target{Namespace: "ns"}, PodName: "p", PodUID: "p", Revision: "t_next"}
+	for name, ends := range map[string]bool{"the first one is done": true, "the first one ended half way": false} {
+		api := &one{pod: plain.DeepCopy()}
+		first, second := way(plain, "400m", "96Mi"), way(plain, "100m", "336Mi")
+		if !ends {
+			api.fails = 3 // which takes the intent off
+		}
+		if _, err := Resize(t.Context(), api, a, first, time.Now()); (err == nil) != ends {
+			t.Fatalf("%s: the first resize: %v", name, err)
+		}
+		if _, err := Resize(t.Context(), api, a, second, time.Now()); !apierrors.IsConflict(err) {
+			t.Errorf("%s: the second resize: %v", name, err)
+		}
+		if _, err := Resize(t.Context(), api, a, way(api.pod, "100m", "336Mi"), time.Now()); err != nil {
+			t.Errorf("%s: with what the pod says by now: %v", name, err)
+		}
+		if got := api.pod.Spec.Containers[0].Resources.Requests; !got.Cpu().Equal(resource.MustParse("100m")) || !got.Memory().Equal(resource.MustParse("336Mi")) {
+			t.Errorf("%s: the pod asks for %s of cpu and %s of memory", name, got.Cpu(), got.Memory())
+		}
+	}
+	// What was said, and not asked for, is asked for once more.
+	api := &one{plain.DeepCopy(), 2}
+	w := way(plain, "400m", "96Mi")
+	for _, fails := range []bool{true, false} {
+		if _, err := Resize(t.Context(), api, a, w, time.Now()); (err != nil) != fails {
+			t.Errorf("fails: %t: %v", fails, err)
+		}
+	}
+	if got := api.pod.Spec.Containers[0].Resources.Requests.Cpu(); !got.Equal(resource.MustParse("400m")) {
+		t.Errorf("the pod asks for %s of cpu", got)
 	}
 }
