@@ -169,7 +169,7 @@ func (b *Book) Differs(
 	}
 	for _, n := range b.Nodes(node, low, high) {
 		for _, variants := range all {
-			if o := For(t, variants, n); !o.Fits(OfPod(p)) {
+			if o := For(t, variants, n); o.MayChange(OfPod(p)) {
 				return true
 			}
 		}

@@ -172,26 +172,26 @@ func (o *Outcome) compute(n *corev1.Node, text string, into *int64, grain float6
 
 // Fits reports whether a pod that looks so need not be touched: its amounts differ by less than a tenth.
 func (o *Outcome) Fits(have Looks) bool {
-	same := have.Level == o.Level && have.Note == o.Note && have.Restart == o.Restart
-	return o.Keeps || same && near(have.CPU, o.CPU) && near(have.Memory, o.Memory) && near(have.Limit, o.Limit) &&
-		near(have.Storage, o.Storage)
+	return o.close(have, func(have, want int64) bool {
+		slack := int64(10) // what rounding may add
+		if want >= mebi {
+			slack = 16 * mebi
+		}
+		return 10*(max(have, want)-min(have, want)-slack) < have
+	})
 }
 
-// slackOf is what rounding may add to less than a tenth.
-const slackOf = 16 * mebi
+// MayChange reports whether a pod that looks so may be touched: its amounts differ by a tenth, as they are. One of which a
+// formula gives less before it is rounded still fits.
+func (o *Outcome) MayChange(have Looks) bool {
+	return !o.close(have, func(have, want int64) bool { return 10*(max(have, want)-min(have, want)) < have })
+}
 
-func near(have, want int64) bool {
-	switch {
-	case have == want:
-		return true
-	case have < 0 || want < 0:
-		return false
-	}
-	slack := int64(10)
-	if want >= mebi {
-		slack = slackOf
-	}
-	return 10*(max(have, want)-min(have, want)-slack) < have
+func (o *Outcome) close(have Looks, near func(have, want int64) bool) bool {
+	is := func(have, want int64) bool { return have == want || have >= 0 && want >= 0 && near(have, want) }
+	same := have.Level == o.Level && have.Note == o.Note && have.Restart == o.Restart
+	return o.Keeps || same && is(have.CPU, o.CPU) && is(have.Memory, o.Memory) && is(have.Limit, o.Limit) &&
+		is(have.Storage, o.Storage)
 }
 
 // Sound reports whether a variant can be had on each node, and leaves room for others.

@@ -98,26 +98,31 @@ func TestOutcomes(t *testing.T) {
 func TestFits(t *testing.T) {
 	o := For(template(), []Variant{cpu("a", 0, ByClass)}, node("l", "32", "128Gi")) // 400m
 	for name, c := range map[string]struct {
-		change func(*Looks)
-		want   bool
+		change    func(*Looks)
+		want, may bool // it fits, and may be touched
 	}{
-		"the same":                   {func(*Looks) {}, true},
-		"less than a tenth more":     {func(l *Looks) { l.CPU = 430 }, true},
-		"more than a tenth more":     {func(l *Looks) { l.CPU = 500 }, false},
-		"much less":                  {func(l *Looks) { l.CPU = 100 }, false},
-		"a limit that is to go":      {func(l *Looks) { l.Limit = 64 * mebi }, false},
-		"another patch":              {func(l *Looks) { l.Level = "one" }, false},
-		"another restart for resize": {func(l *Looks) { l.Restart = "RestartContainer" }, false},
-		"much more memory":           {func(l *Looks) { l.Memory = 160 * mebi }, false},
-		"storage":                    {func(l *Looks) { l.Storage = 160 * mebi }, false},
+		"the same":                   {func(*Looks) {}, true, false},
+		"less than a tenth more":     {func(l *Looks) { l.CPU = 430 }, true, false},
+		"a tenth less":               {func(l *Looks) { l.CPU = 360 }, true, true},
+		"a tenth more":               {func(l *Looks) { l.CPU = 450 }, true, true},
+		"more than a tenth more":     {func(l *Looks) { l.CPU = 500 }, false, true},
+		"much less":                  {func(l *Looks) { l.CPU = 100 }, false, true},
+		"a limit that is to go":      {func(l *Looks) { l.Limit = 64 * mebi }, false, true},
+		"another patch":              {func(l *Looks) { l.Level = "one" }, false, true},
+		"another restart for resize": {func(l *Looks) { l.Restart = "RestartContainer" }, false, true},
+		"much more memory":           {func(l *Looks) { l.Memory = 160 * mebi }, false, true},
+		"storage":                    {func(l *Looks) { l.Storage = 160 * mebi }, false, true},
 	} {
 		have := o.Looks
 		c.change(&have)
 		if o.Fits(have) != c.want {
 			t.Errorf("%s: %s fits %s: %t", name, have, o.Looks, !c.want)
 		}
+		if o.MayChange(have) != c.may {
+			t.Errorf("%s: %s may be touched for %s: %t", name, have, o.Looks, !c.may)
+		}
 	}
-	if o.Keeps = true; !o.Fits(Looks{}) {
+	if o.Keeps = true; !o.Fits(Looks{}) || o.MayChange(Looks{}) {
 		t.Error("a pod that stays as it is does not fit")
 	}
 }
