@@ -228,7 +228,11 @@ func roundRollout(value []byte) *judge.Rollout {
 // wrongPods is the metric that counts what is wrong, of a DaemonSet.
 var wrongPods = regexp.MustCompile(`(?m)^everynode_beside_wrong_pods\{daemonset="(\w+)",namespace="default"\} (\d+)$`)
 
-// counts notes once in a second, until the test ends, how many pods of each DaemonSet are wrong as the leader says.
+// unknownPods is the metric that counts pods of which the webhook could not tell what they are to be.
+var unknownPods = regexp.MustCompile(`(?m)^everynode_beside_answers_total\{about="pod",answer="unknown"\} (\d+)$`)
+
+// counts notes once in a second, until the test ends, how many pods of each DaemonSet are wrong as the leader says, and
+// where a replica was unsure of a pod.
 func (r *round) counts() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -238,10 +242,18 @@ func (r *round) counts() {
 	})
 	go func() {
 		defer close(ended)
+		unsure := map[string]int{}
 		for ctx.Err() == nil {
 			most := map[string]int{}
 			for _, at := range r.shows {
 				text, _ := answersAt(ctx, at, "/metrics") // It may not run.
+				if is := unknownPods.FindStringSubmatch(text); is != nil {
+					n, _ := strconv.Atoi(is[1])
+					if n > unsure[at] {
+						r.add(judge.Entry{Unsure: true})
+					}
+					unsure[at] = n
+				}
 				for _, of := range wrongPods.FindAllStringSubmatch(text, -1) {
 					n, _ := strconv.Atoi(of[2])
 					most[of[1]] = max(most[of[1]], n)

@@ -38,7 +38,8 @@ func MayBeWrong(s *v1alpha1.DaemonSetRolloutStatus) bool {
 }
 
 // IsWrong reports whether a pod has a revision that its node was not to have when it was made: nobody answered the API
-// server then. What got a revision in its turn that failed later is not wrong.
+// server then. What got a revision in its turn that failed later is not wrong, nor is what was the target
+// once: its node keeps that until its step begins.
 func IsWrong(s *v1alpha1.DaemonSetRolloutStatus, policy *rolloutpolicy.Policy, p Made) (bool, error) {
 	if !MayBeWrong(s) || p.Revision == s.StableRevision {
 		return false, nil
@@ -49,6 +50,9 @@ func IsWrong(s *v1alpha1.DaemonSetRolloutStatus, policy *rolloutpolicy.Policy, p
 	if s.TargetRevision == s.StableRevision {
 		return false, nil // what is left of an earlier change
 	}
+	if p.Revision != s.TargetRevision {
+		return failedBefore(s, p), nil
+	}
 	open, known := policy.StepNamed(s.Step)
 	if !known {
 		return false, fmt.Errorf("the policy has no step %q, which the rollout says has begun", s.Step)
@@ -56,6 +60,11 @@ func IsWrong(s *v1alpha1.DaemonSetRolloutStatus, policy *rolloutpolicy.Policy, p
 	if p.At.Compare(open) > 0 {
 		return true, nil
 	}
+	return failedBefore(s, p), nil
+}
+
+// failedBefore reports whether a pod's revision had failed when the pod was made.
+func failedBefore(s *v1alpha1.DaemonSetRolloutStatus, p Made) bool {
 	at := slices.IndexFunc(s.FailedRevisions, func(f v1alpha1.FailedRevision) bool { return f.Revision == p.Revision })
-	return at >= 0 && p.Created.After(s.FailedRevisions[at].Time.Time), nil
+	return at >= 0 && p.Created.After(s.FailedRevisions[at].Time.Time)
 }

@@ -18,6 +18,8 @@ func TestWrongPods(t *testing.T) {
 	changing := &v1alpha1.DaemonSetRolloutStatus{StableRevision: "a", TargetRevision: "b", Step: "canary"}
 	failed := changing.DeepCopy()
 	failed.FailedRevisions = []v1alpha1.FailedRevision{{Revision: "b", Time: metav1.NewTime(now)}}
+	other := changing.DeepCopy()
+	other.FailedRevisions = []v1alpha1.FailedRevision{{Revision: "c", Time: metav1.NewTime(now)}}
 	canary, _ := policy.StepNamed("canary")
 	later, _ := policy.StepNamed("zones/x")
 	for name, c := range map[string]struct {
@@ -28,7 +30,9 @@ func TestWrongPods(t *testing.T) {
 		"stable":                         {changing, Made{"a", now, later}, false},
 		"the target in its step":         {changing, Made{"b", now, canary}, false},
 		"the target before its step":     {changing, Made{"b", now, later}, true},
-		"some other one":                 {changing, Made{"c", now, later}, true},
+		"what was the target once":       {changing, Made{"c", now, later}, false},
+		"another that failed before":     {other, Made{"c", now.Add(time.Minute), later}, true},
+		"another that failed later":      {other, Made{"c", now.Add(-time.Minute), later}, false},
 		"failed, and had its turn":       {failed, Made{"b", now.Add(-time.Minute), canary}, false},
 		"failed, and was made after it":  {failed, Made{"b", now.Add(time.Minute), canary}, true},
 		"failed, where it never was due": {failed, Made{"b", now.Add(-time.Minute), later}, true},
@@ -61,8 +65,8 @@ func TestWrongPods(t *testing.T) {
 		"turned on, not yet":                    {on, "a", [2]bool{false, false}},
 		"turned on":                             {on, "a" + x, [2]bool{false, true}},
 		"turned off, stable":                    {off, "a" + x, [2]bool{false, false}},
-		"turned off, of an earlier content":     {off, "a" + y, [2]bool{false, true}},
-		"turned off, with the stable template":  {off, "a", [2]bool{false, true}},
+		"turned off, of an earlier content":     {off, "a" + y, [2]bool{false, false}},
+		"turned off, with the stable template":  {off, "a", [2]bool{false, false}},
 		"turned off, the target":                {off, "b", [2]bool{false, true}},
 		"turned off alone, stable":              {plain, "a" + x, [2]bool{false, false}},
 		"turned off alone, the target":          {plain, "a", [2]bool{false, true}},

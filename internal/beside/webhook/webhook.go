@@ -30,8 +30,9 @@ import (
 )
 
 const (
-	// readTimeout is how long what an answer goes by may take to be read.
-	readTimeout = time.Second
+	// readTimeout is how long what an answer goes by may take to be read. The API server waits a second longer, and then
+	// makes the pod as it is.
+	readTimeout = 2 * time.Second
 	// maxReview is how large a question may be: an object of etcd's size, twice, and more.
 	maxReview = 8 << 20
 )

@@ -25,6 +25,9 @@ type Entry struct {
 	Counted *Counted
 	// Silent tells that from here on a pod may be made without the webhook, and Answers that it answers again.
 	Silent, Answers bool
+	// Unsure tells that the webhook has lately let a pod be made as it was, because it could not tell in time what it is
+	// to be.
+	Unsure bool
 	// Touches is the pod, by its UID, or the node that the test deletes, breaks or mends.
 	Touches string
 	// Retries is the DaemonSet of which somebody has a failed revision tried again.

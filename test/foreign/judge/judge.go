@@ -19,6 +19,7 @@ func (f Fault) String() string { return f.At.Format("15:04:05.000 ") + f.Rule + 
 
 // Judge returns all faults of a history.
 func Judge(all []Entry) (out []Fault) {
+	all = heard(all)
 	out = append(out, revisions(all)...)
 	out = append(out, knowledge(all)...)
 	out = append(out, limits(all)...)
@@ -26,6 +27,7 @@ func Judge(all []Entry) (out []Fault) {
 	out = append(out, standstill(all)...)
 	out = append(out, placements(all)...)
 	out = append(out, contents(all)...)
+	out = append(out, alarms(all)...)
 	return append(out, copies(all)...)
 }
 

@@ -99,6 +99,7 @@ var (
 	silent  = Entry{Silent: true}
 	answers = Entry{Answers: true}
 	says    = Entry{Told: "ds"}
+	unsure  = Entry{Unsure: true}
 	one     = Entry{Counted: &Counted{"ds", 1}}
 )
 
@@ -169,6 +170,17 @@ func TestJudge(t *testing.T) {
 			answered().add(silent, canary, early, pod("b", "n3", "new"), answers).after(late).add(says, one).
 				after(2 * Known).add(says),
 			"counted",
+		},
+		"said to be wrong, and made well":        {begun().add(first, one), "alarm"},
+		"said to be wrong, and went long ago":    {answered().add(silent, first, answers, pod("a", "n1", "", "gone")).after(2 * late).add(one), "alarm"},
+		"said to be wrong, and went just now":    {answered().add(silent, first, answers, pod("a", "n1", "", "gone")).after(late).add(one), ""},
+		"another DaemonSet's were made unheard":  {answered().add(silent, Entry{Pod: &Pod{UID: "o", Set: "other", Node: "n1"}}, answers, one), "alarm"},
+		"made before its step, as it was unsure": {begun().after(late).add(early).after(time.Second).add(unsure, says, one), ""},
+		"... long before":                        {begun().after(late).add(early).after(late).add(unsure, says, one), "revision alarm"},
+		"... and after that":                     {begun().after(late).add(unsure).after(late).add(early, says, one), "revision alarm"},
+		"... and is not told of": {
+			begun().after(late).add(early).after(time.Second).add(unsure, one).after(2 * Known).add(answers),
+			"known",
 		},
 		"made without content, and not told": {
 			answered().add(rollout("old.1", "old.2", "canary", ""), silent, pod("a", "n2", "old"), answers, one).
