@@ -22,8 +22,10 @@ func UnlessStopped(run func(context.Context) error) genericapiserver.PostStartHo
 	}
 }
 
+// On a machine that is overloaded a write can take half a minute, and to start once more would load it further. Who
+// waits for a server gives it five minutes (packaging/everynode-server.service).
 const (
-	insistFor   = 30 * time.Second
+	insistFor   = 2 * time.Minute
 	insistEvery = 500 * time.Millisecond
 )
 
