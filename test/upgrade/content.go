@@ -17,13 +17,19 @@ const (
 	newConf = "two"
 )
 
+// backWithout is the section of the guide for who goes back.
+const backWithout = "Back to a program without content"
+
+// advised is whom the guide's commands are for. What was taken back is in the object of "back" still.
+const advised = "log-agent"
+
 // contentAgents are in each state that a change of content can be in when the program goes back.
 var contentAgents = []struct {
 	agent
 	edit  string
 	phase v1alpha1.Phase
 }{
-	{agent{name: "log-agent", conf: "agent", policy: "careful", then: "Rollback"}, badConf, v1alpha1.PhaseRolledBack},
+	{agent{name: advised, conf: "agent", policy: "careful", then: "Rollback"}, badConf, v1alpha1.PhaseRolledBack},
 	{agent{name: "back", then: "Rollback"}, badConf, v1alpha1.PhaseRolledBack},
 	{agent{name: "halts", then: "Halt"}, badConf, v1alpha1.PhaseHalted},
 	{agent{name: "waits", then: "Halt", approval: "Manual"}, newConf, v1alpha1.PhaseWaitingForApproval},
@@ -44,14 +50,24 @@ func playContent(p programs) error {
 		if err != nil {
 			return err
 		}
+		if err := s.advise(); err != nil {
+			return err
+		}
 		if err := errors.Join(s.replace("the older program", p.older), s.olderRuns()); err != nil {
+			return err
+		}
+		if err := s.lose(advised, 3); err != nil {
 			return err
 		}
 		if err := s.replace("this program again", p.new); err != nil {
 			return err
 		}
 		for _, a := range contentAgents {
-			if err := s.phase(a.name, a.phase, true); err != nil {
+			phase := a.phase
+			if a.name == advised {
+				phase = v1alpha1.PhaseComplete
+			}
+			if err := errors.Join(s.phase(a.name, phase, true), s.ready(a.name)); err != nil {
 				return err
 			}
 		}
@@ -65,6 +81,15 @@ func playContent(p programs) error {
 		}
 		return err
 	})
+}
+
+// advise does for one of the agents what the guide says, word for word.
+func (s *stage) advise() error {
+	if err := s.obey(backWithout, 0); err != nil {
+		return err
+	}
+	fmt.Println("  the guide's commands were played")
+	return s.phase(advised, v1alpha1.PhaseComplete, true)
 }
 
 // contents has each agent in its state.

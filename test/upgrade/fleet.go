@@ -18,6 +18,17 @@ import (
 // patience is how long a step may take.
 const patience = 3 * time.Minute
 
+// programs are those that a scenario may install.
+type programs struct {
+	old   string // the release before
+	older string // the last one that knows no content, pinned images, variants and NodeStartups
+	new   string
+	// guide is the file with the commands for who goes back to the older one.
+	guide string
+	// logs is where the logs of servers are left of a scenario that fails.
+	logs string
+}
+
 // fleet is a cluster whose program is replaced.
 type fleet struct {
 	old, new string // programs
@@ -130,12 +141,17 @@ func (f *fleet) processes() (p processes, err error) {
 
 // restartServer ends a server; the supervisor starts what is installed now. Of several, the
 // next one has to wait until all take part.
-func (f *fleet) restartServer(number int) error {
+func (f *fleet) restartServer(number int) error { return f.endServer(number, syscall.SIGTERM) }
+
+// killServer kills the only server.
+func (f *fleet) killServer() error { return f.endServer(0, syscall.SIGKILL) }
+
+func (f *fleet) endServer(number int, how syscall.Signal) error {
 	before, err := f.processes()
 	if err != nil {
 		return err
 	}
-	if err := end(before.server(number)); err != nil {
+	if err := end(before.server(number), how); err != nil {
 		return err
 	}
 	if err := wait("another server runs", func() error {
@@ -150,11 +166,11 @@ func (f *fleet) restartServer(number int) error {
 	return wait("all servers take part", f.takePart)
 }
 
-func end(pid int) error {
+func end(pid int, how syscall.Signal) error {
 	if pid < 2 {
 		return fmt.Errorf("the cluster names process %d", pid)
 	}
-	return syscall.Kill(pid, syscall.SIGTERM)
+	return syscall.Kill(pid, how)
 }
 
 func (f *fleet) kubectl(program string, args ...string) (string, error) {

@@ -45,11 +45,12 @@ func story(moments []moment, daemon string) (out []string) {
 	return out
 }
 
-// replaced says which pods of a daemon went, but for those that the scenario took itself.
+// replaced says which pods of a daemon went, but for those that the scenario took itself, and those that the older
+// program made: they have no revision of their own, and what they are to have is given them in their turn.
 func replaced(moments []moment, daemon string, byUs map[types.UID]bool) (out []string) {
 	went := map[types.UID]bool{}
 	for _, m := range moments {
-		if m.daemon == daemon && (m.going || m.gone) && !byUs[m.uid] && !went[m.uid] {
+		if m.daemon == daemon && m.revision != "" && (m.going || m.gone) && !byUs[m.uid] && !went[m.uid] {
 			went[m.uid] = true
 			out = append(out, m.String())
 		}

@@ -10,26 +10,19 @@ import (
 // tale makes a history: of each pod, by name, what becomes of it on a node.
 type tale []moment
 
-func (t tale) comes(uid, node string, reads ...string) tale {
-	m := moment{first: true, daemon: "agent", uid: types.UID(uid), name: uid, node: node, reads: reads}
+func (t tale) tells(uid, node string, m moment) tale {
+	m.daemon, m.uid, m.name, m.node, m.revision = "agent", types.UID(uid), uid, node, "t.c"
 	return append(slices.Clip(t), m)
 }
 
-func (t tale) works(uid, node string) tale {
-	return append(slices.Clip(t), moment{daemon: "agent", uid: types.UID(uid), name: uid, node: node, available: true})
+func (t tale) comes(uid, node string, reads ...string) tale {
+	return t.tells(uid, node, moment{first: true, reads: reads})
 }
 
-func (t tale) fails(uid, node string) tale {
-	return append(slices.Clip(t), moment{daemon: "agent", uid: types.UID(uid), name: uid, node: node})
-}
-
-func (t tale) goes(uid, node string) tale {
-	return append(slices.Clip(t), moment{daemon: "agent", uid: types.UID(uid), name: uid, node: node, going: true})
-}
-
-func (t tale) ends(uid, node string) tale {
-	return append(slices.Clip(t), moment{daemon: "agent", uid: types.UID(uid), name: uid, node: node, gone: true})
-}
+func (t tale) works(uid, node string) tale { return t.tells(uid, node, moment{available: true}) }
+func (t tale) fails(uid, node string) tale { return t.tells(uid, node, moment{}) }
+func (t tale) goes(uid, node string) tale  { return t.tells(uid, node, moment{going: true}) }
+func (t tale) ends(uid, node string) tale  { return t.tells(uid, node, moment{gone: true}) }
 
 func TestJudge(t *testing.T) {
 	three := tale{}
@@ -39,6 +32,7 @@ func TestJudge(t *testing.T) {
 	again := three.goes("a", "n1").ends("a", "n1")
 	old := moment{daemon: "agent", uid: "a", node: "n1", available: true, reads: []string{"bad"}}
 	known := append(slices.Clip(three), old)
+	older := append(slices.Clip(three), moment{daemon: "agent", uid: "o", node: "n1", gone: true})
 	elsewhere := append(slices.Clip(three), moment{first: true, daemon: "other", reads: []string{"bad"}, gone: true})
 	for name, c := range map[string]struct {
 		history                  tale
@@ -56,6 +50,7 @@ func TestJudge(t *testing.T) {
 		"a pod of the same node":       {again.comes("a2", "n1").works("a2", "n1").goes("a2", "n1"), "", 0, 2, 0},
 		"what was taken back":          {three.comes("d", "n4", "token", "bad"), "", 0, 0, 1},
 		"one that is known already":    {known, "", 0, 0, 0},
+		"what the older program made":  {older, "", 0, 0, 0},
 		"of another daemon":            {elsewhere, "", 0, 0, 0},
 	} {
 		byUs := map[types.UID]bool{types.UID(c.byUs): true}

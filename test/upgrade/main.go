@@ -4,6 +4,9 @@
 //   - steps.go: from the release before to this program, servers and agents, one after another. Nobody's container
 //     may notice, and of several servers some answer all the while (several.go).
 //   - content.go: from this program to one that knows no content of revisions, and again to this one.
+//   - middle.go: the same, killed in the middle of a rollback and of pinning.
+//   - turns.go: servers of both programs beside each other, whose loops work in turn.
+//   - sizes.go: variants and NodeStartups, to a program that knows neither and back.
 //
 // `make test-upgrade` builds the programs and runs it. As root the nodes of steps.go are real too.
 package main
@@ -20,17 +23,6 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// programs are those that a scenario may install.
-type programs struct {
-	old   string // the release before
-	older string // the last one that knows no content, pinned images, variants and NodeStartups
-	new   string
-	// guide is the file with the commands for who goes back to the older one.
-	guide string
-	// logs is where the logs of servers are left of a scenario that fails.
-	logs string
-}
-
 // scenarios are played in this order.
 var scenarios = []struct {
 	name string
@@ -38,6 +30,9 @@ var scenarios = []struct {
 }{
 	{"steps", playSteps},
 	{"content", playContent},
+	{"middle", playMiddle},
+	{"turns", playTurns},
+	{"sizes", playSizes},
 }
 
 func main() {

@@ -207,13 +207,18 @@ func (s *stage) allowContent() error {
 type agent struct {
 	name, conf, policy string
 	then, approval     string
+	fault              string // what ails its pods, wherever they are
 }
 
 func (a agent) confName() string { return cmp.Or(a.conf, a.name) }
 
 func (a agent) manifest() string {
+	fault := ""
+	if a.fault != "" {
+		fault = fmt.Sprintf("simulated.everynode.io/fault: %q", a.fault)
+	}
 	return strings.NewReplacer(
-		"NAME", a.name, "CONF", a.confName(), "POLICY", cmp.Or(a.policy, a.name),
+		"FAULT", fault, "NAME", a.name, "CONF", a.confName(), "POLICY", cmp.Or(a.policy, a.name),
 		"APPROVAL", cmp.Or(a.approval, "Automatic"), "THEN", a.then,
 	).Replace(agentManifest)
 }
@@ -247,7 +252,7 @@ spec:
   selector: {matchLabels: {app: NAME}}
   updateStrategy: {rollingUpdate: {maxUnavailable: 2}}
   template:
-    metadata: {labels: {app: NAME}}
+    metadata: {labels: {app: NAME}, annotations: {FAULT}}
     spec:
       terminationGracePeriodSeconds: 1
       volumes:

@@ -108,7 +108,7 @@ func (f *fleet) restartAgents() error {
 		return err
 	}
 	for name, node := range before.Nodes {
-		if err := end(node.Agent.PID); err != nil {
+		if err := end(node.Agent.PID, syscall.SIGTERM); err != nil {
 			return err
 		}
 		err := wait("another agent runs on "+name, func() error {
@@ -153,7 +153,7 @@ func (f *fleet) restartAgentsAlone() error {
 			return err
 		}
 		said[name] = strings.Count(log, alone)
-		err = end(node.Agent.PID)
+		err = end(node.Agent.PID, syscall.SIGTERM)
 		if err != nil {
 			return err
 		}
