@@ -228,5 +228,8 @@ func (l *loop) due() (time.Time, bool) {
 	if ends, also := l.kept.Next(); also && (!ok || ends.Before(next)) {
 		next, ok = ends, true
 	}
+	if words, also := l.words.Next(); also && (!ok || words.Before(next)) {
+		next, ok = words, true
+	}
 	return next, ok
 }

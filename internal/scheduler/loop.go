@@ -16,6 +16,7 @@ import (
 	"github.com/everynode/everynode/internal/scheduler/devices"
 	"github.com/everynode/everynode/internal/scheduler/placement"
 	"github.com/everynode/everynode/internal/scheduler/queue"
+	"github.com/everynode/everynode/internal/scheduler/rephrase"
 	"github.com/everynode/everynode/internal/scheduler/reservations"
 )
 
@@ -32,6 +33,7 @@ type loop struct {
 	placer    *placement.Placer
 	budgets   map[types.UID]placement.Budget
 	devices   *devices.Book
+	words     *rephrase.Book
 	// late are pods, by UID, with a binding that had no answer: until when it may still be done.
 	late map[types.UID]time.Time
 	// follow has the book of devices filled from now on.
@@ -50,6 +52,7 @@ func newLoop(config Config, inbox *inbox, binder *binder, events *recorder) *loo
 		placer:    placement.New(config.Seed),
 		budgets:   map[types.UID]placement.Budget{},
 		devices:   devices.New(config.Clock),
+		words:     rephrase.New(),
 		late:      map[types.UID]time.Time{},
 		follow:    func() {},
 		kept:      reservations.New[room](seenWithin),
@@ -63,6 +66,7 @@ func (l *loop) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		l.drain(ctx)
 		l.endReservations(ctx)
+		l.sayAgain()
 		l.binder.metrics.waiting(l.queue.Lengths())
 		if a := l.nextAsk(); a != nil {
 			l.answerTo(ctx, a)
@@ -137,6 +141,9 @@ func (l *loop) onNode(node *corev1.Node, deleted bool) {
 
 func (l *loop) onPod(pod *corev1.Pod, deleted bool) {
 	l.kept.Seen(pod.UID)
+	if deleted || terminal(pod) || pod.Spec.NodeName != "" || !ours(pod) {
+		l.words.Forget(pod.UID)
+	}
 	switch {
 	case deleted || terminal(pod):
 		delete(l.late, pod.UID)
@@ -216,6 +223,7 @@ func (l *loop) onFailedBinding(ctx context.Context, m message) {
 // schedule places one pod, or parks it and says why.
 func (l *loop) schedule(ctx context.Context, pod *fit.Pod) {
 	logger := klog.FromContext(ctx)
+	l.words.Old(pod.UID)
 	if until := l.devices.Attempt(pod.Object); !until.IsZero() {
 		l.postpone(pod, until, devices.TextPause)
 		return

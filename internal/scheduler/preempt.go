@@ -36,7 +36,7 @@ func (l *loop) park(ctx context.Context, pod *fit.Pod, diagnosis *placement.Diag
 	if preemption.Node == "" {
 		// Where there will be room the devices can be had that the pod has, else it would not be room for it.
 		l.giveBackDevices(pod)
-		l.binder.report(pod, corev1.PodReasonUnschedulable, text, l.keptNomination(pod, diagnosis))
+		l.say(pod, text, l.keptNomination(pod, diagnosis))
 		return
 	}
 	l.binder.metrics.preempted(len(preemption.Victims))
