@@ -181,8 +181,7 @@ func (o *Outcome) Fits(have Looks) bool {
 	})
 }
 
-// MayChange reports whether a pod that looks so may be touched: its amounts differ by a tenth, as they are. One of which
-// a formula gives less before it is rounded still fits.
+// MayChange reports whether a pod that looks so may be touched: its amounts differ by a tenth, as they are.
 func (o *Outcome) MayChange(have Looks) bool {
 	return !o.close(have, func(have, want int64) bool { return 10*(max(have, want)-min(have, want)) < have })
 }
