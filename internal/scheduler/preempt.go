@@ -11,6 +11,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/fit"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 	"github.com/everynode/everynode/internal/scheduler/devices"
 	"github.com/everynode/everynode/internal/scheduler/placement"
 	"github.com/everynode/everynode/internal/scheduler/queue"
@@ -140,4 +141,37 @@ func (b *binder) nominate(pod *fit.Pod, nodeName string) {
 	b.add(&b.others, func(ctx context.Context) {
 		b.patch(ctx, pod.Object, StatusPatch{NominatedNodeName: &nodeName})
 	})
+}
+
+// say reports why a pod fits nowhere. To one that was told so already, other words are said when they are due.
+func (l *loop) say(pod *fit.Pod, text string, nominated *string) {
+	now := l.clock.Now()
+	if knows(pod.Object) && (nominated == nil || *nominated == pod.Object.Status.NominatedNodeName) {
+		if !l.words.May(pod.UID, text, l.waitingPods(), now) {
+			return
+		}
+	} else {
+		l.words.Said(pod.UID, now)
+	}
+	l.binder.report(pod, corev1.PodReasonUnschedulable, text, nominated)
+}
+
+// knows reports whether a pod has been told that it fits nowhere.
+func knows(pod *corev1.Pod) bool {
+	c := podfacts.Condition(pod, corev1.PodScheduled)
+	return c != nil && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
+}
+
+func (l *loop) waitingPods() int {
+	active, backoff, parked := l.queue.Lengths()
+	return active + backoff + parked
+}
+
+// sayAgain reports what was kept for pods that wait, as far as that is due.
+func (l *loop) sayAgain() {
+	for uid, text := range l.words.Due(l.waitingPods(), l.clock.Now()) {
+		if pod := l.queue.Get(uid); pod != nil {
+			l.binder.report(pod, corev1.PodReasonUnschedulable, text, nil)
+		}
+	}
 }

@@ -1,5 +1,6 @@
-// Package rephrase decides when pods that wait are told once more why, in other words. How many nodes have no room, or a
-// taint, changes with each node that joins; telling each pod of each change would be most of what a large cluster does.
+// Package rephrase decides when pods that wait are told once more why, in other words. How many nodes have no room, or
+// a taint, changes with each node that joins; telling each pod of each change would be most of what a large cluster
+// does.
 //
 // All pods together are told a hundred times a second at most, so each of a few is told at once. What is told for the
 // first time, or has another reason, is none of this. The package is pure, and one goroutine owns a Book.
