@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/test/chaos/history/wants"
@@ -47,7 +48,13 @@ func (j *judge) count(d decision, g *guidance, p *corev1.Pod, forward, surge boo
 		}
 		step, own = max(step, nodes), max(own, limit)
 	}
-	j.report(Limits, d.event, g.concerned(d, p.UID), "node %s was changed (pod %s); that makes %d nodes of its step and %d in all by our own doing (%s), the step allows %d and the DaemonSet %d",
+	pods := []types.UID{p.UID}
+	for _, name := range counted {
+		for _, t := range j.pods[place{d.at.set, name}] {
+			pods = append(pods, t.first().GetUID())
+		}
+	}
+	j.report(Limits, d.event, g.concerned(d, pods...), "node %s was changed (pod %s); that makes %d nodes of its step and %d in all by our own doing (%s), the step allows %d and the DaemonSet %d",
 		d.at.node, p.Name, step, len(counted), strings.Join(out, ", "), own, total)
 }
 

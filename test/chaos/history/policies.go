@@ -229,13 +229,6 @@ func (j *judge) countTaken(d decision, g *guidance, p *corev1.Pod, surge bool, n
 	}
 }
 
-// CanBeFollowed reports whether a policy can be, as those of rounds are written: a time zone may be none that is known.
-func CanBeFollowed(p *v1alpha1.RolloutPolicy) bool {
-	return !slices.ContainsFunc(p.Spec.Windows, func(w v1alpha1.Window) bool {
-		return w.TimeZone != "" && w.TimeZone != "UTC"
-	})
-}
-
 // standsStill says why nothing may begin, whatever of its guidance the controller went by.
 func (j *judge) standsStill(g *guidance) string {
 	every := func(why string, is func(*v1alpha1.DaemonSetRollout) bool) string {
@@ -248,7 +241,7 @@ func (j *judge) standsStill(g *guidance) string {
 	switch {
 	case !g.ruled:
 		lost = "the policy was gone in the middle"
-	case !slices.ContainsFunc(g.policies, CanBeFollowed):
+	case !slices.ContainsFunc(g.policies, waves.CanBeFollowed):
 		lost = "the policy cannot be followed"
 	}
 	return cmp.Or(lost,

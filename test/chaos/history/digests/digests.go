@@ -25,6 +25,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/test/chaos/history"
+	"github.com/everynode/everynode/test/chaos/history/waves"
 )
 
 // The rules.
@@ -168,7 +169,7 @@ func (j *judge) pin(at int64) {
 // read notes whether the policy of a DaemonSet can be followed.
 func (j *judge) read(set types.UID, p *v1alpha1.RolloutPolicy, at int64) {
 	switch {
-	case p != nil && !history.CanBeFollowed(p):
+	case p != nil && !waves.CanBeFollowed(p):
 		j.unread[set] = math.MaxInt64
 	case j.unread[set] == math.MaxInt64:
 		j.unread[set] = at

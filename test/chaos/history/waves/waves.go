@@ -63,3 +63,10 @@ func Asks(p *v1alpha1.RolloutPolicy, step string) bool {
 		return w.Name == wave && w.Approval == v1alpha1.ApprovalManual
 	})
 }
+
+// CanBeFollowed reports whether a policy can be, as those of rounds are written: a time zone may be none that is known.
+func CanBeFollowed(p *v1alpha1.RolloutPolicy) bool {
+	return !slices.ContainsFunc(p.Spec.Windows, func(w v1alpha1.Window) bool {
+		return w.TimeZone != "" && w.TimeZone != "UTC"
+	})
+}
