@@ -145,7 +145,7 @@ func (j *judge) showsNothing(d decision, at place) bool {
 	given := j.given[at].object.(*corev1.Pod)
 	since := pods(j.tracks[given.UID].between(j.given[at].from, d.event))
 	shown := slices.ContainsFunc(since, revision.LiveOf(given).ShownBy)
-	shown = shown || revision.LiveOf(given) == (revision.Live{}) && slices.ContainsFunc(since[1:], molds.Holds)
+	shown = shown || revision.LiveOf(given) == (revision.Live{}) && slices.ContainsFunc(since[1:], molds.Answers(given))
 	return !shown && j.live(given.UID, d.event) != nil && !j.unwanted(d, at, j.given[at].from)
 }
 

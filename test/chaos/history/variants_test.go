@@ -54,6 +54,14 @@ func (s *story) resized(p *corev1.Pod) {
 	s.put(p)
 }
 
+// refusing has the pod's node say that it can never have what it asked for, of a generation that it may have seen.
+func (s *story) refusing(p *corev1.Pod) {
+	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{
+		Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible,
+	})
+	s.put(p)
+}
+
 func (s *story) holding(p *corev1.Pod) {
 	p.Status.ObservedGeneration = p.Generation
 	s.put(p)
@@ -94,6 +102,19 @@ func TestVariantsKeepToLimits(t *testing.T) {
 		"two are resized at once": {func(s *story, pods []*corev1.Pod) {
 			s.variant("v", 1, "")
 			s.resized(pods[0])
+			s.resized(pods[1])
+		}, Budget},
+		"one can never have it, another is resized": {func(s *story, pods []*corev1.Pod) {
+			s.variant("v", 1, "")
+			s.resized(pods[0])
+			s.refusing(pods[0])
+			s.holding(pods[0])
+			s.resized(pods[1])
+		}, ""},
+		"one could not have what it was to have before": {func(s *story, pods []*corev1.Pod) {
+			s.variant("v", 1, "")
+			s.resized(pods[0])
+			s.refusing(pods[0])
 			s.resized(pods[1])
 		}, Budget},
 		"one is resized, another deleted": {func(s *story, pods []*corev1.Pod) {

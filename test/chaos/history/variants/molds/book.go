@@ -202,6 +202,13 @@ func Resized(was, is *corev1.Pod) bool {
 	return a.CPU != b.CPU || a.Memory != b.Memory || a.Limit != b.Limit
 }
 
+// Answers returns what reports whether a pod's node has given it what it was asked for at a version, or never will.
+func Answers(asked *corev1.Pod) func(*corev1.Pod) bool {
+	return func(p *corev1.Pod) bool {
+		return Holds(p) || Infeasible(p) && p.Status.ObservedGeneration >= asked.Generation
+	}
+}
+
 // Holds reports whether a pod has the amounts that it asks for, as its node says.
 func Holds(p *corev1.Pod) bool {
 	under := slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
