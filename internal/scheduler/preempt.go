@@ -146,7 +146,8 @@ func (b *binder) nominate(pod *fit.Pod, nodeName string) {
 // say reports why a pod fits nowhere. To one that was told so already, other words are said when they are due.
 func (l *loop) say(pod *fit.Pod, text string, nominated *string) {
 	now := l.clock.Now()
-	if knows(pod.Object) && (nominated == nil || *nominated == pod.Object.Status.NominatedNodeName) {
+	knows := podfacts.Unschedulable(pod.Object) != nil
+	if knows && (nominated == nil || *nominated == pod.Object.Status.NominatedNodeName) {
 		if !l.words.May(pod.UID, text, l.waitingPods(), now) {
 			return
 		}
@@ -154,12 +155,6 @@ func (l *loop) say(pod *fit.Pod, text string, nominated *string) {
 		l.words.Said(pod.UID, now)
 	}
 	l.binder.report(pod, corev1.PodReasonUnschedulable, text, nominated)
-}
-
-// knows reports whether a pod has been told that it fits nowhere.
-func knows(pod *corev1.Pod) bool {
-	c := podfacts.Condition(pod, corev1.PodScheduled)
-	return c != nil && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
 }
 
 func (l *loop) waitingPods() int {

@@ -65,6 +65,15 @@ func IsTerminal(p *corev1.Pod) bool {
 // IsBound reports whether the pod has been given to a node.
 func IsBound(p *corev1.Pod) bool { return p.Spec.NodeName != "" }
 
+// Unschedulable is the condition by which the scheduler says that it finds no node for the pod; nil if it does not.
+func Unschedulable(p *corev1.Pod) *corev1.PodCondition {
+	c := Condition(p, corev1.PodScheduled)
+	if c == nil || c.Status != corev1.ConditionFalse || c.Reason != corev1.PodReasonUnschedulable {
+		return nil
+	}
+	return c
+}
+
 // Gates are the scheduling gates that keep the pod from being bound, each by its name; "" if there is none.
 func Gates(p *corev1.Pod) string {
 	names := make([]string, 0, len(p.Spec.SchedulingGates))

@@ -628,21 +628,24 @@ func TestARolloutThatIsDeletedWhileNobodyLooks(t *testing.T) {
 
 // The end of a rollout may be the first that is heard of its last status.
 func TestWhatARolloutSaidLastIsHeardWithItsEnd(t *testing.T) {
+	const progressing, waiting = v1alpha1.PhaseProgressing, v1alpha1.PhaseWaitingForApproval
 	for name, last := range map[string]struct {
 		version string
 		want    v1alpha1.Phase
-	}{"newer": {"9", v1alpha1.PhaseWaitingForApproval}, "of no known version": {"", v1alpha1.PhaseProgressing}, "older": {"1", v1alpha1.PhaseProgressing}} {
+	}{"newer": {"9", waiting}, "of no known version": {"", progressing}, "older": {"1", progressing}} {
 		w := newWorld()
 		w.policy(t, "first", "")
 		ds := w.daemonSet("logs", "u1")
-		w.rollout("logs", "u1", v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseProgressing, StableRevision: "a", TargetRevision: "b"}, v1alpha1.DaemonSetRolloutSpec{})
+		status := v1alpha1.DaemonSetRolloutStatus{Phase: progressing, StableRevision: "a", TargetRevision: "b"}
+		w.rollout("logs", "u1", status, v1alpha1.DaemonSetRolloutSpec{})
 		seen := w.RolloutOf(ds).DeepCopy()
 		seen.ResourceVersion = "5"
 		w.Step(Rollout{Object: seen})
 		gone := seen.DeepCopy()
-		gone.ResourceVersion, gone.Status.Phase = last.version, v1alpha1.PhaseWaitingForApproval
+		gone.ResourceVersion, gone.Status.Phase = last.version, waiting
 		w.Step(Rollout{Object: gone, Gone: true})
-		if told := w.rows.told["u1"]; !told.Spec.Paused || !strings.HasPrefix(told.PausedWhy, "its DaemonSetRollout was deleted while it was "+string(last.want)+";") {
+		told, why := w.rows.told["u1"], "its DaemonSetRollout was deleted while it was "+string(last.want)+";"
+		if !told.Spec.Paused || !strings.HasPrefix(told.PausedWhy, why) {
 			t.Errorf("%s: the next one is told paused %v because %q", name, told.Spec.Paused, told.PausedWhy)
 		}
 	}

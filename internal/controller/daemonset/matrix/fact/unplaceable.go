@@ -11,8 +11,8 @@ import (
 // unplaceableBecause returns what the scheduler says about the one node that a
 // daemon pod is meant for; "" if it has not given up on it.
 func unplaceableBecause(p *corev1.Pod) string {
-	c := pod.Condition(p, corev1.PodScheduled)
-	if pod.IsBound(p) || c == nil || c.Status != corev1.ConditionFalse || c.Reason != corev1.PodReasonUnschedulable {
+	c := pod.Unschedulable(p)
+	if pod.IsBound(p) || c == nil {
 		return ""
 	}
 	return placementReason(c.Message)

@@ -72,14 +72,17 @@ func TestAResizedPodSaysItsContent(t *testing.T) {
 // what the first one gave would pass for what somebody else wants.
 func TestAWayOfBeforeAnotherResizeIsNotGone(t *testing.T) {
 	amounts := func(cpu, memory string) variant.Resources {
-		list := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory)}
-		return variant.Resources{"main": {Requests: list}}
+		return variant.Resources{"main": {Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse(memory),
+		}}}
 	}
 	template := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
 		Name: "main", Resources: corev1.ResourceRequirements(amounts("100m", "64Mi")["main"])}}}}
-	plain := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}, Spec: *template.Spec.DeepCopy()}
+	plain := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}}
+	plain.Spec = *template.Spec.DeepCopy()
 	way := func(p *corev1.Pod, cpu, memory string) *resizing.Way {
-		w, err := resizing.Find(p, template, &variant.Outcome{Template: template, Mark: variant.Mark{Variant: "v", Resources: amounts(cpu, memory)}})
+		mark := variant.Mark{Variant: "v", Resources: amounts(cpu, memory)}
+		w, err := resizing.Find(p, template, &variant.Outcome{Template: template, Mark: mark})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +104,8 @@ func TestAWayOfBeforeAnotherResizeIsNotGone(t *testing.T) {
 		if _, err := Resize(t.Context(), api, a, way(api.pod, "100m", "336Mi"), time.Now()); err != nil {
 			t.Errorf("%s: with what the pod says by now: %v", name, err)
 		}
-		if got := api.pod.Spec.Containers[0].Resources.Requests; !got.Cpu().Equal(resource.MustParse("100m")) || !got.Memory().Equal(resource.MustParse("336Mi")) {
+		got, want := api.pod.Spec.Containers[0].Resources.Requests, amounts("100m", "336Mi")["main"].Requests
+		if !got.Cpu().Equal(*want.Cpu()) || !got.Memory().Equal(*want.Memory()) {
 			t.Errorf("%s: the pod asks for %s of cpu and %s of memory", name, got.Cpu(), got.Memory())
 		}
 	}
