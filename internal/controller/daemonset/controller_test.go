@@ -286,13 +286,17 @@ func TestDump(t *testing.T) {
 	defer func() { cancel(); <-done }()
 	a.add(testDaemonSet("logs"))
 	settled(t, a, "logs", 1)
-	s, err := c.Dump(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(s.Rows) != 1 || len(s.Rows[0].Cells) != 1 || s.Rows[0].Cells[0].Because != row.AsWanted {
-		t.Errorf("dump is\n%s", s)
-	}
+	// The answer to the creation may be taken in after the pod's events.
+	eventually(t, func() string {
+		s, err := c.Dump(ctx)
+		if err != nil {
+			return err.Error()
+		}
+		if len(s.Rows) != 1 || len(s.Rows[0].Cells) != 1 || s.Rows[0].Cells[0].Because != row.AsWanted {
+			return fmt.Sprintf("dump is\n%s", s)
+		}
+		return ""
+	})
 }
 
 func TestConfigMustBeComplete(t *testing.T) {

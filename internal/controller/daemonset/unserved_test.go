@@ -19,14 +19,17 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
-// withoutDefinitions is an API whose own kinds are defined only when somebody says so.
+// withoutDefinitions is an API whose own kinds are defined only when somebody says so: policies, and rollouts with
+// them or later.
 type withoutDefinitions struct {
 	policyAPI
-	defined *atomic.Bool
+	defined, rolloutsLater *atomic.Bool
 }
 
 func (a withoutDefinitions) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
-	if kind := kindOf(obj); (kind == kindPolicy || kind == kindRollout) && !a.defined.Load() {
+	kind := kindOf(obj)
+	missing := !a.defined.Load() || kind == kindRollout && a.rolloutsLater.Load()
+	if (kind == kindPolicy || kind == kindRollout) && missing {
 		return nil, &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: kind}}
 	}
 	return a.policyAPI.GetInformer(ctx, obj, opts...)
@@ -93,7 +96,7 @@ func TestAStartWithoutDefinitions(t *testing.T) {
 	stop()
 	a.shows(t, "map[demo:v1:4 demo:v2:2]")
 
-	gone := withoutDefinitions{a, &atomic.Bool{}}
+	gone := withoutDefinitions{a, &atomic.Bool{}, &atomic.Bool{}}
 	stop = startWatched(t, a, gone, nil)
 	defer func() { stop() }()
 	// A node that joins gets the stable revision: the controller works, and the change stands.
@@ -118,14 +121,21 @@ func TestAStartWithoutDefinitions(t *testing.T) {
 }
 
 // TestWithoutDefinitionsAsInKubernetes proves that a cluster that never had the definitions needs none, and that
-// those applied later are noticed.
+// those applied later are noticed, also one by one: a rollout that there never was is not taken for one that was
+// deleted.
 func TestWithoutDefinitionsAsInKubernetes(t *testing.T) {
+	for _, oneByOne := range []bool{false, true} {
+		t.Run(fmt.Sprint("one by one ", oneByOne), func(t *testing.T) { definitionsComeLate(t, oneByOne) })
+	}
+}
+
+func definitionsComeLate(t *testing.T, oneByOne bool) {
 	a := policyAPI{newFakeAPI(t), func() bool { return false }}
 	for i := range 4 {
 		a.add(policyNode(i))
 	}
 	a.add(testDaemonSet("logs"))
-	plain := withoutDefinitions{a, &atomic.Bool{}}
+	plain := withoutDefinitions{a, &atomic.Bool{}, &atomic.Bool{}}
 	stop := startWatched(t, a, plain, nil)
 	defer func() { stop() }()
 	settled(t, a.fakeAPI, "logs", 4)
@@ -133,9 +143,17 @@ func TestWithoutDefinitionsAsInKubernetes(t *testing.T) {
 	a.shows(t, "map[demo:v2:4]")
 
 	a.add(waitsForApproval("careful"))
+	plain.rolloutsLater.Store(oneByOne)
 	plain.defined.Store(true)
-	a.says(t, fact.FollowsPolicy+string(v1alpha1.PhaseComplete))
-	setImage(t, a.fakeAPI, "logs", "demo:v3")
+	if oneByOne {
+		a.says(t, fact.NotStored)
+		setImage(t, a.fakeAPI, "logs", "demo:v3") // waits, and begins with the rollout
+		a.says(t, fact.NotStored)
+		plain.rolloutsLater.Store(false)
+	} else {
+		a.says(t, fact.FollowsPolicy+string(v1alpha1.PhaseComplete))
+		setImage(t, a.fakeAPI, "logs", "demo:v3")
+	}
 	a.says(t, fact.FollowsPolicy+string(v1alpha1.PhaseWaitingForApproval))
 	a.shows(t, "map[demo:v2:2 demo:v3:2]")
 }

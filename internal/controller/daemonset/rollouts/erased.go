@@ -48,14 +48,20 @@ func (b *Book) wasErased(ds *appsv1.DaemonSet, found *policy) string {
 	if _, decided := b.rows.Rollout(ds.UID); decided {
 		return ""
 	}
-	for i := range ds.Status.Conditions {
-		phase, follows := b.phaseIn(&ds.Status.Conditions[i])
-		if !follows || phase == string(v1alpha1.PhaseComplete) {
-			continue
-		}
+	if phase := b.toldOf(ds); phase != "" && phase != string(v1alpha1.PhaseComplete) {
 		b.erased[ds.UID] = fmt.Sprintf("its DaemonSetRollout was deleted while it was %s, and what it knew of stable and failed revisions with it%s%s", phase, goOn, ds.Name)
 	}
 	return b.erased[ds.UID]
+}
+
+// toldOf is the phase of the rollout of which the DaemonSet's conditions tell; "" if they tell of none.
+func (b *Book) toldOf(ds *appsv1.DaemonSet) string {
+	for i := range ds.Status.Conditions {
+		if phase, follows := b.phaseIn(&ds.Status.Conditions[i]); follows {
+			return phase
+		}
+	}
+	return ""
 }
 
 // phaseIn is the phase of a rollout of which a DaemonSet's condition tells; false if it tells of none. Beside another

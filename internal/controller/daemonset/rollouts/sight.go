@@ -61,7 +61,7 @@ func (b *Book) standStill(ds *appsv1.DaemonSet, found, had *policy, info *fact.R
 		info.PolicyUID, info.Policy = found.object.UID, found.compiled
 	}
 	if _, decided := b.rows.Rollout(ds.UID); b.sight.Rollouts != "" && b.rollouts[nameOf(ds)] == nil && (!decided || b.blind[ds.UID]) {
-		b.blind[ds.UID], info.Unread = true, true
+		b.blind[ds.UID], info.Unread, info.ToldOf = true, true, b.toldOf(ds) != ""
 	}
 	delete(b.left, nameOf(ds))
 	b.rows.Step(*info)

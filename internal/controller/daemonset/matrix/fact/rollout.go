@@ -30,8 +30,10 @@ type Rollout struct {
 	// PausedWhy says why Spec is paused if nobody asked for it, "" if somebody did. A
 	// rollout that is to be made is made paused then.
 	PausedWhy string `json:",omitempty"`
-	// Unread tells that there may be a rollout that cannot be read: it is not written.
+	// Unread tells that there may be a rollout that cannot be read: it is not written. ToldOf tells that the
+	// DaemonSet's own condition says that there is one.
 	Unread bool `json:",omitempty"`
+	ToldOf bool `json:",omitempty"`
 }
 
 // RolloutGone says that the changes of a DaemonSet follow no policy any more.

@@ -261,7 +261,7 @@ func (g *guide) progressing(r *Row, counts string) fact.Condition {
 	}
 	const refused = "the API takes the status of its DaemonSetRollout; the controller's log says why it does not"
 	switch {
-	case g.info.Unread: // what follows must be seen to have been in the middle of something
+	case g.info.Unread && g.info.ToldOf: // what follows must be seen to have been in the middle of something
 	case !g.stored && g.setback.failures == 0:
 		return fact.Condition{Status: status, Reason: fact.NotStored, Message: counts + "; " + why}
 	case !g.stored:
