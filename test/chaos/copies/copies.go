@@ -126,7 +126,7 @@ func (j *judge) stays(events []history.Event) (out []*stay) {
 			continue
 		}
 		if was != nil {
-			was.until = e.Revision
+			was.until = min(was.until, e.Revision)
 		}
 		set := j.lives[owner(l.object)]
 		now := &stay{p, e.Revision, min(l.leaves, set.leaves)}

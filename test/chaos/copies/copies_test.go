@@ -195,6 +195,8 @@ func TestHistories(t *testing.T) {
 			next().put(points(pod("id1", "conf-a"), "conf-b")).gone(replica("conf-a", "v0"))},
 		{"what a pod showed goes before it shows something else", Early,
 			next().gone(replica("conf-a", "v0")).put(points(pod("id1", "conf-a"), "conf-b"))},
+		{"what a pod of a DaemonSet that is gone showed goes before it shows something else", "",
+			next().gone(set()).gone(replica("conf-a", "v0")).put(points(pod("id1", "conf-a"), "conf-b"))},
 		{"what a pod shows goes", Early,
 			next().put(points(pod("id1", "conf-a"), "conf-b")).gone(replica("conf-b", "v1"))},
 		{"a copy of what nobody has written", Made, began().put(replica("conf-b", "v1")).put(conf("v1"))},

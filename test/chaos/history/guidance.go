@@ -256,7 +256,7 @@ func (j *judge) mayLose(d decision, g *guidance, p *corev1.Pod) bool {
 	for _, r := range slices.Concat(g.rollouts, g.written) {
 		marks = append(marks, j.whole(r.Status.StableRevision), j.whole(r.Status.TargetRevision))
 	}
-	return slices.ContainsFunc(marks, func(m string) bool { return m != "" && !has(p, m) && j.mayHave(d, g, m) })
+	return slices.ContainsFunc(marks, func(m string) bool { return m != "" && !has(p, m) && j.mayHave(d, g, m, "") })
 }
 
 // whole is the template of a revision and the ID of its content; "" if there was no such template.

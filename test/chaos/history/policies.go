@@ -35,8 +35,9 @@ func (j *judge) nodeOf(d decision, low int64) (out []*corev1.Node) {
 	return out
 }
 
-// mayHave reports whether the template can have been what the node was to have.
-func (j *judge) mayHave(d decision, g *guidance, mark string) bool {
+// mayHave reports whether the template can have been what the node was to have; is names the revision, "" for any of
+// the template.
+func (j *judge) mayHave(d decision, g *guidance, mark, is string) bool {
 	if g.free || g.absent {
 		if slices.Contains(g.marks, mark) {
 			return true
@@ -48,7 +49,7 @@ func (j *judge) mayHave(d decision, g *guidance, mark string) bool {
 		switch {
 		case s.TargetRevision == "", s.StableRevision != "" && j.whole(s.StableRevision) == mark:
 			return true
-		case !target && (s.StableRevision != "" || told.WithoutSteps(s) || j.failedAs(s, mark)):
+		case !target && (s.StableRevision != "" || told.WithoutSteps(s) || j.failedAs(s, mark, is)):
 		case s.StableRevision == "": // where steps are asked for, what works on most nodes stands in for it
 			return true
 		case j.opened(d, g, s) || j.earned(d, g, mark):
@@ -58,10 +59,11 @@ func (j *judge) mayHave(d decision, g *guidance, mark string) bool {
 	return false
 }
 
-// failedAs reports whether the status says that the template has failed.
-func (j *judge) failedAs(s *v1alpha1.DaemonSetRolloutStatus, mark string) bool {
+// failedAs reports whether the status says that the revision has failed, or one of the template: with other variants
+// it is another.
+func (j *judge) failedAs(s *v1alpha1.DaemonSetRolloutStatus, mark, is string) bool {
 	return slices.ContainsFunc(s.FailedRevisions, func(f v1alpha1.FailedRevision) bool {
-		return j.whole(f.Revision) == mark
+		return f.Revision == is || is == "" && j.whole(f.Revision) == mark
 	})
 }
 
@@ -147,7 +149,7 @@ func (j *judge) givenOne(d decision, p *corev1.Pod) {
 		return
 	}
 	mark := wholeOf(p)
-	if !j.mayHave(d, g, mark) {
+	if !j.mayHave(d, g, mark, revision.Of(p)) {
 		j.report(Assigned, d.event, g.concerned(d, p.UID), "pod %s on node %s was made of template %q, which was not the node's: %s", p.Name, d.at.node, mark, j.tell(g))
 		return
 	}

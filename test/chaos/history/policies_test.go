@@ -490,17 +490,20 @@ func TestWhatStandsInForTheStableRevision(t *testing.T) {
 	failed := []v1alpha1.FailedRevision{{Revision: "hash-t1"}}
 	for name, test := range map[string]struct {
 		status v1alpha1.DaemonSetRolloutStatus
+		is     string
 		want   bool
 	}{
-		"none is stable":         {v1alpha1.DaemonSetRolloutStatus{Step: "canary"}, true},
-		"it has failed":          {v1alpha1.DaemonSetRolloutStatus{Step: "canary", FailedRevisions: failed}, false},
-		"no steps are asked for": {v1alpha1.DaemonSetRolloutStatus{}, false},
-		"another is stable":      {v1alpha1.DaemonSetRolloutStatus{Step: "canary", StableRevision: "hash-t0"}, false},
+		"none is stable":         {v1alpha1.DaemonSetRolloutStatus{Step: "canary"}, "hash-t1", true},
+		"it has failed":          {v1alpha1.DaemonSetRolloutStatus{Step: "canary", FailedRevisions: failed}, "hash-t1", false},
+		"one of it has failed":   {v1alpha1.DaemonSetRolloutStatus{Step: "canary", FailedRevisions: failed}, "", false},
+		"with other variants":    {v1alpha1.DaemonSetRolloutStatus{Step: "canary", FailedRevisions: failed}, "hash-t1_v", true},
+		"no steps are asked for": {v1alpha1.DaemonSetRolloutStatus{}, "hash-t1", false},
+		"another is stable":      {v1alpha1.DaemonSetRolloutStatus{Step: "canary", StableRevision: "hash-t0"}, "hash-t1", false},
 	} {
 		test.status.TargetRevision = "hash-t2"
 		j := &judge{markOfHash: map[string]string{"hash-t0": "t0", "hash-t1": "t1", "hash-t2": "t2"}}
 		g := &guidance{marks: []string{"t2"}, rollouts: []*v1alpha1.DaemonSetRollout{{Status: test.status}}}
-		if got := j.mayHave(decision{}, g, "t1"); got != test.want {
+		if got := j.mayHave(decision{}, g, "t1", test.is); got != test.want {
 			t.Errorf("%s: a pod of the one before may be made: %t", name, got)
 		}
 	}
