@@ -80,6 +80,8 @@ func TestAResizeUnderWayCountsWhateverThePodIsCalled(t *testing.T) {
 	w.wantResized("before there is an answer")
 	w.Step(action.Answer{Action: first, Outcome: action.OK})
 	w.wantResized("before anything is seen")
+	w.see(first.Node, func(p *fact.Pod) { p.Revision = "t_c" }) // which has the amounts that it had
+	w.wantResized("before more is seen than another name")
 	w.see(first.Node, func(p *fact.Pod) { p.Resized, p.Pointed, p.Revision = true, w.now, "t_b" })
 	again := w.wantResized("while the node is at it", first.Node)[0] // which is taken already
 	w.Step(action.Answer{Action: again, Outcome: action.OK})

@@ -248,10 +248,9 @@ type Pod struct {
 	// the pod counts as terminating whatever its last event said.
 	doomedUntil time.Time
 	// pointedUntil is set from the moment it was to be pointed at another content, or resized, until it is seen to be.
-	// Pointing: there is no answer yet, and meanwhile its revision may come to be called otherwise. Unpointable is the
-	// revision that it cannot be given in that way.
+	// That its revision is called otherwise says nothing: a revision that comes meanwhile may have the name changed.
+	// Unpointable is the revision that it cannot be given in that way.
 	pointedUntil time.Time
-	pointing     bool
 	unpointable  string
 	// fetchUntil is set from the moment its node was to be asked for images, or no longer, until that is seen.
 	fetchUntil time.Time
@@ -305,7 +304,7 @@ func (p *Pod) Update(info fact.Pod, now time.Time) {
 
 // point takes in what the pod's volumes were pointed at.
 func (p *Pod) point(info *fact.Pod, now time.Time) {
-	if p.info.Revision != info.Revision && !p.pointing || !p.info.Pointed.Equal(info.Pointed) {
+	if !p.info.Pointed.Equal(info.Pointed) {
 		p.pointedUntil, p.unsureUntil = time.Time{}, time.Time{}
 	}
 	if !p.info.Pointed.Equal(info.Pointed) || !p.info.Mounted.IsZero() && info.Mounted.IsZero() {

@@ -99,7 +99,6 @@ func (r *Row) pointed(node string, uid types.UID, revision string, e action.Answ
 	if p == nil {
 		return
 	}
-	p.pointing = false
 	if p.pointedUntil.IsZero() {
 		return
 	}
