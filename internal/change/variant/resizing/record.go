@@ -93,9 +93,24 @@ func (r *Record) StateOf(p *corev1.Pod) (s State, message string) {
 	if p.Generation != r.Generation && (r.Asked == "" || r.Asked != AskedOf(p)) {
 		return Done, ""
 	}
+	return stateOf(p, r.Generation)
+}
+
+// IsBetween reports whether a pod asks for amounts of a resize of which it does not say that it was done, and its node
+// may still give them.
+func IsBetween(p *corev1.Pod) bool {
+	if len(HalfWay(p)) == 0 {
+		return false
+	}
+	s, _ := stateOf(p, p.Generation)
+	return s == UnderWay || s == NoRoom
+}
+
+// stateOf says how far the pod has come to what it asks for since a generation.
+func stateOf(p *corev1.Pod, since int64) (s State, message string) {
 	pending, under := pod.Condition(p, corev1.PodResizePending), pod.Condition(p, corev1.PodResizeInProgress)
 	switch {
-	case p.Status.ObservedGeneration < r.Generation:
+	case p.Status.ObservedGeneration < since:
 		return UnderWay, ""
 	case holds(pending) && pending.Reason == corev1.PodReasonInfeasible:
 		return Impossible, pending.Message

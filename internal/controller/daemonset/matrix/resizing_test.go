@@ -89,6 +89,31 @@ func TestAResizeUnderWayCountsWhateverThePodIsCalled(t *testing.T) {
 	w.wantResized("when it is done", "the other")
 }
 
+// A resize that ended half way counts until its node has given what was asked for: it may restart containers.
+func TestAResizeThatEndsHalfWay(t *testing.T) {
+	one, none := intstr.FromInt32(1), intstr.FromInt32(0)
+	for name, limits := range map[string]fact.Strategy{
+		"unavailable": {MaxUnavailable: one}, "surge": {MaxUnavailable: none, MaxSurge: one},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newResizing(t)
+			w.set.Strategy = limits
+			w.edit("t_b")
+			first := w.wantResized("after an edit", "n0")[0]
+			w.see(first.Node, func(p *fact.Pod) { p.Between = true })
+			w.Step(action.Answer{Action: first, Outcome: action.Failed})
+			w.edit("t_c")
+			w.wantResized("before it is tried once more")
+			w.now = w.now.Add(time.Second)
+			w.Step(fact.Now{Time: w.now})
+			again := w.wantResized("after the failure", first.Node)[0]
+			w.Step(action.Answer{Action: again, Outcome: action.Failed})
+			w.see(first.Node, func(p *fact.Pod) { p.Between = false })
+			w.wantResized("when the node has given it", "one of both")
+		})
+	}
+}
+
 // What was done before a crash is asked for once more, and changes no time. It is not waited for after its answer.
 func TestAResizeThatIsSeenBeforeItsAnswer(t *testing.T) {
 	w := newResizing(t)

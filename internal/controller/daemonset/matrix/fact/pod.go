@@ -62,6 +62,8 @@ type Pod struct {
 	// Resized tells that it was given other amounts of cpu and memory since: Pointed is when that was asked for, and of
 	// Mounted is known only that it has them.
 	Resized bool `json:",omitempty"`
+	// Between tells that it asks for amounts of a resize that ended half way, and does not have them yet.
+	Between bool `json:",omitempty"`
 	// Fetch is what its node says of images that it was asked for by the pod.
 	Fetch fetch.Report `json:",omitzero"`
 	// Adopting says that the pod is not ours yet but about to be: it fills its

@@ -14,6 +14,7 @@ import (
 // Resize adds what became of other amounts that the running pod was to be given. To its revision it is another pod from
 // then on: it was made when they were asked for, and is available once it has them. Called after Point.
 func (i *Pod) Resize(p *corev1.Pod) {
+	i.Between = resizing.IsBetween(p)
 	r := resizing.RecordOf(p)
 	if r == nil {
 		return

@@ -156,6 +156,8 @@ func (r *Row) trouble(p *Pod) Because {
 		return PodUnscheduled
 	case !p.info.Ready:
 		return PodNotReady
+	case p.info.Between:
+		return PodResized
 	case !p.info.Pointed.IsZero() && p.mountedFrom.IsZero():
 		return p.either(PodResized, PodNotMounted)
 	case !ready || at.After(r.now):

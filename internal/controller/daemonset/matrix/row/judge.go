@@ -476,7 +476,7 @@ func (p *Pod) availableAt(minReadySeconds int32) (time.Time, bool) {
 		shows = p.mountedFrom.Add(p.info.Settle)
 	}
 	switch {
-	case !p.info.Ready, !p.info.Pointed.IsZero() && p.mountedFrom.IsZero():
+	case !p.info.Ready, p.info.Between, !p.info.Pointed.IsZero() && p.mountedFrom.IsZero():
 		return time.Time{}, false
 	case minReadySeconds <= 0:
 		return shows, true

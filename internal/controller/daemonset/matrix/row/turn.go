@@ -257,5 +257,5 @@ func (j *judgement) resize() {
 // beingResized reports whether the only live pod of the cell is on its way to other amounts.
 func (j *judgement) beingResized() bool {
 	p := firstOf(j.oldestOld, j.oldestNew)
-	return j.live == 1 && (!p.pointedUntil.IsZero() || p.info.Resized && p.info.Mounted.IsZero())
+	return j.live == 1 && (!p.pointedUntil.IsZero() || p.info.Between || p.info.Resized && p.info.Mounted.IsZero())
 }
