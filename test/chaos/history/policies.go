@@ -35,8 +35,7 @@ func (j *judge) nodeOf(d decision, low int64) (out []*corev1.Node) {
 	return out
 }
 
-// mayHave reports whether the template can have been what the node was to have; is names the revision, "" for any of
-// the template.
+// mayHave reports whether the template, of the revision if one is named, can have been what the node was to have.
 func (j *judge) mayHave(d decision, g *guidance, mark, is string) bool {
 	if g.free || g.absent {
 		if slices.Contains(g.marks, mark) {
@@ -59,8 +58,7 @@ func (j *judge) mayHave(d decision, g *guidance, mark, is string) bool {
 	return false
 }
 
-// failedAs reports whether the status says that the revision has failed, or one of the template: with other variants
-// it is another.
+// failedAs reports whether the revision, which other variants make another, or any of the template has failed.
 func (j *judge) failedAs(s *v1alpha1.DaemonSetRolloutStatus, mark, is string) bool {
 	return slices.ContainsFunc(s.FailedRevisions, func(f v1alpha1.FailedRevision) bool {
 		return f.Revision == is || is == "" && j.whole(f.Revision) == mark
