@@ -62,8 +62,9 @@ type set struct {
 	object *appsv1.DaemonSet
 	info   *fact.DaemonSet // as it came, nil before that
 	told   *fact.DaemonSet // as it was passed on
-	// status is that of its rollout, as it was stored when that was told.
-	status *v1alpha1.DaemonSetRolloutStatus
+	// status is that of its rollout, as it was stored when that was told; followed tells that one was.
+	status   *v1alpha1.DaemonSetRolloutStatus
+	followed bool
 	// newest are its variants as they are now; nil for none. why says what hinders that they are used.
 	newest  *variant.Set
 	why     string

@@ -38,11 +38,14 @@ func (b *Book) Step(e matrix.Event) {
 		}
 		b.tell(e.UID, s)
 	case fact.Rollout:
-		b.set(e.UID).status = e.Status
+		s := b.set(e.UID)
+		b.dirty[e.UID] = b.dirty[e.UID] || !s.followed
+		s.status, s.followed = e.Status, true
 		b.rows.Step(e)
 	case fact.RolloutGone:
 		if s := b.sets[types.UID(e)]; s != nil {
-			s.status = nil
+			s.status, s.followed = nil, false
+			b.dirty[types.UID(e)] = true
 		}
 		b.rows.Step(e)
 	case fact.Pod:

@@ -175,8 +175,7 @@ func (b *Book) may(uid types.UID, s *set, info *fact.DaemonSet) bool {
 	if variantsOf(given) != s.newest.ID {
 		return false
 	}
-	_, followed := b.rows.Rollout(uid)
-	info.Held = info.Held || without(given) != info.Revision && !followed
+	info.Held = info.Held || without(given) != info.Revision && !s.followed
 	return true
 }
 
