@@ -31,6 +31,8 @@ type pod struct {
 	pulled  time.Time
 	// present is the image that a slow pull brought.
 	present string
+	// volumes are the digests of its image volumes, by the volume's name.
+	volumes map[string]string
 	// fetching is what the node fetches for the pod's successor; hasImage and keepImage are about what it has fetched.
 	fetching  fetching
 	hasImage  func(image string) bool
@@ -230,7 +232,7 @@ func (p *pod) startContainer(object *corev1.Pod, action podworker.Action, now ti
 		Name: action.Container, SandboxID: action.SandboxID, Attempt: action.Attempt, State: podworker.Running,
 		SpecHash: podworker.ContainerHash(spec), Resources: spec.Resources.DeepCopy(),
 		Image: spec.Image, ImageID: cmp.Or(p.imageID(spec.Image, now), "simulated/"+spec.Image), CreatedAt: now,
-		StartedAt: whole(now),
+		StartedAt: whole(now), VolumeImages: p.volumeImages(object, now),
 	}
 	if action.Init && !podfacts.IsSidecar(spec) && !ill.Ends {
 		container.State, container.FinishedAt = podworker.Exited, whole(now)
@@ -239,6 +241,22 @@ func (p *pod) startContainer(object *corev1.Pod, action podworker.Action, now ti
 	p.note(spec.Name, corev1.EventTypeNormal, "Created", "Created container: "+spec.Name)
 	p.note(spec.Name, corev1.EventTypeNormal, "Started", "Started container "+spec.Name)
 	return podworker.Outcome{}
+}
+
+// volumeImages are the digests of the images of the pod's volumes. All of its containers have the same, as on a node
+// that makes them present once.
+func (p *pod) volumeImages(object *corev1.Pod, now time.Time) map[string]string {
+	for i := range object.Spec.Volumes {
+		v := &object.Spec.Volumes[i]
+		if v.Image == nil || p.volumes[v.Name] != "" {
+			continue
+		}
+		if p.volumes == nil {
+			p.volumes = map[string]string{}
+		}
+		p.volumes[v.Name] = cmp.Or(p.imageID(v.Image.Reference, now), "simulated/"+v.Image.Reference)
+	}
+	return p.volumes
 }
 
 func (p *pod) container(id string) *podworker.Container {
@@ -319,7 +337,7 @@ func (p *pod) restore(object *corev1.Pod) {
 		}
 		container := podworker.Container{
 			ID: id, Name: status.Name, SandboxID: sandboxID, Attempt: uint32(status.RestartCount), Image: status.Image,
-			ImageID: status.ImageID,
+			ImageID: status.ImageID, VolumeImages: p.recallVolumes(&status),
 		}
 		if spec.Image == status.Image {
 			container.SpecHash = podworker.ContainerHash(spec)
@@ -347,6 +365,21 @@ func (p *pod) restore(object *corev1.Pod) {
 		}
 	}
 	p.runtime.Sandboxes = []podworker.Sandbox{sandbox}
+}
+
+// recallVolumes takes the digests of image volumes from the status of a container.
+func (p *pod) recallVolumes(status *corev1.ContainerStatus) map[string]string {
+	for i := range status.VolumeMounts {
+		m := &status.VolumeMounts[i]
+		if m.VolumeStatus == nil || m.VolumeStatus.Image == nil {
+			continue
+		}
+		if p.volumes == nil {
+			p.volumes = map[string]string{}
+		}
+		p.volumes[m.Name] = m.VolumeStatus.Image.ImageRef
+	}
+	return p.volumes
 }
 
 func (p *pod) imageOf(object *corev1.Pod, container string) string {

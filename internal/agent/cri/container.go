@@ -63,7 +63,9 @@ type ContainerSpec struct {
 	Command, Args []string
 	Env           []EnvVar
 	Mounts        []Mount
-	PodIPs        []string
+	// VolumeImages are the digests of the images behind its mounts, by the volume's name.
+	VolumeImages map[string]string
+	PodIPs       []string
 	// ProcessesOf is the ID of the container whose processes this one sees too, unless all of the pod share theirs;
 	// empty for none.
 	ProcessesOf string
@@ -158,6 +160,7 @@ func (r *Runtime) containerConfig(spec *ContainerSpec) (*runtimeapi.ContainerCon
 			SecurityContext: security,
 		},
 	}
+	labels.KeepVolumeImages(config.Annotations, spec.VolumeImages)
 	for name, value := range spec.Annotations {
 		config.Annotations[name] = value
 	}

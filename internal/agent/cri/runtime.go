@@ -276,6 +276,8 @@ func (r *Runtime) describe(st *runtimeapi.ContainerStatus, sandboxID string) pod
 		Resources: labels.ResourcesOf(st.Annotations),
 		Recorded:  labels.RecordedSpec(st.Labels[labels.ContainerName], st.Annotations),
 
+		VolumeImages: labels.VolumeImagesOf(st.Annotations),
+
 		User: userOf(st.User), StopSignal: signalOf(st.StopSignal),
 	}
 	if given := st.GetImage().GetUserSpecifiedImage(); given != "" {

@@ -235,7 +235,7 @@ func (r *Runtime) CreateContainer(_ context.Context, spec cri.ContainerSpec) (st
 		ID: fmt.Sprintf("container-%d", r.made), Name: spec.Container.Name, SandboxID: spec.SandboxID, Attempt: spec.Attempt,
 		State:    podworker.Created,
 		SpecHash: podworker.ContainerHash(spec.Container), Image: spec.Container.Image, ImageID: spec.Image.Ref,
-		CreatedAt: r.clock.Now(),
+		VolumeImages: spec.VolumeImages, CreatedAt: r.clock.Now(),
 	}
 	pod.Containers = append(pod.Containers, c)
 	return c.ID, nil

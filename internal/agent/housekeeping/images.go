@@ -20,6 +20,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/fetcher"
 	"github.com/everynode/everynode/internal/agent/images"
 	"github.com/everynode/everynode/internal/agent/measure"
+	"github.com/everynode/everynode/internal/agent/volumes"
 )
 
 // pinsFile, in the data folder, names the images that stay.
@@ -90,16 +91,17 @@ func (k *Keepers) newFetcher(ctx context.Context) *fetcher.Fetcher {
 }
 
 // Volume makes the image of a volume present, as it does those of containers.
-func (k *Keepers) Volume(ctx context.Context, pod *corev1.Pod, source *corev1.ImageVolumeSource) (string, error) {
+func (k *Keepers) Volume(ctx context.Context, pod *corev1.Pod, source *corev1.ImageVolumeSource) (
+	found volumes.Image, err error) {
 	info, err := k.config.Info(ctx)
 	if err != nil {
-		return "", err
+		return volumes.Image{}, err
 	}
 	if err := images.MountedBy(info.Name, info.Version); err != nil {
-		return "", err
+		return volumes.Image{}, err
 	}
 	image, err := k.Puller.Ensure(
 		ctx, pod, &corev1.Container{Image: source.Reference, ImagePullPolicy: source.PullPolicy},
 	)
-	return image.Ref, err
+	return volumes.Image{Ref: image.Ref, Digest: image.Digest}, err
 }

@@ -37,8 +37,9 @@ func (e *Error) Error() string { return e.Message }
 
 // Image is an image that is present.
 type Image struct {
-	// Ref is the runtime's identifier for it.
-	Ref string
+	// Ref is the runtime's identifier for it; Digest is one that says what a registry has, as the image ID of a container
+	// does, and the same as Ref where the node knows none.
+	Ref, Digest string
 	// UID is the numeric user it runs as, nil if it names one, in User, or is silent.
 	UID  *int64
 	User string
@@ -164,7 +165,7 @@ func (m *Manager) pullAndTell(ctx context.Context, pod *corev1.Pod, container *c
 	m.cfg.Record(pod, container.Name, corev1.EventTypeNormal, "Pulled",
 		fmt.Sprintf("Successfully pulled image %q in %s (%s including waiting). Image size: %d bytes.", container.Image,
 			now.Sub(p.began).Truncate(time.Millisecond), now.Sub(asked).Truncate(time.Millisecond), resp.Image.Size))
-	return describe(resp.Image), nil
+	return describe(resp.Image, name), nil
 }
 
 // tellMissing tells that pull secrets do not exist, also where the image is there already: the next pull may need them.
@@ -312,18 +313,41 @@ func (m *Manager) inspect(ctx context.Context, name string) (*Image, error) {
 	if err != nil || resp.Image == nil {
 		return nil, err
 	}
-	image := describe(resp.Image)
+	image := describe(resp.Image, name)
 	return &image, nil
 }
 
 func notThere(err error) bool { return grpcstatus.Code(err) == codes.NotFound }
 
-func describe(i *runtimeapi.Image) Image {
-	out := Image{Ref: i.Id, User: i.Username}
+func describe(i *runtimeapi.Image, name string) Image {
+	out := Image{Ref: i.Id, Digest: digestOf(i, name), User: i.Username}
 	if i.Uid != nil {
 		out.UID = &i.Uid.Value
 	}
 	return out
+}
+
+// digestOf is the digest by which the runtime knows the image of that name: one of the name's own repository before
+// others, since an image may have been pulled from several.
+func digestOf(i *runtimeapi.Image, name string) string {
+	of := repositoryOf(name)
+	at := slices.IndexFunc(i.RepoDigests, func(digest string) bool { return of != "" && repositoryOf(digest) == of })
+	switch {
+	case at >= 0:
+		return i.RepoDigests[at]
+	case len(i.RepoDigests) > 0:
+		return i.RepoDigests[0]
+	}
+	return i.Id
+}
+
+// repositoryOf is the repository of an image with its host; "" for none.
+func repositoryOf(name string) string {
+	named, err := reference.ParseNormalizedNamed(name)
+	if err != nil {
+		return ""
+	}
+	return named.Name()
 }
 
 // pullPolicy is the container's policy, else the default for its tag.

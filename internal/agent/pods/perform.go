@@ -14,6 +14,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/env"
 	"github.com/everynode/everynode/internal/agent/images"
 	"github.com/everynode/everynode/internal/agent/podworker"
+	"github.com/everynode/everynode/internal/agent/volumes"
 	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
@@ -232,12 +233,23 @@ func (t task) containerSpec(ctx context.Context, c *corev1.Container) (cri.Conta
 	if err != nil {
 		return cri.ContainerSpec{}, fmt.Errorf("args: %w", err)
 	}
+	addMounts(&spec, mounts)
+	return spec, nil
+}
+
+// addMounts gives a container its volumes.
+func addMounts(spec *cri.ContainerSpec, mounts []volumes.Mount) {
 	for _, m := range mounts {
 		spec.Mounts = append(spec.Mounts, cri.Mount{ContainerPath: m.ContainerPath, HostPath: m.HostPath,
-			Image: m.Image, ImagePath: m.ImagePath, ReadOnly: m.ReadOnly,
+			Image: m.Image.Ref, ImagePath: m.ImagePath, ReadOnly: m.ReadOnly,
 			RecursiveReadOnly: m.RecursiveReadOnly, Propagation: m.Propagation})
+		if m.Image.Digest != "" {
+			if spec.VolumeImages == nil {
+				spec.VolumeImages = map[string]string{}
+			}
+			spec.VolumeImages[m.Name] = m.Image.Digest
+		}
 	}
-	return spec, nil
 }
 
 // targetOf names the container whose processes an ephemeral container wants to see; empty for none.

@@ -56,6 +56,10 @@ func mountStatuses(spec *corev1.Container, last *Container) []corev1.VolumeMount
 			}
 			status.RecursiveReadOnly = &recursive
 		}
+		// The API takes none that is longer: such a status would never be stored.
+		if of := last.VolumeImages[m.Name]; of != "" && len(of) <= podfacts.MaxVolumeImageRef {
+			status.VolumeStatus = &corev1.VolumeStatus{Image: &corev1.ImageVolumeStatus{ImageRef: of}}
+		}
 		out = append(out, status)
 	}
 	return out
@@ -118,7 +122,7 @@ func (b *statusBuilder) absent(s *corev1.ContainerStatus, spec *corev1.Container
 		return
 	}
 	s.RestartCount, s.ContainerID, s.ImageID, s.Image = prev.RestartCount, prev.ContainerID, prev.ImageID, prev.Image
-	s.LastTerminationState = prev.LastTerminationState
+	s.VolumeMounts, s.LastTerminationState = prev.VolumeMounts, prev.LastTerminationState
 	switch {
 	case prev.State.Terminated != nil:
 		s.State = prev.State

@@ -2,6 +2,7 @@ package podworker
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -127,5 +128,43 @@ func TestSinceWhenImagesCannotBeFetched(t *testing.T) {
 		if is == nil || is.Message != c.answer.Message || !is.LastTransitionTime.Equal(new(metav1.Unix(c.since, 0))) {
 			t.Errorf("%d: it says %+v, want since %d %+v", i, is, c.since, c.answer)
 		}
+	}
+}
+
+// A status says the digest of an image that a container has as a volume, of containers of all sorts, and keeps it when the
+// runtime has lost the container. One that the API would not take is left out.
+func TestImagesOfVolumes(t *testing.T) {
+	const digest = "example.com/rules@sha256:0b"
+	mounts := []corev1.VolumeMount{{Name: "rules", MountPath: "/rules"}, {Name: "data", MountPath: "/data"}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{NodeName: "n",
+		InitContainers: []corev1.Container{{Name: "init", Image: "i", VolumeMounts: mounts}},
+		Containers:     []corev1.Container{{Name: "main", Image: "i", VolumeMounts: mounts}, {Name: "long", Image: "i", VolumeMounts: mounts}},
+		EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+			Name: "debug", Image: "i", VolumeMounts: mounts}}}}}
+	now, is := time.Unix(2000, 0), map[string]string{"rules": digest}
+	in := Input{Pod: pod, Memory: &Memory{}, Now: now, Runtime: &Runtime{
+		Sandboxes: []Sandbox{{ID: "s", Ready: true, IPs: []string{"10.0.0.1"}}},
+		Containers: []Container{
+			{ID: "c0", Name: "init", SandboxID: "s", State: Exited, StartedAt: now, FinishedAt: now, VolumeImages: is},
+			{ID: "c1", Name: "main", SandboxID: "s", State: Running, StartedAt: now, VolumeImages: is},
+			{ID: "c2", Name: "debug", SandboxID: "s", State: Running, StartedAt: now, VolumeImages: is},
+			{ID: "c3", Name: "long", SandboxID: "s", State: Running, StartedAt: now,
+				VolumeImages: map[string]string{"rules": strings.Repeat("a", 257)}},
+		},
+	}}
+	want := []corev1.VolumeMountStatus{{Name: "rules", MountPath: "/rules", VolumeStatus: &corev1.VolumeStatus{
+		Image: &corev1.ImageVolumeStatus{ImageRef: digest}}}, {Name: "data", MountPath: "/data"}}
+	for range 2 {
+		got := Status(in, &pod.Status, nil)
+		for name, s := range map[string]corev1.ContainerStatus{"init": got.InitContainerStatuses[0], "main": got.ContainerStatuses[0],
+			"debug": got.EphemeralContainerStatuses[0]} {
+			if diff := cmp.Diff(want, s.VolumeMounts); diff != "" {
+				t.Errorf("mounts of %s (-want +got):\n%s", name, diff)
+			}
+		}
+		if of := got.ContainerStatuses[1].VolumeMounts[0].VolumeStatus; of != nil {
+			t.Errorf("a reference of 257 characters is told: %+v", of)
+		}
+		pod.Status, in.Runtime = got, &Runtime{}
 	}
 }

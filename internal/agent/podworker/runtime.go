@@ -70,6 +70,8 @@ type Container struct {
 	Recorded *corev1.Container
 	// ReadOnlyBelow are the paths of its mounts that are read-only with all that is mounted below them.
 	ReadOnlyBelow []string
+	// VolumeImages are the digests of the images that it has as volumes, by the volume's name.
+	VolumeImages map[string]string
 	// User is as whom its first process was started, StopSignal what tells it to stop; nil where the runtime does not say.
 	User       *corev1.ContainerUser
 	StopSignal *corev1.Signal

@@ -43,6 +43,12 @@ type Drivers interface {
 	TearDown(ctx context.Context, podUID types.UID) error
 }
 
+// Image is the image of an image volume.
+type Image struct {
+	// Ref is the runtime's name of it, Digest what the pod's status says of it.
+	Ref, Digest string
+}
+
 // Config says where volumes are kept and what they show.
 type Config struct {
 	// RootDir holds one directory per pod, named by its UID. It is made when missing.
@@ -53,9 +59,8 @@ type Config struct {
 	Claims Claims
 	// Drivers mount volumes of storage drivers; nil for none.
 	Drivers Drivers
-	// Image makes the image of an image volume present and returns the runtime's name for it; without it such volumes
-	// fail.
-	Image func(ctx context.Context, pod *corev1.Pod, source *corev1.ImageVolumeSource) (string, error)
+	// Image makes the image of an image volume present; without it such volumes fail.
+	Image func(ctx context.Context, pod *corev1.Pod, source *corev1.ImageVolumeSource) (Image, error)
 	// Env computes a container's environment for subPathExpr. Without it a subPathExpr is an error.
 	Env func(pod *corev1.Pod, container *corev1.Container) ([]env.Var, error)
 	// RefreshPeriod is the time between two looks at changing content; the default is a minute.
@@ -98,8 +103,8 @@ type podState struct {
 	// newest is what PodChanged was told last, nil once that is looked at. The manager's mu guards it, and shows.
 	newest *corev1.Pod
 	shows  Shown
-	// images are the runtime's names of the image volumes' images.
-	images map[string]string
+	// images are those of the image volumes.
+	images map[string]Image
 	// claimed are the volumes of claims, by the pod volume's name.
 	claimed map[string]*claimed
 }
@@ -232,7 +237,7 @@ func (m *Manager) setUpImage(ctx context.Context, state *podState, volume *corev
 		return err
 	}
 	if state.images == nil {
-		state.images = map[string]string{}
+		state.images = map[string]Image{}
 	}
 	state.images[volume.Name] = ref
 	return nil

@@ -19,8 +19,9 @@ type Mount struct {
 	ContainerPath string
 	// HostPath is the file or directory of this node to mount there.
 	HostPath string
-	// Image is the runtime's name of the image to mount there instead, from ImagePath in it.
-	Image, ImagePath string
+	// Image is the image to mount there instead, from ImagePath in it.
+	Image     Image
+	ImagePath string
 	// ReadOnly is true when the container or the volume asked for it and for content that the node writes (config maps and
 	// the like).
 	ReadOnly bool

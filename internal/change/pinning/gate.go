@@ -72,9 +72,14 @@ func RunsOther(template *corev1.PodSpec, known *v1alpha1.PinnedTemplate, p *core
 		digests[i.Image] = i.Digest
 	}
 	other := false
+	differs := func(image, of string) bool { return of != "" && digests[image] != "" && of != digests[image] }
 	tagged(template, func(c *corev1.Container) {
 		of, has, asked := resolved(c, p)
-		other = other || has && asked && names(p, c) && of != "" && digests[c.Image] != "" && of != digests[c.Image]
+		other = other || has && asked && names(p, c) && differs(c.Image, of)
+	})
+	taggedVolumes(template, func(v *corev1.Volume) {
+		of, has, asked := resolvedVolume(v, p)
+		other = other || has && asked && namesVolume(p, v) && differs(v.Image.Reference, of)
 	})
 	return other
 }

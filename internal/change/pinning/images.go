@@ -37,9 +37,21 @@ func tagged(spec *corev1.PodSpec, visit func(*corev1.Container)) {
 	}
 }
 
+// taggedVolumes does the same with the volumes of a pod that are images.
+func taggedVolumes(spec *corev1.PodSpec, visit func(*corev1.Volume)) {
+	for i := range spec.Volumes {
+		v := &spec.Volumes[i]
+		if v.Image != nil && v.Image.Reference != "" && !strings.Contains(v.Image.Reference, "@") &&
+			v.Image.PullPolicy != corev1.PullNever {
+			visit(v)
+		}
+	}
+}
+
 // Tags are the images of a template that a registry is asked about, in order and each once.
 func Tags(spec *corev1.PodSpec) (out []string) {
 	tagged(spec, func(c *corev1.Container) { out = append(out, c.Image) })
+	taggedVolumes(spec, func(v *corev1.Volume) { out = append(out, v.Image.Reference) })
 	slices.Sort(out)
 	return slices.Compact(out)
 }
@@ -57,6 +69,14 @@ func Fill(spec *corev1.PodSpec, images []v1alpha1.PinnedImage, first bool) {
 			c.Image = repository(c.Image) + "@" + of
 		case first:
 			c.ImagePullPolicy = corev1.PullAlways
+		}
+	})
+	taggedVolumes(spec, func(v *corev1.Volume) {
+		switch of := digests[v.Image.Reference]; {
+		case of != "":
+			v.Image.Reference = repository(v.Image.Reference) + "@" + of
+		case first:
+			v.Image.PullPolicy = corev1.PullAlways
 		}
 	})
 }
@@ -115,6 +135,13 @@ func Read(template *corev1.PodSpec, p *corev1.Pod) (images []v1alpha1.PinnedImag
 		whole, made = whole && known, made && !asked
 		if known {
 			found[c.Image] = of
+		}
+	})
+	taggedVolumes(template, func(v *corev1.Volume) {
+		of, known, asked := resolvedVolume(v, p)
+		whole, made = whole && known, made && !asked
+		if known && found[v.Image.Reference] == "" {
+			found[v.Image.Reference] = of
 		}
 	})
 	for image, of := range found {

@@ -17,8 +17,8 @@ type Change struct {
 }
 
 // FillJSON is Fill for a pod's spec as JSON has it, whose fields may be newer than the Go types; with first the pod is
-// put behind the gate as well. It goes by the template: a container that somebody else has added, or given another
-// image, stays as it is. It changes the spec in place, and returns what it has changed, in order.
+// put behind the gate as well. It goes by the template: a container or volume that somebody else has added, or given
+// another image, stays as it is. It changes the spec in place, and returns what it has changed, in order.
 func FillJSON(spec map[string]any, template *corev1.PodSpec, images []v1alpha1.PinnedImage, first bool) ([]Change,
 	error) {
 	filled := template.DeepCopy()
@@ -34,6 +34,9 @@ func FillJSON(spec map[string]any, template *corev1.PodSpec, images []v1alpha1.P
 		for i := range l.is {
 			out = append(out, fill(spec, l.name, &l.is[i], &l.to[i])...)
 		}
+	}
+	for i := range template.Volumes {
+		out = append(out, fillVolume(spec, &template.Volumes[i], &filled.Volumes[i])...)
 	}
 	if !first || len(Tags(filled)) == 0 {
 		return out, nil
@@ -77,6 +80,31 @@ func fill(spec map[string]any, list string, is, to *corev1.Container) (out []Cha
 		if to.ImagePullPolicy != is.ImagePullPolicy && c["imagePullPolicy"] != string(to.ImagePullPolicy) {
 			c["imagePullPolicy"] = string(to.ImagePullPolicy)
 			out = append(out, Change{at + "/imagePullPolicy", string(to.ImagePullPolicy)})
+		}
+	}
+	return out
+}
+
+// fillVolume is fill for an image volume.
+func fillVolume(spec map[string]any, is, to *corev1.Volume) (out []Change) {
+	if is.Image == nil {
+		return nil
+	}
+	volumes, _ := spec["volumes"].([]any)
+	for i, entry := range volumes {
+		v, _ := entry.(map[string]any)
+		image, _ := v["image"].(map[string]any)
+		if image == nil || v["name"] != is.Name || image["reference"] != is.Image.Reference {
+			continue
+		}
+		at := "/volumes/" + strconv.Itoa(i) + "/image"
+		if to.Image.Reference != is.Image.Reference {
+			image["reference"] = to.Image.Reference
+			out = append(out, Change{at + "/reference", to.Image.Reference})
+		}
+		if to.Image.PullPolicy != is.Image.PullPolicy && image["pullPolicy"] != string(to.Image.PullPolicy) {
+			image["pullPolicy"] = string(to.Image.PullPolicy)
+			out = append(out, Change{at + "/pullPolicy", string(to.Image.PullPolicy)})
 		}
 	}
 	return out

@@ -30,6 +30,7 @@ const (
 	annotationConfigSeen        = "kubernetes.io/config.seen"
 	Image                       = "everynode.io/image"
 	annotationResources         = "everynode.io/resources"
+	annotationVolumeImages      = "everynode.io/volume-images"
 	defaultTerminationMessageAt = "/dev/termination-log"
 )
 
@@ -120,6 +121,25 @@ func ResourcesOf(annotations map[string]string) *corev1.ResourceRequirements {
 		return nil
 	}
 	return out
+}
+
+// KeepVolumeImages notes the digests of the images of volumes, by the volume's name: what a container was made with
+// stays true when the agent starts again, and its tag has moved.
+func KeepVolumeImages(annotations, digests map[string]string) {
+	if len(digests) == 0 {
+		return
+	}
+	if raw, err := json.Marshal(digests); err == nil {
+		annotations[annotationVolumeImages] = string(raw)
+	}
+}
+
+// VolumeImagesOf reads what KeepVolumeImages has noted. What cannot be read is missing.
+func VolumeImagesOf(annotations map[string]string) (digests map[string]string) {
+	if raw, ok := annotations[annotationVolumeImages]; ok && json.Unmarshal([]byte(raw), &digests) != nil {
+		return nil
+	}
+	return digests
 }
 
 // GraceOf reads the termination grace period in seconds from a container's annotations, 0 if it has none.

@@ -244,6 +244,7 @@ func ValidateStatusUpdate(p, old *corev1.Pod) field.ErrorList {
 	errs = append(errs, noResurrection(
 		p.Status.ContainerStatuses, old.Status.ContainerStatuses, statusPath.Child("containerStatuses"), p.Spec.RestartPolicy,
 	)...)
+	errs = append(errs, volumeImages(&p.Status)...)
 	errs = append(errs, addresses(
 		p.Status.PodIPs, old.Status.PodIPs, func(a corev1.PodIP) string { return a.IP }, statusPath.Child("podIPs"),
 	)...)
@@ -301,6 +302,33 @@ func noResurrection(now, was []corev1.ContainerStatus, path *field.Path, policy 
 		}
 		if alive.Has(before.Name) {
 			errs = append(errs, field.Forbidden(path.Index(i).Child("state"), "may not be transitioned to non-terminated state"))
+		}
+	}
+	return errs
+}
+
+// volumeImages checks what containers are said to have as image volumes.
+func volumeImages(s *corev1.PodStatus) (errs field.ErrorList) {
+	for _, of := range []struct {
+		name string
+		list []corev1.ContainerStatus
+	}{
+		{"initContainerStatuses", s.InitContainerStatuses}, {"containerStatuses", s.ContainerStatuses},
+		{"ephemeralContainerStatuses", s.EphemeralContainerStatuses},
+	} {
+		for i := range enough.Each(of.list, &errs) {
+			for j, m := range enough.Each(of.list[i].VolumeMounts, &errs) {
+				if m.VolumeStatus == nil || m.VolumeStatus.Image == nil {
+					continue
+				}
+				at := statusPath.Child(of.name).Index(i).Child("volumeMounts").Index(j).Child("volumeStatus", "image", "imageRef")
+				switch ref := m.VolumeStatus.Image.ImageRef; {
+				case ref == "":
+					errs = append(errs, field.Required(at, ""))
+				case len(ref) > podfacts.MaxVolumeImageRef:
+					errs = append(errs, field.TooLong(at, "", podfacts.MaxVolumeImageRef))
+				}
+			}
 		}
 	}
 	return errs

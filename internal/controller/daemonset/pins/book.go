@@ -2,10 +2,8 @@ package pins
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -434,7 +432,7 @@ func (b *Book) firsts(s *set, info *fact.DaemonSet) (message string) {
 		newest, first := hash == s.template(), fact.NoFirst
 		switch u := s.unknown[hash]; {
 		case u == nil && newest:
-			message = unpinned(s.found[hash])
+			message = unpinned(b.spec(s, hash), s.found[hash])
 		case u == nil:
 		case u.spec == nil:
 			info.Held = info.Held || newest // until the template is known
@@ -453,21 +451,6 @@ func (b *Book) firsts(s *set, info *fact.DaemonSet) (message string) {
 		}
 	}
 	return message
-}
-
-// unpinned names the images that are taken as written; "" if none is.
-func unpinned(t v1alpha1.PinnedTemplate) string {
-	var names []string
-	for _, i := range t.Images {
-		if i.Digest == "" {
-			names = append(names, i.Image)
-		}
-	}
-	if len(names) == 0 {
-		return ""
-	}
-	const why = "%s is taken as written: %s knows no digest of its repository"
-	return fmt.Sprintf(why, strings.Join(names, ", "), t.Node)
 }
 
 // keep forgets the templates that nobody goes to or back to, and returns the others: the stable one first.

@@ -46,6 +46,7 @@ type world struct {
 	registry map[string]string
 	// unknown are nodes whose runtime knows no digest; slow ones pull until told otherwise.
 	unknown, slow map[string]bool
+	silent        bool                 // no node says what it mounts
 	labels        [6]map[string]string // of the first nodes
 	made          int
 	// patched are the images of the first container on nodes whose variant says another one than the template.
@@ -177,7 +178,11 @@ func (w *world) pull(p *corev1.Pod) bool {
 				id = full(repository(c.Image)) + "@" + of
 			}
 			all = all && id != ""
-			out = append(out, corev1.ContainerStatus{Name: c.Name, ImageID: id})
+			var mounts []corev1.VolumeMountStatus
+			if had != nil {
+				mounts = had[i].VolumeMounts
+			}
+			out = append(out, corev1.ContainerStatus{Name: c.Name, ImageID: id, VolumeMounts: w.mounted(p, &c, mounts)})
 		}
 		return out, all
 	}
