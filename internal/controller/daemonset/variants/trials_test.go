@@ -7,8 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 )
@@ -116,25 +114,16 @@ type templates struct{ *world }
 
 func (o templates) Template(types.UID, string) *corev1.PodTemplateSpec { return &o.ds.Spec.Template }
 
-// follower has each DaemonSet follow a policy, or none.
-type follower struct {
-	*matrix.Matrix
-	follows bool
-}
-
-func (f *follower) Rollout(types.UID) (v1alpha1.DaemonSetRolloutStatus, bool) {
-	return v1alpha1.DaemonSetRolloutStatus{}, f.follows
-}
-
 // Another template that the API refuses under the variants of before holds a DaemonSet, but not one that follows a
-// policy: there it fails at its canary, and a daemon that dies elsewhere is made again.
+// policy, also before its rollout has begun here: there it fails at its canary, and a daemon that dies elsewhere is made
+// again.
 func TestAPolicyTriesAnotherTemplateByItself(t *testing.T) {
 	for _, follows := range []bool{false, true} {
 		w := newWorld()
-		w.Book = New(&follower{w.rows, follows})
-		w.Book.Objects = templates{w}
-		w.Tick(start)
-		w.Tries = true
+		w.Objects, w.Tries = templates{w}, true
+		if follows {
+			w.Step(fact.Rollout{UID: "ds"})
+		}
 		w.setNode("n", "l", 4)
 		w.setVariant("l", "l", 0, 5, 0)
 		w.begin()
