@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,16 +20,21 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
-// withoutDefinitions is an API whose own kinds are defined only when somebody says so: policies, and rollouts with
-// them or later.
+// withoutDefinitions is an API whose own kinds are defined only when somebody says so: both together, or one of them
+// later.
 type withoutDefinitions struct {
 	policyAPI
-	defined, rolloutsLater *atomic.Bool
+	defined, rolloutsLater, policiesLater *atomic.Bool
+}
+
+func undefined(a policyAPI) withoutDefinitions {
+	return withoutDefinitions{a, &atomic.Bool{}, &atomic.Bool{}, &atomic.Bool{}}
 }
 
 func (a withoutDefinitions) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
 	kind := kindOf(obj)
-	missing := !a.defined.Load() || kind == kindRollout && a.rolloutsLater.Load()
+	missing := !a.defined.Load() || kind == kindRollout && a.rolloutsLater.Load() ||
+		kind == kindPolicy && a.policiesLater.Load()
 	if (kind == kindPolicy || kind == kindRollout) && missing {
 		return nil, &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: kind}}
 	}
@@ -96,7 +102,7 @@ func TestAStartWithoutDefinitions(t *testing.T) {
 	stop()
 	a.shows(t, "map[demo:v1:4 demo:v2:2]")
 
-	gone := withoutDefinitions{a, &atomic.Bool{}, &atomic.Bool{}}
+	gone := undefined(a)
 	stop = startWatched(t, a, gone, nil)
 	defer func() { stop() }()
 	// A node that joins gets the stable revision: the controller works, and the change stands.
@@ -135,7 +141,7 @@ func definitionsComeLate(t *testing.T, oneByOne bool) {
 		a.add(policyNode(i))
 	}
 	a.add(testDaemonSet("logs"))
-	plain := withoutDefinitions{a, &atomic.Bool{}, &atomic.Bool{}}
+	plain := undefined(a)
 	stop := startWatched(t, a, plain, nil)
 	defer func() { stop() }()
 	settled(t, a.fakeAPI, "logs", 4)
@@ -156,4 +162,72 @@ func definitionsComeLate(t *testing.T, oneByOne bool) {
 	}
 	a.says(t, fact.FollowsPolicy+string(v1alpha1.PhaseWaitingForApproval))
 	a.shows(t, "map[demo:v2:2 demo:v3:2]")
+}
+
+// TestARolloutThatIsGoneWhenDefinitionsComeBack has definitions and all their objects be deleted after a revision has
+// failed, while no controller runs. They come back together or one by one, and the policy in the middle or last: the
+// change waits for somebody's word.
+func TestARolloutThatIsGoneWhenDefinitionsComeBack(t *testing.T) {
+	for _, later := range []string{"none", kindPolicy, kindRollout} {
+		for _, last := range []bool{true, false} {
+			if last || later != "none" {
+				t.Run(fmt.Sprintf("later %s policy last %t", later, last), func(t *testing.T) {
+					t.Parallel()
+					definitionsComeBack(t, later, last)
+				})
+			}
+		}
+	}
+}
+
+func definitionsComeBack(t *testing.T, later string, last bool) {
+	a := policyAPI{newFakeAPI(t), func() bool { return false }}
+	for i := range 6 {
+		a.add(sizedNode(fmt.Sprint("n", i), "s", 4))
+	}
+	a.add(smallCanary(v1alpha1.ApprovalAutomatic))
+	a.add(testDaemonSet("logs"))
+	stop := startWithPolicies(t, a)
+	defer func() { stop() }()
+	wantPhase(t, a, v1alpha1.PhaseComplete, "")
+	fails(a.fakeAPI, func(c *corev1.Container) bool { return c.Image == "demo:v2" })
+	setImage(t, a.fakeAPI, "logs", "demo:v2")
+	wantPhase(t, a, v1alpha1.PhaseRolledBack, "")
+	a.says(t, fact.FollowsPolicy+string(v1alpha1.PhaseRolledBack))
+	a.shows(t, "map[demo:v1:6]")
+	stop()
+	a.erase(kindRollout, "default", "logs")
+	a.erase(kindPolicy, "default", "careful")
+	var given atomic.Int32
+	a.mu.Lock()
+	a.refuseCreate = func(p *corev1.Pod) error {
+		if p.Spec.Containers[0].Image == "demo:v2" {
+			given.Add(1)
+		}
+		return nil
+	}
+	a.mu.Unlock()
+
+	gone := undefined(a)
+	gone.policiesLater.Store(later == kindPolicy)
+	gone.rolloutsLater.Store(later == kindRollout)
+	stop = startWatched(t, a, gone, nil)
+	a.says(t, fact.FollowsPolicy+string(v1alpha1.PhasePaused))
+	if !last {
+		a.add(smallCanary(v1alpha1.ApprovalAutomatic))
+	}
+	gone.defined.Store(true)
+	if later != "none" {
+		time.Sleep(awaitEvery + time.Second) // one of them is noticed
+	}
+	gone.policiesLater.Store(false)
+	gone.rolloutsLater.Store(false)
+	if last {
+		wantPhase(t, a, v1alpha1.PhasePaused, "its policy was deleted")
+		a.add(smallCanary(v1alpha1.ApprovalAutomatic))
+	}
+	r := wantPhase(t, a, v1alpha1.PhasePaused, "its DaemonSetRollout was deleted while it was")
+	if !r.Spec.Paused || given.Load() > 0 {
+		t.Errorf("the revision that failed was given to %d nodes, and the rollout is to be %+v", given.Load(), r.Spec)
+	}
 }

@@ -348,7 +348,7 @@ func (b *Book) unfollow(ds *appsv1.DaemonSet) {
 func (b *Book) inTheMiddle(ds *appsv1.DaemonSet, info *fact.Rollout) bool {
 	status, known := b.stands(ds, info)
 	if !known || b.withoutPolicy(ds) {
-		return false
+		return !known && info.PausedWhy != "" // where that stood is lost with it
 	}
 	if s := info.Status; s != nil && s.DaemonSetGeneration > 0 && s.DaemonSetGeneration < ds.Generation {
 		return true

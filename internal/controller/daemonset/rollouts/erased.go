@@ -40,9 +40,10 @@ func (b *Book) erase(r *v1alpha1.DaemonSetRollout) {
 
 // wasErased says why the rollout that is to be made for the DaemonSet is to be paused, ""
 // if it is not. What was deleted while no controller ran shows in the DaemonSet's own
-// condition: it tells of a rollout that is not there.
+// condition: it tells of a rollout that is not there. Its policy may be gone too, or not be read yet.
 func (b *Book) wasErased(ds *appsv1.DaemonSet, found *policy) string {
-	if why := b.erased[ds.UID]; why != "" || found == nil || b.sight.lost() {
+	why, unsaid := b.erased[ds.UID], b.free[ds.UID] || b.Guest && found == nil
+	if why != "" || b.sight.Rollouts != "" || unsaid {
 		return why
 	}
 	if _, decided := b.rows.Rollout(ds.UID); decided {
