@@ -45,6 +45,20 @@ func VariantsOf(revision string) string {
 	return id
 }
 
+// Drifted stands for the variants of a pod that is not what its revision says, since its node is another now, and
+// Infeasible for those of a pod that its node can never give the amounts that it was to be given as it runs.
+const (
+	Drifted    = "drifted"
+	Infeasible = "infeasible"
+)
+
+// CanBeMade reports whether pods are made of a revision: of what pods are called that have become something else, none
+// is.
+func CanBeMade(revision string) bool {
+	is := VariantsOf(revision)
+	return is != Drifted && is != Infeasible
+}
+
 // WithVariants returns the revision with these variants in place of those that it has; with "" as their ID, without.
 func WithVariants(revision, id string) string {
 	if id != "" {

@@ -2,6 +2,7 @@ package daemonset
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
 // withoutVariants is an API that has no definition of DaemonSetVariant until somebody says so.
@@ -79,4 +81,45 @@ func TestVariantsThatAreDefinedLater(t *testing.T) {
 	// A node that joins gets what the others have: the controller works.
 	a.add(sizedNode("n4", "xl", 4))
 	a.shows(t, "map[demo:large:4]")
+}
+
+// TestAPodThatDriftedIsNoRevision has a controller start while nobody can read policies and rollouts, and one node is
+// another now than its pod says: what that pod is called is no revision, and a node that joins gets what the others
+// have.
+func TestAPodThatDriftedIsNoRevision(t *testing.T) {
+	a := policyAPI{newFakeAPI(t), func() bool { return false }}
+	want := map[string]string{}
+	for i := range 4 {
+		name := fmt.Sprint("n", i)
+		a.add(sizedNode(name, "xl", 4))
+		want[name] = "threads 8"
+	}
+	a.add(testVariant("large", "xl", threads(8), ""))
+	a.add(smallCanary(v1alpha1.ApprovalManual))
+	a.add(testDaemonSet("logs"))
+	stop := startWithVariants(t, a)
+	defer func() { stop() }()
+	settled(t, a.fakeAPI, "logs", 4)
+	wantDaemons(t, a.fakeAPI, want)
+	wantPhase(t, a, v1alpha1.PhaseComplete, "")
+	a.says(t, fact.FollowsPolicy+string(v1alpha1.PhaseComplete))
+	stop()
+
+	a.add(sizedNode("n3", "s", 4))
+	a.erase(kindRollout, "default", "logs")
+	blind := undefined(a)
+	c, err := New(Config{
+		Informers: blind, Writer: a, Recorder: record.NewFakeRecorder(100000), Rollouts: a, Variants: a,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	stop = func() { cancel(); <-done }
+	a.says(t, fact.FollowsPolicy+string(v1alpha1.PhasePaused))
+	a.add(sizedNode("n4", "xl", 4))
+	want["n4"] = "threads 8"
+	wantDaemons(t, a.fakeAPI, want)
 }

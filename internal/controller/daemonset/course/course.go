@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/begun"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/failedrevision"
@@ -273,17 +274,16 @@ func (c *Course) findStandIn() {
 
 // mostRun is the revision that works on most nodes, or else that most have, of those that have not failed and are not
 // the target; "" if there is none.
-func (c *Course) mostRun() string {
+func (c *Course) mostRun() (best string) {
 	have, work := map[string]int{}, map[string]int{}
 	for _, n := range c.nodes {
-		if r := n.daemon.Revision; r != "" && r != c.state.target && !c.state.HasFailed(r) {
+		if r := n.daemon.Revision; r != "" && r != c.state.target && !c.state.HasFailed(r) && content.CanBeMade(r) {
 			have[r]++
 			work[r] += one(n.daemon.Available)
 		}
 	}
-	best := ""
 	for _, r := range slices.Sorted(maps.Keys(have)) {
-		if best == "" || cmp.Or(cmp.Compare(work[r], work[best]), cmp.Compare(have[r], have[best])) > 0 {
+		if cmp.Or(cmp.Compare(work[r], work[best]), cmp.Compare(have[r], have[best])) > 0 {
 			best = r
 		}
 	}

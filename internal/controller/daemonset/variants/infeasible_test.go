@@ -43,7 +43,7 @@ func TestAPodThatCannotBeResizedStaysWhereNoneCanBeMade(t *testing.T) {
 				info, _ := w.rows.Pod("p")
 				return info.Revision
 			}
-			if got := is(); got != content.WithVariants("t", Infeasible) {
+			if got := is(); got != content.WithVariants("t", content.Infeasible) {
 				t.Errorf("it counts as %s", got)
 			}
 			make(w)

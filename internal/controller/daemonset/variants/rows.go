@@ -16,12 +16,6 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 )
 
-// Drifted stands for the variants of a pod that is not what its revision says, since its node is another now.
-const Drifted = "drifted"
-
-// Infeasible stands for those of a pod that its node can never give the amounts that it was to be given as it runs.
-const Infeasible = "infeasible"
-
 // variantsOf and without name the parts of a revision.
 func variantsOf(revision string) string { return content.VariantsOf(revision) }
 
@@ -219,7 +213,7 @@ func (b *Book) fitting(uid types.UID, s *set, info *fact.Pod, base string) strin
 	out := own
 	wanted, stable := b.wanted(uid, s)
 	if _, is := impossible(p); is && !b.keeps(uid, s, wanted[0], info.Node) {
-		out, wanted = content.WithVariants(base, Infeasible), nil
+		out, wanted = content.WithVariants(base, content.Infeasible), nil
 	}
 	for _, revision := range wanted {
 		if revision == "" || without(revision) != base && (revision != stable || !madeOf(p, base, revision)) {
@@ -238,7 +232,7 @@ func (b *Book) fitting(uid types.UID, s *set, info *fact.Pod, base string) strin
 			break
 		}
 		if same {
-			out = content.WithVariants(base, Drifted)
+			out = content.WithVariants(base, content.Drifted)
 		}
 	}
 	return out

@@ -194,7 +194,7 @@ func (g *guide) start(r *Row) {
 func (r *Row) likelyStable() string {
 	best, most := "", 0
 	for revision, n := range r.revisions {
-		if revision == "" || revision == r.info.Revision {
+		if revision == "" || revision == r.info.Revision || !content.CanBeMade(revision) {
 			continue
 		}
 		if n > most || n == most && revision < best {
