@@ -81,7 +81,7 @@ type set struct {
 	info    *fact.DaemonSet // as it was told, nil before that
 	rollout *fact.Rollout   // nil without a policy
 	// rules is nil where content is no part of a revision. unsure: no policy could be read yet, and the rollout, as it was
-	// stored, speaks of content; sure: one could.
+	// stored, speaks of content, or is not known either; sure: one could.
 	rules        *rolloutpolicy.Content
 	unsure, sure bool
 	// told is what rows were told of the DaemonSet, why what hinders its content.

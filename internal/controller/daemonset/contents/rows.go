@@ -36,7 +36,7 @@ func (b *Book) onRollout(e fact.Rollout) {
 	b.moved = true
 	s.rollout = &e
 	s.sure = s.sure || e.Policy != nil
-	s.unsure = !s.sure && (s.unsure || e.Status != nil && speaksOfContent(e.Status))
+	s.unsure = !s.sure && (s.unsure || e.Status == nil || speaksOfContent(e.Status))
 	if e.Policy != nil {
 		s.rules = e.Policy.Content
 		if s.rules == nil {

@@ -4,6 +4,9 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
@@ -90,4 +93,31 @@ func TestContentThatWasNeverMadeIsNotGivenAfterAStartWithoutSight(t *testing.T) 
 	w.refuse = nil
 	w.pass(10 * time.Minute)
 	w.wantRuns(map[string]int{"b": 5})
+}
+
+// A controller starts while neither policies nor rollouts can be read, and the objects hold something else by now. A pod
+// that is lost comes back with the content that the others have, also where the template is another one too.
+func TestContentOutlivesAStartWithoutSight(t *testing.T) {
+	for _, edited := range []bool{false, true} {
+		w := newWorld(t, careful)
+		w.pass(10 * time.Minute)
+		w.wantRuns(map[string]int{"good": 5})
+		if edited {
+			w.set = w.set.DeepCopy()
+			w.set.Generation++
+		}
+		w.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "conf"}, Data: map[string]string{"agent.conf": "other"}})
+		delete(w.pods, "n4")
+		w.unread = true
+		w.start(true)
+		w.pass(10 * time.Minute)
+		w.wantRuns(map[string]int{"good": 5})
+		w.unread = false // and what was guessed is forgotten
+		w.book.Step(fact.RolloutGone(w.set.UID))
+		w.tellPolicy()
+		w.settle()
+		w.wantRuns(map[string]int{"good": 5})
+		w.pass(time.Hour)
+		w.wantRuns(map[string]int{"other": 5})
+	}
 }

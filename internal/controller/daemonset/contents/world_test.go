@@ -64,8 +64,8 @@ type world struct {
 	guest bool
 	// foreign: the API server is another one.
 	foreign bool
-	// blind: policies cannot be read.
-	blind bool
+	// blind: policies cannot be read. unread: rollouts cannot be either.
+	blind, unread bool
 	// said is what the status said last of content that replaces pods.
 	said  *v1alpha1.ContentStatus
 	surge bool
@@ -165,6 +165,10 @@ func (w *world) readKind(kind content.Kind) {
 func (w *world) tellPolicy() {
 	if w.policy == nil {
 		w.book.Step(fact.RolloutGone(w.set.UID))
+		return
+	}
+	if w.unread {
+		w.book.Step(fact.Rollout{UID: w.set.UID, Following: course.Lost, Why: "nothing can be read", Unread: true, ToldOf: true})
 		return
 	}
 	if w.blind {

@@ -60,6 +60,9 @@ type set struct {
 	told    *v1alpha1.ImagesStatus
 	// templates are those that the matrix was told of.
 	templates []string
+	// blind: nobody can read its policy and its rollout. Digests are known from pods that were made with them, and no
+	// pod is to ask for any.
+	blind bool
 	// settled tells that every node is to have the newest template, beside another controller.
 	settled bool
 	// stored is what the rollout went to, and back to, when it was stored: after a start all that is known at first.
@@ -177,32 +180,16 @@ func (b *Book) Begun(uid types.UID, revision, name string) {
 	if s == nil || s.info == nil {
 		return
 	}
-	if u := s.unknown[content.TemplateOf(revision)]; u != nil {
+	if u := s.unknown[content.TemplateOf(revision)]; u != nil && !s.blind {
 		u.begun, u.asked = b.now, name
 		b.tell(s)
 	}
 }
 
 func (b *Book) onRollout(e fact.Rollout) {
-	uid := e.UID
-	s, begins := b.sets[uid], false
-	switch {
-	case e.Policy != nil && !e.Policy.PinsImages:
-		b.leave(uid)
-	case s != nil:
-	case e.Policy != nil, e.Status != nil && e.Status.Images != nil: // a policy that cannot be read changes nothing
-		s, begins = &set{found: map[string]v1alpha1.PinnedTemplate{}, unknown: map[string]*unknown{}}, true
-		b.sets[uid], s.info = s, b.infos[uid]
-	}
+	s, begins := b.followed(&e)
 	if s != nil && e.Status != nil {
-		s.stored = []string{e.Status.StableRevision, e.Status.TargetRevision}
-	}
-	if s != nil && e.Status != nil && e.Status.Images != nil {
-		for _, t := range e.Status.Images.Templates {
-			if _, known := s.found[t.Template]; !known {
-				s.found[t.Template] = t
-			}
-		}
+		s.recall(e.Status)
 	}
 	b.rows.Step(e)
 	if begins && s.info != nil {
@@ -320,7 +307,7 @@ func (b *Book) learn(s *set, hash string, p *corev1.Pod, byDigest bool) bool {
 		return false
 	}
 	images, whole, made := pinning.Read(template, p)
-	if !whole || byDigest && !made {
+	if !whole || (byDigest || s.blind) && !made {
 		return false
 	}
 	now := metav1.NewTime(b.now.Truncate(time.Second))
@@ -348,6 +335,9 @@ func (b *Book) hears(s *set, p *fact.Pod) bool {
 	o := b.Objects.Pod(p.UID)
 	if o != nil && !p.Terminating && b.learn(s, hash, o, false) {
 		return true
+	}
+	if s.blind {
+		return false
 	}
 	_, had := u.first[p.UID]
 	can, seen := MayTell(u.spec, p, o), !u.begun.IsZero() && p.Name == u.asked
@@ -422,7 +412,9 @@ func (b *Book) tell(s *set) {
 	if s.told == nil || !apiequality.Semantic.DeepEqual(s.told, &said) {
 		s.told = &said
 	}
-	info.Images = s.told
+	if len(s.found) > 0 || !s.blind {
+		info.Images = s.told
+	}
 	b.rows.Step(info)
 }
 
@@ -433,7 +425,7 @@ func (b *Book) firsts(s *set, info *fact.DaemonSet) (message string) {
 		switch u := s.unknown[hash]; {
 		case u == nil && newest:
 			message = unpinned(b.spec(s, hash), s.found[hash])
-		case u == nil:
+		case u == nil, s.blind:
 		case u.spec == nil:
 			info.Held = info.Held || newest // until the template is known
 		default:
@@ -477,5 +469,5 @@ func (b *Book) Images(uid types.UID, revision string) (images []v1alpha1.PinnedI
 		return nil, false
 	}
 	hash := content.TemplateOf(revision)
-	return s.found[hash].Images, s.unknown[hash] != nil
+	return s.found[hash].Images, s.unknown[hash] != nil && !s.blind
 }

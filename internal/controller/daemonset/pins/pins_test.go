@@ -38,6 +38,8 @@ type world struct {
 	// templates are all that the set has had. While they are hidden none can be read.
 	templates map[string]*corev1.PodTemplateSpec
 	hidden    bool
+	// unread: nobody can read policies and rollouts.
+	unread bool
 	// following is how the policy is followed.
 	following course.Following
 	stored    *v1alpha1.DaemonSetRolloutStatus
@@ -118,6 +120,10 @@ func (w *world) tellRollout(asked v1alpha1.DaemonSetRolloutSpec) {
 	p, err := rolloutpolicy.Compile(spec, time.LoadLocation)
 	if err != nil {
 		w.Fatal(err)
+	}
+	if w.unread {
+		w.book.Step(fact.Rollout{UID: "ds", Following: course.Lost, Why: "for a test", Unread: true, ToldOf: true})
+		return
 	}
 	if w.following != course.Followed {
 		w.book.Step(fact.Rollout{UID: "ds", Following: w.following, Why: "for a test", Status: w.stored, Spec: asked})
