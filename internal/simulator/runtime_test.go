@@ -85,3 +85,54 @@ func TestAddresses(t *testing.T) {
 		t.Errorf("made-up range of node 5000 is %v, %v, want 240.19.136.0/24", madeUp, err)
 	}
 }
+
+// A simulated node says what its pods have as image volumes, once for all containers and starts of a pod; and a
+// simulator that starts again knows it of the pod's status.
+func TestImageVolumes(t *testing.T) {
+	mounting := func(image string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.Volumes = []corev1.Volume{{Name: "rules", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: image}}}}
+			mounts := []corev1.VolumeMount{{Name: "rules", MountPath: "/rules"}}
+			p.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "demo:1", VolumeMounts: mounts}}
+			p.Spec.Containers[0].VolumeMounts = mounts
+		}
+	}
+	of := func(s corev1.ContainerStatus) string {
+		if len(s.VolumeMounts) != 1 || s.VolumeMounts[0].VolumeStatus == nil || s.VolumeMounts[0].VolumeStatus.Image == nil {
+			return ""
+		}
+		return s.VolumeMounts[0].VolumeStatus.Image.ImageRef
+	}
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, Config{Nodes: 1, Faults: plan(t, "tags: {move: 10s}")}, nil)
+		c.bind(newPod("p", "demo:1", mounting("example.com/rules:live"), bad("{crash: {after: 1m, times: 1}}")), "sim-0001")
+		c.bind(newPod("q", "demo:1", mounting("example.com/rules@sha256:abc")), "sim-0001")
+		first := c.pod("p").Status
+		if is := of(first.ContainerStatuses[0]); !strings.HasPrefix(is, "example.com/rules@sha256:") || of(first.InitContainerStatuses[0]) != is {
+			t.Errorf("the containers have %q and %q", is, of(first.InitContainerStatuses[0]))
+		}
+		c.pass(2 * time.Minute)
+		now := c.pod("p").Status
+		if now.ContainerStatuses[0].RestartCount == 0 || of(now.ContainerStatuses[0]) != of(first.ContainerStatuses[0]) {
+			t.Errorf("the container has %q after %d restarts, want %q", of(now.ContainerStatuses[0]), now.ContainerStatuses[0].RestartCount,
+				of(first.ContainerStatuses[0]))
+		}
+		if is := of(c.pod("q").Status.ContainerStatuses[0]); is != "example.com/rules@sha256:abc" {
+			t.Errorf("the volume that names a digest is %q", is)
+		}
+	})
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	object := newPod("p", "demo", mounting("example.com/rules:live"))
+	object.Spec.NodeName = "n"
+	of1 := func(faults string) *pod {
+		return &pod{uid: "p", hostIPs: []string{"100.64.0.1"}, image: DefaultImages, imageID: plan(t, faults).ImageID,
+			hasImage: func(string) bool { return false }, takeAddress: func() (string, error) { return "10.0.0.2", nil }}
+	}
+	status := of1("tags: {move: 10s}").step(object, false, now).status
+	object.Status = *status
+	again := of1("{seed: 7, tags: {move: 10s}}")
+	again.restore(object)
+	if got := again.step(object, false, now.Add(time.Minute)).status; got != nil && !equality.Semantic.DeepEqual(got, status) {
+		t.Errorf("a simulator that starts again says\n%+v\nwant\n%+v", got, status)
+	}
+}

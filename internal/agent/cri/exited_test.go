@@ -108,3 +108,24 @@ func TestLogThatCannotBeLinked(t *testing.T) {
 		t.Errorf("the start is said to have failed: %v", err)
 	}
 }
+
+// What a container was made with as image volumes is known again by an agent that has started after it.
+func TestVolumeImagesOfAContainer(t *testing.T) {
+	want := map[string]string{"rules": "example.com/rules@sha256:1"}
+	for _, images := range []map[string]string{want, nil} {
+		r, pod := testRuntime(t), testPod()
+		config, err := r.containerConfig(&ContainerSpec{Pod: pod, Container: &pod.Spec.Containers[0], VolumeImages: images})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.service = &oneContainer{status: runtimeapi.ContainerStatus{Id: "id", State: runtimeapi.ContainerState_CONTAINER_RUNNING,
+			Metadata: config.Metadata, Annotations: config.Annotations}}
+		got, err := r.Observe(t.Context(), "u1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(images, got.Containers[0].VolumeImages); diff != "" {
+			t.Errorf("images of volumes (-want +got):\n%s", diff)
+		}
+	}
+}

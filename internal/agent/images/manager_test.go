@@ -331,3 +331,32 @@ func TestHungPullsMakeRoomAfterATurn(t *testing.T) {
 		<-f.begun
 	}
 }
+
+// What is told of an image is the digest of the repository that was asked for: the node may know it by others too.
+func TestDigestOfAnImage(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		digests []string
+		want    string
+	}{
+		{"example.com/rules:live", []string{"mirror.example.com/rules@sha256:1", "example.com/rules@sha256:2"}, "example.com/rules@sha256:2"},
+		{"example.com/rules@sha256:2", []string{"example.com/rules@sha256:2"}, "example.com/rules@sha256:2"},
+		{"docker.io/library/rules:live", []string{"docker.io/library/rules@sha256:1"}, "docker.io/library/rules@sha256:1"},
+		{"example.com/rules:live", []string{"mirror.example.com/rules@sha256:1"}, "mirror.example.com/rules@sha256:1"},
+		{"sha256:1", []string{"mirror.example.com/rules@sha256:1"}, "mirror.example.com/rules@sha256:1"},
+		{"example.com/rules:live", nil, "sha256:0"},
+	} {
+		for i, digest := range c.digests { // as reference.Parse wants them
+			name, hex, _ := strings.Cut(digest, "sha256:")
+			c.digests[i] = name + "sha256:" + strings.Repeat(hex, 64)
+		}
+		name, hex, _ := strings.Cut(c.want, "@sha256:")
+		if hex != "" {
+			c.want = name + "@sha256:" + strings.Repeat(hex, 64)
+		}
+		got := describe(&runtimeapi.Image{Id: "sha256:0", RepoDigests: c.digests}, c.name)
+		if got.Ref != "sha256:0" || got.Digest != c.want {
+			t.Errorf("%s, which the node knows as %v, is told as %q, want %q", c.name, c.digests, got.Digest, c.want)
+		}
+	}
+}

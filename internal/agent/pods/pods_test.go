@@ -19,6 +19,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/pods/podstest"
 	"github.com/everynode/everynode/internal/agent/podworker"
 	"github.com/everynode/everynode/internal/agent/sources"
+	"github.com/everynode/everynode/internal/agent/volumes"
 )
 
 func TestNothingStartsBeforeBothSidesAreKnown(t *testing.T) {
@@ -157,4 +158,23 @@ func TestPodsSayTheNodesNewAddress(t *testing.T) {
 	now.Store(&second)
 	p.AddressChanged()
 	a.Await(t, pod.UID, "to say the second address", func(pod *corev1.Pod) bool { return pod.Status.HostIP == second })
+}
+
+// What the node has mounted as an image is in the status of the pod.
+func TestStatusSaysWhatIsMounted(t *testing.T) {
+	r, a := podstest.NewRuntime(), podstest.NewAPI()
+	p := podstest.Start(t, r, a, func(c *pods.Config) {
+		c.Volumes = &podstest.Volumes{Given: []volumes.Mount{{Name: "data", ContainerPath: "/data", HostPath: "/data"},
+			{Name: "rules", ContainerPath: "/rules", Image: volumes.Image{Ref: "sha256:1", Digest: "example.com/rules@sha256:2"}}}}
+	})
+	a.Watch(p)
+	p.RuntimeListed(nil)
+	pod := podstest.Pod("p")
+	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}, {Name: "rules", MountPath: "/rules"}}
+	a.Create(pod)
+	got := a.Await(t, pod.UID, "to run", podstest.HasPhase(corev1.PodRunning)).Status.ContainerStatuses[0].VolumeMounts
+	if len(got) != 2 || got[0].VolumeStatus != nil || got[1].VolumeStatus == nil ||
+		got[1].VolumeStatus.Image.ImageRef != "example.com/rules@sha256:2" {
+		t.Errorf("the status says %+v", got)
+	}
 }

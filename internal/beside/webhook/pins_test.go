@@ -5,9 +5,12 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/history"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 )
 
@@ -116,5 +119,33 @@ func TestNoPodWaitsWhereNobodyCouldLetItThrough(t *testing.T) {
 	status.Images.Templates = []v1alpha1.PinnedTemplate{{Template: "hash", Images: []v1alpha1.PinnedImage{{Image: "agent:1", Digest: "sha256:1"}}}}
 	if got := made(t, s, objects); !strings.Contains(string(got.Patch), "agent@sha256:1") {
 		t.Errorf("a digest that is known is not filled in: %s", got.Patch)
+	}
+}
+
+// TestAPodMountsWhatTheFirstOneGot: a volume is pinned as a container is, and its pod waits as long as nobody knows it.
+func TestAPodMountsWhatTheFirstOneGot(t *testing.T) {
+	digest := "sha256:" + strings.Repeat("0c", 32)
+	const gated = `[{"op":"add","path":"/spec/volumes/0/image/pullPolicy","value":"Always"},` +
+		`{"op":"add","path":"/spec/schedulingGates","value":[{"name":"everynode.io/first-node"}]}]`
+	for _, c := range []struct{ digest, patch string }{
+		{digest, `[{"op":"add","path":"/spec/volumes/0/image/reference","value":"rules@` + digest + `"}]`}, {"", gated},
+	} {
+		objects, status := pinning(t)
+		spec := &objects[setPath].(*appsv1.DaemonSet).Spec.Template.Spec
+		spec.Containers[0].Image = "agent@" + digest
+		spec.Volumes = []corev1.Volume{{Name: "rules", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "rules:live"}}}}
+		revision := &objects["/apis/apps/v1/namespaces/default/controllerrevisions"].(*appsv1.ControllerRevisionList).Items[0]
+		data, err := history.Patch(&objects[setPath].(*appsv1.DaemonSet).Spec.Template)
+		if err != nil {
+			t.Fatal(err)
+		}
+		revision.Data.Raw = data
+		if c.digest != "" {
+			status.Images.Templates = []v1alpha1.PinnedTemplate{{Template: "hash", Images: []v1alpha1.PinnedImage{{Image: "rules:live", Digest: c.digest}}}}
+		}
+		got := made(t, newServer(t, objects, true), objects)
+		if !got.Allowed || string(got.Patch) != c.patch {
+			t.Errorf("the answer is %s (%+v), want %s", got.Patch, got, c.patch)
+		}
 	}
 }

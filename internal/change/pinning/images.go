@@ -123,6 +123,7 @@ func tells(c *corev1.Container, p *corev1.Pod) bool {
 func Tells(template *corev1.PodSpec, p *corev1.Pod) bool {
 	all := true
 	tagged(template, func(c *corev1.Container) { all = all && tells(c, p) })
+	taggedVolumes(template, func(v *corev1.Volume) { all = all && tellsVolume(v, p) })
 	return all
 }
 

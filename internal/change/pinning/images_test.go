@@ -62,3 +62,46 @@ func TestDigestsOfAPodCountOncePulled(t *testing.T) {
 		}
 	}
 }
+
+// A volume is known once a container that mounts it tells of it, or all of them have their image and none does.
+func TestWhenVolumesAreKnown(t *testing.T) {
+	of := "sha256:" + strings.Repeat("a1", 32)
+	mounts := []corev1.VolumeMount{{Name: "v"}}
+	template := &corev1.PodSpec{Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "rules:v1"}}},
+		{Name: "fixed", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "rules@" + of}}},
+		{Name: "never", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "rules:v2", PullPolicy: corev1.PullNever}}}, {Name: "data"}},
+		InitContainers: []corev1.Container{{Name: "i", Image: "demo@" + of}}, Containers: []corev1.Container{{Name: "a", Image: "demo@" + of, VolumeMounts: mounts}, {Name: "b", Image: "demo@" + of}}}
+	says := []corev1.VolumeMountStatus{{Name: "data"}, {Name: "v", VolumeStatus: &corev1.VolumeStatus{Image: &corev1.ImageVolumeStatus{ImageRef: "docker.io/library/rules@" + of}}}}
+	type status = corev1.ContainerStatus
+	unmounted := template.DeepCopy()
+	unmounted.Containers[0].VolumeMounts = nil
+	pinned := template.DeepCopy()
+	pinned.Volumes[0].Image.Reference = "rules@" + of
+	for name, c := range map[string]struct {
+		spec        *corev1.PodSpec
+		status      []status
+		init        status
+		whole, made bool
+		want        string
+	}{
+		"nothing has begun":                    {template, nil, status{}, false, false, ""},
+		"another container has its image":      {template, []status{{Name: "b", ImageID: "x"}}, status{Name: "i", ImageID: "x"}, false, false, ""},
+		"the one that mounts it is silent":     {template, []status{{Name: "a", ImageID: "x"}}, status{}, true, false, ""},
+		"the one that mounts it tells":         {template, []status{{Name: "a", ImageID: "x", VolumeMounts: says}}, status{}, true, false, of},
+		"an init container tells":              {template, nil, status{Name: "i", ImageID: "x", VolumeMounts: says}, true, false, of},
+		"nobody mounts it, and nothing began":  {unmounted, nil, status{}, false, false, ""},
+		"nobody mounts it":                     {unmounted, []status{{Name: "a", ImageID: "x"}}, status{}, true, false, ""},
+		"it was made with a digest, and waits": {pinned, nil, status{}, false, true, ""},
+		"it was made with a digest":            {pinned, []status{{Name: "a", ImageID: "x"}}, status{}, true, true, of},
+	} {
+		p := &corev1.Pod{Spec: *c.spec, Status: corev1.PodStatus{InitContainerStatuses: []status{c.init}, ContainerStatuses: c.status}}
+		images, whole, made := Read(template, p)
+		got := ""
+		if len(images) > 0 {
+			got = images[0].Digest
+		}
+		if whole != c.whole || made != c.made || got != c.want || len(images) > 1 || whole && images[0].Image != "rules:v1" {
+			t.Errorf("%s: it tells %v, whole %t, made %t; want %q, %t, %t", name, images, whole, made, c.want, c.whole, c.made)
+		}
+	}
+}

@@ -25,6 +25,17 @@ func anyContainers(r *rapid.T, name string) (out []corev1.Container) {
 	return out
 }
 
+func anyVolumes(r *rapid.T) (out []corev1.Volume) {
+	for i, c := range anyContainers(r, "volume") {
+		v := corev1.Volume{Name: fmt.Sprint("volume", i)}
+		if c.Image != "" {
+			v.Image = &corev1.ImageVolumeSource{Reference: c.Image, PullPolicy: c.ImagePullPolicy}
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
 func plain(t interface{ Fatal(...any) }, value any) (out map[string]any) {
 	raw, err := json.Marshal(value)
 	if err == nil {
@@ -39,7 +50,8 @@ func plain(t interface{ Fatal(...any) }, value any) (out map[string]any) {
 // TestJSONIsFilledAsTypesAre: of a pod that is as its template says both ways make the same, also where they look twice.
 func TestJSONIsFilledAsTypesAre(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
-		template := &corev1.PodSpec{InitContainers: anyContainers(r, "init"), Containers: anyContainers(r, "main")}
+		template := &corev1.PodSpec{InitContainers: anyContainers(r, "init"), Containers: anyContainers(r, "main"),
+			Volumes: anyVolumes(r)}
 		var images []v1alpha1.PinnedImage
 		first := rapid.Bool().Draw(r, "first")
 		if !first {
@@ -69,6 +81,37 @@ func TestJSONIsFilledAsTypesAre(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestVolumesThatOthersChangeStay: a volume that has another image by now, or is none, is none of ours.
+func TestVolumesThatOthersChangeStay(t *testing.T) {
+	image := func(reference string) corev1.VolumeSource {
+		return corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: reference, PullPolicy: corev1.PullIfNotPresent}}
+	}
+	template := &corev1.PodSpec{Volumes: []corev1.Volume{{Name: "a", VolumeSource: image("demo:v1")}, {Name: "b", VolumeSource: image("demo:v1")},
+		{Name: "c", VolumeSource: image("demo:v1")}}}
+	pod := template.DeepCopy()
+	pod.Volumes[0].Image, pod.Volumes[1].Image.Reference = nil, "mirror.example.com/demo:v1"
+	pod.Volumes = append([]corev1.Volume{{Name: "mesh", VolumeSource: image("demo:v1")}}, pod.Volumes...)
+	for first, want := range map[bool]string{
+		true:  "[{/volumes/3/image/pullPolicy Always} {/schedulingGates [map[name:everynode.io/first-node]]}]",
+		false: "[{/volumes/3/image/reference demo@" + digestOfDemo + "}]",
+	} {
+		images := []v1alpha1.PinnedImage{{Image: "demo:v1", Digest: digestOfDemo}}
+		if first {
+			images = nil
+		}
+		got, err := FillJSON(plain(t, pod), template, images, first)
+		if fmt.Sprint(got) != want || err != nil {
+			t.Errorf("it changes %v (%v), want %s", got, err, want)
+		}
+	}
+	for _, odd := range []any{"text", []any{1}, []any{map[string]any{"name": "a", "image": 7}}, map[string]any{}} {
+		got, err := FillJSON(map[string]any{"volumes": odd}, template, nil, false)
+		if got != nil || err != nil {
+			t.Errorf("of volumes that are %v it changes %v (%v)", odd, got, err)
+		}
+	}
 }
 
 // TestWhatOthersAddStays: a container that is not the template's, or has another image by now, is none of ours.

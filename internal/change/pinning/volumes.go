@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/internal/change/variant"
 )
 
 // VolumesOnly are the images of a template that are pulled for its volumes, and for no container.
@@ -18,6 +20,9 @@ func VolumesOnly(template *corev1.PodSpec) map[string]bool {
 // containers. A node need not say it (kubelets do so from Kubernetes 1.35 on), so it is known without a word once each
 // container that mounts it has its image: volumes are there before that.
 func resolvedVolume(v *corev1.Volume, p *corev1.Pod) (of string, known, asked bool) {
+	if !tellsVolume(v, p) {
+		return "", false, true
+	}
 	ref, known := mounted(p, v.Name)
 	if is := volumeOf(&p.Spec, v.Name); is != nil && is.Image != nil {
 		name, has, _ := strings.Cut(is.Image.Reference, digest)
@@ -26,6 +31,11 @@ func resolvedVolume(v *corev1.Volume, p *corev1.Pod) (of string, known, asked bo
 		}
 	}
 	return digestOf(v.Image.Reference, ref), known, true
+}
+
+// tellsVolume is tells for an image volume.
+func tellsVolume(v *corev1.Volume, p *corev1.Pod) bool {
+	return variant.MarkOf(p.Annotations, p.Name).Effect == "" || namesVolume(p, v)
 }
 
 func volumeOf(spec *corev1.PodSpec, name string) *corev1.Volume {

@@ -82,7 +82,7 @@ func (r *Runtime) CreateContainer(_ context.Context, spec cri.ContainerSpec) (st
 	defer r.mu.Unlock()
 	p := r.Pods[spec.Pod.UID]
 	p.Containers = append(p.Containers, podworker.Container{ID: id, Name: spec.Container.Name, Attempt: spec.Attempt,
-		SandboxID: spec.SandboxID})
+		SandboxID: spec.SandboxID, VolumeImages: spec.VolumeImages})
 	return id, nil
 }
 

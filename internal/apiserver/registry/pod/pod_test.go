@@ -233,3 +233,32 @@ func TestStatusUpdate(t *testing.T) {
 		t.Errorf("got %v, want %v", errs, want)
 	}
 }
+
+// What a node says of image volumes is kept, of containers of all sorts, unless it is longer than the API says.
+func TestImagesOfVolumesInAStatus(t *testing.T) {
+	says := func(ref string) []corev1.ContainerStatus {
+		return []corev1.ContainerStatus{{Name: "c", VolumeMounts: []corev1.VolumeMountStatus{{Name: "plain"}, {Name: "none", VolumeStatus: &corev1.VolumeStatus{}},
+			{Name: "rules", VolumeStatus: &corev1.VolumeStatus{Image: &corev1.ImageVolumeStatus{ImageRef: ref}}}}}}
+	}
+	old := stored(func(*corev1.Pod) {})
+	for ref, want := range map[string]string{strings.Repeat("a", 256): "", strings.Repeat("a", 257): "Too long: may not be more than 256 bytes",
+		"": "Required value"} {
+		p := old.DeepCopy()
+		p.Status.InitContainerStatuses, p.Status.ContainerStatuses, p.Status.EphemeralContainerStatuses = says(ref), says(ref), says(ref)
+		prepareStatusForUpdate(p, old)
+		if got := p.Status.ContainerStatuses[0].VolumeMounts[2].VolumeStatus.Image.ImageRef; got != ref {
+			t.Errorf("of %q is kept %q", ref, got)
+		}
+		errs := ValidateStatusUpdate(p, old)
+		for i, e := range errs {
+			at := []string{"init", "", "ephemeral"}[i]
+			of := strings.ToLower((at + "ContainerStatuses")[:1]) + (at + "ContainerStatuses")[1:]
+			if says := "status." + of + "[0].volumeMounts[2].volumeStatus.image.imageRef: " + want; e.Error() != says {
+				t.Errorf("the error is %q, want %q", e.Error(), says)
+			}
+		}
+		if number := map[bool]int{true: 0, false: 3}[want == ""]; len(errs) != number {
+			t.Errorf("%d characters: %d errors, want %d: %v", len(ref), len(errs), number, errs)
+		}
+	}
+}

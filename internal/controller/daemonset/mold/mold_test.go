@@ -128,24 +128,32 @@ func TestWhatIsFetchedOfPinnedImages(t *testing.T) {
 	const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	pinned := []v1alpha1.PinnedImage{
 		{Image: "r.example/agent:2", Digest: digest}, {Image: "r.example/unknown:1"},
+		{Image: "r.example/rules:live", Digest: digest},
 	}
 	for name, c := range map[string]struct {
 		images images
 		want   []fetch.Image
 	}{
-		"as written": {images{}, []fetch.Image{{Image: "r.example/unknown:1"}, {Image: "r.example/agent:2"}}},
+		"as written": {images{}, []fetch.Image{{Image: "r.example/rules:live"}, {Image: "r.example/unknown:1"},
+			{Image: "r.example/agent:2"}}},
 		"nobody knows the digests": {images{first: true}, []fetch.Image{
+			{Image: "r.example/rules:live", Policy: corev1.PullAlways},
 			{Image: "r.example/unknown:1", Policy: corev1.PullAlways},
 			{Image: "r.example/agent:2", Policy: corev1.PullAlways}}},
 		"one has a digest": {images{pinned: pinned}, []fetch.Image{
-			{Image: "r.example/unknown:1"}, {Image: "r.example/agent@" + digest}}},
+			{Image: "r.example/rules@" + digest}, {Image: "r.example/unknown:1"}, {Image: "r.example/agent@" + digest}}},
 	} {
 		ds := testDaemonSet("logs")
 		spec := &ds.Spec.Template.Spec
 		spec.InitContainers = []corev1.Container{{Name: "init", Image: "r.example/unknown:1"}}
 		spec.Containers = []corev1.Container{{Name: "agent", Image: "r.example/agent:2"}}
+		spec.Volumes = []corev1.Volume{{Name: "rules", VolumeSource: corev1.VolumeSource{
+			Image: &corev1.ImageVolumeSource{Reference: "r.example/rules:live"}}}}
 		m := New(ds)
 		m.fillImages(c.images)
+		if spec.Volumes[0].Image.Reference != "r.example/rules:live" {
+			t.Errorf("%s: the DaemonSet itself was changed: %+v", name, spec.Volumes[0].Image)
+		}
 		if got, more := fetch.Images(&m.spec); !reflect.DeepEqual(got, c.want) || more != 0 {
 			t.Errorf("%s: %v and %d more are asked for, want %v", name, got, more, c.want)
 		}

@@ -52,7 +52,7 @@ type world struct {
 	labels        [6]map[string]string // of the first nodes
 	made          int
 	// patched are the images of the first container on nodes whose variant says another one than the template.
-	patched map[string]string
+	patched, patchedVolume map[string]string
 	// most is how many pods there were at one time that had asked the registry, and knew no answer.
 	most   int
 	policy string
@@ -237,6 +237,14 @@ func (w *world) act(a action.Action) {
 		if image := w.patched[a.Node]; image != "" {
 			p.Spec.Containers[0].Image = image
 			text, err := (&variant.Mark{Variant: "v", Effect: "another image"}).Text(p.Name)
+			if err != nil {
+				w.Fatal(err)
+			}
+			p.Annotations = map[string]string{variant.Annotation: text}
+		}
+		if image := w.patchedVolume[a.Node]; image != "" {
+			p.Spec.Volumes[0].Image.Reference = image
+			text, err := (&variant.Mark{Variant: "v", Effect: "another volume"}).Text(p.Name)
 			if err != nil {
 				w.Fatal(err)
 			}

@@ -127,3 +127,17 @@ func TestVolumesThatNobodyWasAskedFor(t *testing.T) {
 		t.Errorf("pods mount %s, want %s; the rollout says %+v, want %s", got, want, w.stored.Images, says)
 	}
 }
+
+// TestANodeWithAnotherVolumeTellsNothing: a variant gives some nodes another image to mount.
+func TestANodeWithAnotherVolumeTellsNothing(t *testing.T) {
+	const other = "example.com/rules:small"
+	w := newWorld(t, pinned).withVolume(rules)
+	w.registry[rules], w.registry[other] = sha(5), sha(6)
+	w.patchedVolume = map[string]string{"n0": other, "n1": other}
+	w.start()
+	w.pass(3 * time.Minute)
+	want := fmt.Sprint(map[string]int{other: 2, rules: 1, "example.com/rules@" + sha(5): 3})
+	if got := w.volumes(); got != want || len(w.stored.Images.Templates) != 1 {
+		t.Errorf("pods mount %s, want %s; the rollout says %+v", got, want, w.stored.Images)
+	}
+}
