@@ -45,7 +45,9 @@ type Result struct {
 
 // jobState is what was tried for a DaemonSet.
 type jobState struct {
-	busy     bool
+	busy bool
+	// going is what the job that is under way deletes: it may be gone at any moment.
+	going    []metav1.Object
 	failures int
 	retryAt  time.Time
 	why      string
@@ -132,8 +134,17 @@ func (b *Book) plan(s *set) *Job {
 		b.lookAgain(s, s.job.retryAt)
 		return nil
 	}
-	s.job.busy = true
+	s.job.busy, s.job.going = true, j.Delete
 	return j
+}
+
+// stays reports whether the manifest of a content is there, and the job that is under way deletes nothing of it.
+func (b *Book) stays(s *set, k *known) bool {
+	if k.manifest == nil || len(s.job.going) == 0 {
+		return k.manifest != nil
+	}
+	needed := s.needed(map[string]bool{k.ID: true})
+	return !slices.ContainsFunc(s.job.going, func(o metav1.Object) bool { return needed[read(o).Ref] })
 }
 
 // wantsKey reports whether a key is to be made: what is to be hashed needs one, and there is none.
@@ -346,7 +357,7 @@ func (b *Book) onResult(r Result) {
 		return
 	}
 	b.dirty[r.Job.DaemonSet.UID] = true
-	s.job.busy, s.job.why = false, r.Why
+	s.job.busy, s.job.going, s.job.why = false, nil, r.Why
 	if r.Why == "" {
 		s.job.failures, s.job.retryAt = 0, time.Time{}
 		return

@@ -262,7 +262,7 @@ func (b *Book) whole(s *set, k *known) (bool, error) {
 	if why != "" && !strings.HasSuffix(why, gone) {
 		return false, errors.New(why)
 	}
-	return k.manifest != nil && why == "", nil
+	return why == "" && b.stays(s, k), nil
 }
 
 // missing says which copy of a content is not there, or spoiled; "" if each is as it was made.
@@ -395,7 +395,7 @@ func (b *Book) meanwhile(s *set) fact.DaemonSet {
 func (b *Book) given(s *set, revision string) bool {
 	if id := content.IDOf(revision); id != "" {
 		k := s.known[id]
-		return k != nil && k.manifest != nil && b.missing(s, k) == ""
+		return k != nil && b.missing(s, k) == "" && b.stays(s, k)
 	}
 	st, _ := b.rollout(s.info.UID)
 	if st.StableRevision == "" {
