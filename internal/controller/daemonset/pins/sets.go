@@ -5,8 +5,8 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
-// followed is the set of a DaemonSet whose policy pins, or did when it could be read; nil for another. Begins tells that
-// it is new. Of one of which nothing can be read only pods tell.
+// followed is the set of a DaemonSet whose policy pins, or did when it could be read; nil for another. Begins tells
+// that it is new. Of one of which nothing can be read only pods tell.
 func (b *Book) followed(e *fact.Rollout) (s *set, begins bool) {
 	s = b.sets[e.UID]
 	blind := e.Policy == nil && e.Status == nil && !b.Guest
@@ -15,12 +15,13 @@ func (b *Book) followed(e *fact.Rollout) (s *set, begins bool) {
 		b.leave(e.UID)
 		s = nil
 	}
-	pins := blind || e.Policy != nil || e.Status != nil && e.Status.Images != nil // a policy that cannot be read changes nothing
+	// A policy that cannot be read changes nothing.
+	pins := blind || e.Policy != nil || e.Status != nil && e.Status.Images != nil
 	if s != nil || unpinned || !pins {
 		return s, false
 	}
-	s = &set{found: map[string]v1alpha1.PinnedTemplate{}, unknown: map[string]*unknown{}, blind: blind, info: b.infos[e.UID]}
-	b.sets[e.UID] = s
+	s = &set{info: b.infos[e.UID], found: map[string]v1alpha1.PinnedTemplate{}, unknown: map[string]*unknown{}}
+	s.blind, b.sets[e.UID] = blind, s
 	return s, true
 }
 
