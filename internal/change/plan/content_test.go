@@ -3,10 +3,12 @@ package plan
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -118,6 +120,37 @@ func TestContentThatIsNoPartOfARevisionReachesAllNodes(t *testing.T) {
 		edits, direct := Contents(survey.New(w.Objects), rewritten())
 		if len(edits) > 0 || !strings.Contains(strings.Join(direct, "\n"), want) {
 			t.Errorf("policy %q: direct are %q, want %q", policy, direct, want)
+		}
+	}
+}
+
+// A plan tells of image volumes of which a node has not said its digest: the next template's are not pinned either.
+func TestPlanTellsOfVolumesThatAreNotPinned(t *testing.T) {
+	mounting := func(ds *appsv1.DaemonSet, image string) {
+		ds.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "rules", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: image}}}}
+	}
+	for name, c := range map[string]struct {
+		digest, next string
+		want         bool
+	}{
+		"its node was silent": {"", "rules:live", true}, "it is known": {"sha256:1", "rules:live", false},
+		"another volume": {"", "rules:next", false}, "by digest": {"", "rules@sha256:1", false},
+	} {
+		w := surveytest.New(t)
+		ds, revisions := w.DaemonSet("log-agent", "example.com/agent:1.4")
+		mounting(ds, "rules:live")
+		w.Node("node-a")
+		w.Pod(ds, "node-a", revisions[0])
+		w.Policy("careful", "waves: [{name: canary, count: 1}]\nimages: Pinned")
+		w.Rollout(ds, v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseComplete, StableRevision: revisions[0], TargetRevision: revisions[0],
+			Images: &v1alpha1.ImagesStatus{Templates: []v1alpha1.PinnedTemplate{{Template: revisions[0], Node: "node-a",
+				Images: []v1alpha1.PinnedImage{{Image: "rules:live", Digest: c.digest}}}}}})
+		next := ds.DeepCopy()
+		next.Spec.Template.Spec.Containers[0].Image = "example.com/agent:1.5"
+		mounting(next, c.next)
+		const said = "rules:live, of a volume, may not be pinned: when it was asked, node-a did not say the digest that it got"
+		if f := forecast(t, w, ds, next); slices.Contains(f.Warnings, said) != c.want {
+			t.Errorf("%s: the plan warns of %q", name, f.Warnings)
 		}
 	}
 }

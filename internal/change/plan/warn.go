@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/pinning"
 	"github.com/everynode/everynode/internal/change/survey"
 )
 
@@ -94,6 +95,23 @@ func (p *planner) warnOfContent() {
 	}
 }
 
+// warnOfVolumes says which image volumes will not be pinned, as a node was asked about them before and did not answer.
+func (p *planner) warnOfVolumes() {
+	if p.set.Rollout == nil || p.set.Rollout.Status.Images == nil {
+		return
+	}
+	told, volumes := map[string]bool{}, pinning.VolumesOnly(&p.set.DaemonSet.Spec.Template.Spec)
+	for _, t := range p.set.Rollout.Status.Images.Templates {
+		for _, i := range t.Images {
+			if i.Digest == "" && volumes[i.Image] && !told[i.Image] {
+				told[i.Image] = true
+				p.add("%s, of a volume, may not be pinned: when it was asked, %s did not say the digest that it got",
+					i.Image, t.Node)
+			}
+		}
+	}
+}
+
 // warnOfChange says what is dangerous in the change itself.
 func (p *planner) warnOfChange() {
 	switch {
@@ -104,6 +122,7 @@ func (p *planner) warnOfChange() {
 		p.add("no revision is stable yet, so there is none to go back to")
 	}
 	p.warnOfContent()
+	p.warnOfVolumes()
 	for _, c := range p.set.DaemonSet.Spec.Template.Spec.Containers {
 		if c.ReadinessProbe == nil && c.StartupProbe == nil {
 			p.add("container %s has no readinessProbe: it counts as ready as soon as it runs", c.Name)
