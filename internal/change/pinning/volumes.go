@@ -17,8 +17,8 @@ func VolumesOnly(template *corev1.PodSpec) map[string]bool {
 }
 
 // resolvedVolume is resolved for an image volume of the template. What a node says of it stands at the mounts of
-// containers. A node need not say it (kubelets do so from Kubernetes 1.35 on), so it is known without a word once each
-// container that mounts it has its image: volumes are there before that.
+// containers. A node need not say it: a kubelet does so with its feature gate ImageVolumeWithDigest alone. So it is
+// known without a word once each container that mounts it has its image: volumes are there before that.
 func resolvedVolume(v *corev1.Volume, p *corev1.Pod) (of string, known, asked bool) {
 	if !tellsVolume(v, p) {
 		return "", false, true
