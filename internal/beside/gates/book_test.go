@@ -40,9 +40,11 @@ type world struct {
 	// next is what the next pod of a node was announced to be when the last one was deleted.
 	next map[string]string
 	// tag is what the registry has for the image; without it there is no answer. away are nodes that do not reach it.
-	tag  string
-	away map[string]bool
-	made int
+	tag string
+	// rules is what the registry has for the image of the volume; "" where the template has none.
+	rules string
+	away  map[string]bool
+	made  int
 	// unheard tells that the API server asks no webhook.
 	unheard bool
 	// host tells that Everynode makes the pods by itself.
@@ -192,11 +194,12 @@ func (w *world) makes() {
 		}
 		w.made++
 		p := podOf(w.made, of(revision), func(p *corev1.Pod) { p.CreationTimestamp = metav1.NewTime(w.now) })
+		p.Spec = *w.spec()
 		p.Spec.NodeName = node
 		images, first := admit.Pins(status, revision)
 		pinning.Fill(&p.Spec, images, first)
 		if w.unheard {
-			p.Spec, first = *template(), false
+			p.Spec, first = *w.spec(), false
 			p.Spec.NodeName, p.Labels[appsv1.ControllerRevisionHashLabelKey] = node, w.newest()
 		}
 		if first {
@@ -210,7 +213,7 @@ func (w *world) makes() {
 
 func (w *world) gates() {
 	s := stands(w.status, slices.Collect(maps.Values(w.pods))...)
-	s.Now = w.now
+	s.Now, s.Template = w.now, func(string) *corev1.PodSpec { return w.spec() }
 	for _, m := range Decide(s) {
 		node := m.Pod.Spec.NodeName
 		for name, p := range w.pods {
@@ -229,6 +232,29 @@ func (w *world) gates() {
 		w.pods[node] = p
 		w.book.Step(fact.OfPod(p, "ds"))
 	}
+}
+
+// spec is the template's, with an image volume where the registry has one.
+func (w *world) spec() *corev1.PodSpec {
+	spec := template()
+	if w.rules != "" {
+		spec.Volumes = []corev1.Volume{{Name: "rules", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "rules:live"}}}}
+		spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "rules", MountPath: "/rules"}}
+	}
+	return spec
+}
+
+// mounted is what a node says of its pod's volume.
+func (w *world) mounted(p *corev1.Pod) (out []corev1.VolumeMountStatus) {
+	for _, v := range p.Spec.Volumes {
+		_, digest, byDigest := strings.Cut(v.Image.Reference, "@")
+		if !byDigest {
+			digest = w.rules
+		}
+		out = append(out, corev1.VolumeMountStatus{Name: v.Name, VolumeStatus: &corev1.VolumeStatus{
+			Image: &corev1.ImageVolumeStatus{ImageRef: "docker.io/library/rules@" + digest}}})
+	}
+	return out
 }
 
 // pull has each node pull what its pod names.
@@ -252,7 +278,7 @@ func (w *world) pull() {
 		case w.away[node]:
 			stuck(p)
 		default:
-			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "a", ImageID: "docker.io/library/demo@" + digest}}
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "a", ImageID: "docker.io/library/demo@" + digest, VolumeMounts: w.mounted(p)}}
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(w.now)}}
 		}
 		w.pods[node] = p
@@ -510,4 +536,53 @@ func TestAHostTellsNobodyApart(t *testing.T) {
 	w.lose(2, w.nodes...)
 	w.pass(5 * time.Minute)
 	w.runs(map[string]int{"tag 2": 6})
+}
+
+// TestVolumesBesideAnotherController: all mount what the first one got, and who was made unheard and mounts other bits is
+// replaced.
+func TestVolumesBesideAnotherController(t *testing.T) {
+	w := newWorld(t, 6)
+	w.rules = sum(1)
+	w.set.Spec.Template.Spec = *w.spec()
+	want := func(what string, want map[string]int) {
+		t.Helper()
+		got := map[string]int{}
+		for _, p := range w.pods {
+			how, ref := "tag", "nothing"
+			if strings.Contains(p.Spec.Volumes[0].Image.Reference, "@") {
+				how = "digest"
+			}
+			if s := p.Status.ContainerStatuses; len(s) > 0 {
+				ref = strings.TrimLeft(strings.TrimPrefix(s[0].VolumeMounts[0].VolumeStatus.Image.ImageRef, "docker.io/library/rules@sha256:"), "0")
+			}
+			got[how+" "+ref]++
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%s: pods mount %v, want %v; the rollout says %+v", what, got, want, w.status.Images)
+		}
+	}
+	w.start(careful)
+	w.pass(5 * time.Minute)
+	want("a new DaemonSet", map[string]int{"tag 1": 1, "digest 1": 5})
+	w.rules = sum(2)
+	w.edit()
+	w.pass(30 * time.Second)
+	w.rules = sum(3)
+	w.pass(10 * time.Minute)
+	want("a tag that moves in the middle", map[string]int{"tag 2": 1, "digest 2": 5})
+	w.phase(v1alpha1.PhaseComplete)
+	if w.most != 1 {
+		t.Errorf("%d pods asked at one time", w.most)
+	}
+	var others []string
+	for _, node := range w.nodes {
+		if strings.Contains(w.pods[node].Spec.Volumes[0].Image.Reference, "@") {
+			others = append(others, node)
+		}
+	}
+	w.lose(1, others...) // the containers' image stays what it was
+	want("nobody answered", map[string]int{"tag 2": 1, "tag 3": 5})
+	w.pass(10 * time.Minute)
+	want("somebody answers again", map[string]int{"tag 2": 1, "digest 2": 5})
+	w.phase(v1alpha1.PhaseComplete)
 }
