@@ -122,11 +122,8 @@ func (c *Controller) awaitKind(ctx context.Context, i int, s source) {
 			c.own.kinds[i].synced, c.own.kinds[i].late = synced, true
 			c.buffer.nudge() // the turn that takes this in has looked already
 		})
-		select {
-		case <-ctx.Done():
-		case <-synced.Done():
-			c.buffer.nudge() // and the one that looked since found it unread
-		}
+		toolscache.WaitFor(ctx, "", synced)
+		c.buffer.nudge() // and the one that looked since found it unread
 		<-ctx.Done()
 		off()
 		return

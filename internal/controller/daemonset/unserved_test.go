@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -38,8 +39,42 @@ func (a withoutDefinitions) GetInformer(ctx context.Context, obj client.Object, 
 	if (kind == kindPolicy || kind == kindRollout) && missing {
 		return nil, &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: kind}}
 	}
-	return a.policyAPI.GetInformer(ctx, obj, opts...)
+	informer, err := a.policyAPI.GetInformer(ctx, obj, opts...)
+	if kind == kindPolicy || kind == kindRollout {
+		return slowInformer{informer}, err
+	}
+	return informer, err
 }
+
+// slowInformer is one of which it is known a while later that it has been read, when nothing else happens any more.
+type slowInformer struct{ cache.Informer }
+
+type slowRegistration struct {
+	toolscache.ResourceEventHandlerRegistration
+	toolscache.DoneChecker
+	done chan struct{}
+}
+
+func (i slowInformer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	r, err := i.Informer.AddEventHandler(h)
+	if err != nil {
+		return nil, err
+	}
+	slow := slowRegistration{r, r.HasSyncedChecker(), make(chan struct{})}
+	go func() {
+		<-slow.DoneChecker.Done()
+		time.Sleep(300 * time.Millisecond)
+		close(slow.done)
+	}()
+	return slow, nil
+}
+
+func (i slowInformer) RemoveEventHandler(r toolscache.ResourceEventHandlerRegistration) error {
+	return i.Informer.RemoveEventHandler(r.(slowRegistration).ResourceEventHandlerRegistration)
+}
+
+func (r slowRegistration) HasSyncedChecker() toolscache.DoneChecker { return r }
+func (r slowRegistration) Done() <-chan struct{}                    { return r.done }
 
 // images counts the pods of each image.
 func (a policyAPI) images() string {

@@ -55,8 +55,7 @@ func NewWatches(c clock.PassiveClock) *Watches {
 	return &Watches{clock: c, kinds: map[reflect.Type]*watched{}}
 }
 
-// Of returns what lists and watches the kind and is seen to do so. What is of no
-// interest is returned as it is.
+// Of returns what lists and watches the kind and is seen to do so. What is of no interest is returned as it is.
 func (w *Watches) Of(lw toolscache.ListerWatcher, of runtime.Object) toolscache.ListerWatcher {
 	name := ""
 	switch of.(type) {
