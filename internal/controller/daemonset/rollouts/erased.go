@@ -30,7 +30,10 @@ func erasedWhy(r *v1alpha1.DaemonSetRollout) string {
 // erase notes that a rollout was deleted, if its DaemonSet needs one.
 func (b *Book) erase(r *v1alpha1.DaemonSetRollout) {
 	ds := b.sets[nameOf(r)]
-	if ds == nil || r.Labels[OwnerLabel] != string(ds.UID) || b.chosen(ds) == nil {
+	if ds == nil || r.Labels[OwnerLabel] != string(ds.UID) {
+		return
+	}
+	if _, led := b.rows.Rollout(ds.UID); !led && b.chosen(ds) == nil {
 		return
 	}
 	if why := erasedWhy(r); why != "" {
