@@ -124,7 +124,8 @@ type cell struct {
 type tries struct {
 	creating creation
 	setback  setback // of creations
-	refused  string  // what the API said to the last one, if it refused it for good
+	// What the API said to the last one, if it refused it for good, and which revision that was.
+	refused, ofWhich string
 	// taken is how many names were found to be other pods'.
 	taken int
 	// unanswered is the name of a pod whose creation got no answer. Until it is

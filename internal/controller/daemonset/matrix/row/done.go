@@ -33,7 +33,7 @@ func (r *Row) created(a *action.CreatePod, e Answered) {
 	p.end(r.now)
 	c := r.cells[a.Node]
 	if c != nil && c.creating.name == a.PodName && !c.creating.answered {
-		r.settleCreation(c, e)
+		r.settleCreation(c, a.Revision, e)
 		r.refresh(c)
 	}
 	r.adjust(p, e.Outcome)
@@ -59,8 +59,7 @@ func (r *Row) adjust(p *pace, o action.Outcome) {
 }
 
 // settleCreation settles the cell's creation in flight.
-func (r *Row) settleCreation(c *cell, e Answered) {
-	name := c.creating.name
+func (r *Row) settleCreation(c *cell, revision string, e Answered) {
 	switch e.Outcome {
 	case action.OK:
 		c.answer()
@@ -75,11 +74,11 @@ func (r *Row) settleCreation(c *cell, e Answered) {
 			c.answer()
 			break
 		}
-		c.unanswered, c.unansweredUntil = name, r.now.Add(r.cfg.ExpectationsTimeout)
+		c.unanswered, c.unansweredUntil = c.creating.name, r.now.Add(r.cfg.ExpectationsTimeout)
 		c.setback.failed(r.now, r.cfg)
 	case action.Failed, action.Gone:
 		c.setback.failed(r.now, r.cfg)
-		c.refused = e.Refused
+		c.refused, c.ofWhich = e.Refused, revision
 	case action.NameTaken:
 		c.unanswered, c.unansweredUntil = "", time.Time{}
 		c.taken++
@@ -107,9 +106,7 @@ func (r *Row) pointed(node string, uid types.UID, revision string, e action.Answ
 		p.pointedUntil, p.unsureUntil = time.Time{}, time.Time{}
 	case e.Outcome != action.Failed && e.Outcome != action.Unknown:
 		p.pointedUntil, p.unsureUntil = r.now.Add(r.cfg.SeenTimeout), time.Time{}
-		if c.deletions != (setback{}) {
-			c.deletions = setback{}
-		}
+		c.own().deletions = setback{}
 	case e.Refused != "":
 		p.pointedUntil, p.unpointable = time.Time{}, revision
 	default: // where it was done all the same, it is done once more
@@ -153,10 +150,7 @@ func (r *Row) deleted(a *action.DeletePod, o action.Outcome) {
 		return
 	}
 	if o != action.Failed && o != action.Unknown {
-		p.unsureUntil = time.Time{}
-		if c.deletions != (setback{}) {
-			c.deletions = setback{}
-		}
+		p.unsureUntil, c.own().deletions = time.Time{}, setback{}
 		return
 	}
 	p.doomedUntil = time.Time{}

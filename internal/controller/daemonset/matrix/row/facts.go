@@ -189,7 +189,11 @@ func (r *Row) refresh(c *cell) {
 // follow judges the cells whose order has changed, but for one that was judged since.
 func (r *Row) follow(judged *cell) {
 	for _, node := range r.guide.course.Moved() {
-		if c := r.cellOf(node); c != nil && c != judged {
+		switch c := r.cellOf(node); {
+		case c != nil && c.refused != "" && c.ofWhich != r.order(node).Target:
+			c.setback, c.refused = setback{}, "" // it is about what the node is not to have any more
+			r.refresh(c)
+		case c != nil && c != judged:
 			_, until := r.facts(c)
 			r.settle(c, until)
 		}
