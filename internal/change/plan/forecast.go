@@ -171,8 +171,8 @@ func foretell(s *survey.Survey, old, new *appsv1.DaemonSet) (*planner, error) {
 		p.estimate()
 	}
 	p.warn()
-	p.out.acts = p.acts
-	if !p.acts && len(p.asked) > 0 {
+	p.out.acts = len(p.acts) > 0
+	if !p.out.acts && len(p.asked) > 0 {
 		p.out.WaitsFor = p.asked[0]
 	}
 	return p, nil

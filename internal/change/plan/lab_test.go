@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -63,8 +64,10 @@ type lab struct {
 	done []deed
 	// asked is what people were asked for.
 	asked []string
-	last  time.Time // when something happened last
-	step  string
+	// away are deletions for another revision than the newest one, by nodes that have no other pod yet.
+	away map[string]deed
+	last time.Time // when something happened last
+	step string
 	// soaked are the steps that were watched for a while after their nodes had changed.
 	soaked map[string]bool
 }
@@ -90,7 +93,7 @@ type event struct {
 
 func newLab(outer *testing.T, t *rapid.T) *lab {
 	return &lab{t: t, World: surveytest.New(outer), bad: map[string]map[string]bool{}, soaked: map[string]bool{},
-		resized: map[string]bool{}, withheld: map[string]bool{}}
+		away: map[string]deed{}, resized: map[string]bool{}, withheld: map[string]bool{}}
 }
 
 // hear lets the controller hear of something, a second later at most.
@@ -327,11 +330,15 @@ func (l *lab) act(a action.Action) {
 		}
 		l.did(deed{node: a.Node, revision: a.Revision})
 		delete(l.resized, a.Node)
+		delete(l.away, a.Node)
 		answer.Pod = l.create(a, outcome)
 	case *action.ResizePod:
 		answer.Outcome, answer.Refused = l.resize(a)
 	case *action.DeletePod:
 		l.did(deed{node: a.Node, revision: l.revisionOf(a.PodUID), deleted: true, reason: a.Reason})
+		if d := l.done[len(l.done)-1]; a.Reason == action.ReasonTurn && !d.wanted {
+			l.away[a.Node] = d
+		}
 		l.delete(a.PodUID)
 	case *action.UpdateStatus:
 		l.ds = l.ds.DeepCopy()
@@ -463,6 +470,13 @@ func (l *lab) decide() {
 		}
 		if len(actions) == 0 {
 			break
+		}
+	}
+	for _, node := range slices.Sorted(maps.Keys(l.away)) {
+		order, guided := l.matrix.Order(l.ds.UID, node)
+		if guided && order.Target == l.newest() && !l.matrix.Selects(l.ds.UID, l.newest(), node) {
+			l.did(l.away[node]) // its step has begun, and it has no daemon to lose
+			delete(l.away, node)
 		}
 	}
 	st, _ := l.matrix.Rollout(l.ds.UID)

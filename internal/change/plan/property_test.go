@@ -252,6 +252,7 @@ func compare(t *rapid.T, l *lab, p *planner, new *appsv1.DaemonSet, vary []*v1al
 	clear(l.soaked)
 	clear(l.resized)
 	clear(l.withheld)
+	clear(l.away)
 	began := l.Objects.Now
 	// A daemon that does not work is replaced at once, by whatever its node is to have then: in which step that is can be
 	// a matter of seconds. Where a pace makes it wait for its turn, it may be well before, and have to wait for others then.
@@ -288,18 +289,26 @@ func compare(t *rapid.T, l *lab, p *planner, new *appsv1.DaemonSet, vary []*v1al
 	}
 	moved, order, first := l.moves(newest, backwards, shaky)
 
-	touched, acts := map[string]bool{}, false
+	touched, acts := map[string]bool{}, map[string]bool{}
 	for _, d := range l.done {
 		t.Logf("%+v", d)
 		touched[d.node] = true
-		acts = acts || !d.asked
+		if !d.asked {
+			acts[d.node] = true
+		}
 	}
 	maps.DeleteFunc(touched, func(name string, _ bool) bool { return slow[name] })
 	maps.DeleteFunc(p.touched, func(name string, _ bool) bool { return slow[name] })
 	if !maps.Equal(touched, p.touched) {
 		t.Errorf("pods were made or deleted on %v, foretold on %v", names(touched), names(p.touched))
 	}
-	if changes := acts || !same; p.out.Changes() != changes {
+	// Whether a daemon that does not work waits longer before it is tried again than people before they answer is a matter
+	// of seconds too.
+	seldom := func(name string, _ bool) bool { return shaky[name] && len(l.asked) > 0 }
+	maps.DeleteFunc(acts, seldom)
+	maps.DeleteFunc(p.acts, seldom)
+	p.out.acts = len(p.acts) > 0
+	if changes := len(acts) > 0 || !same; p.out.Changes() != changes {
 		t.Errorf("that something changes was %v, foretold %v", changes, p.out.Changes())
 	}
 	if !slices.Equal(l.asked, p.asked) {

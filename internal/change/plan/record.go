@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,9 +21,11 @@ type record struct {
 	// resized are the nodes whose pod was given other amounts last, and whether its containers are restarted for it.
 	resized map[string]bool
 	actions int
-	// acts tells that something happened before anybody was asked; asked is what people were asked for, waits what of it
-	// since the last step began.
-	acts         bool
+	// away are the nodes whose pod was taken away for another than the newest revision, which has not come yet.
+	away map[string]bool
+	// acts are the nodes on which something happened before anybody was asked; asked is what people were asked for, waits
+	// what of it since the last step began.
+	acts         map[string]bool
 	asked, waits []string
 	// status is where the rollout stands, first where it stood at first, progressing what the DaemonSet's own condition
 	// says.
@@ -56,6 +59,7 @@ const (
 func newRecord() record {
 	return record{
 		of: map[string]*step{}, touched: map[string]bool{}, lack: map[string][]string{}, resized: map[string]bool{},
+		away: map[string]bool{}, acts: map[string]bool{},
 		spent: map[v1alpha1.Phase]time.Duration{}, since: map[v1alpha1.Phase]time.Duration{},
 	}
 }
@@ -85,6 +89,21 @@ func (p *play) look() {
 	if begins {
 		p.first, p.backwards = st, p.returns()
 	}
+	p.leave()
+}
+
+// leave has nodes that are to have no daemon belong to their step when it begins also where they have none just then.
+func (p *play) leave() {
+	for _, node := range slices.Sorted(maps.Keys(p.away)) {
+		order, guided := p.core.Order(p.set.DaemonSet.UID, node)
+		if !p.away[node] || !guided || order.Target != p.set.Revision ||
+			p.core.Selects(p.set.DaemonSet.UID, p.set.Revision, node) {
+			continue
+		}
+		delete(p.away, node)
+		p.touch(node, true)
+		p.settled(node)
+	}
 }
 
 // returns reports whether nodes go to the stable revision.
@@ -103,9 +122,11 @@ func (p *play) note(actions []action.Action) {
 				continue
 			}
 			delete(p.resized, a.Node)
+			delete(p.away, a.Node)
 			node, moves = a.Node, a.Revision == p.set.Revision || p.backwards
 		case *action.DeletePod:
 			node, moves = a.Node, p.replaces(a)
+			p.away[node] = !moves && a.Reason == action.ReasonTurn
 		case *action.PointPod:
 			node, moves = a.Node, a.Revision == p.set.Revision || p.backwards
 		case *action.ResizePod:
@@ -124,7 +145,9 @@ func (p *play) note(actions []action.Action) {
 func (p *play) touch(node string, moves bool) {
 	p.happens(p.now)
 	p.touched[node] = true
-	p.acts = p.acts || len(p.asked) == 0
+	if len(p.asked) == 0 {
+		p.acts[node] = true
+	}
 	if moves && (!p.guided || p.returns() == p.backwards) {
 		p.move(node)
 	}
