@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
@@ -111,6 +113,46 @@ func TestAResizeThatEndsHalfWay(t *testing.T) {
 			w.see(first.Node, func(p *fact.Pod) { p.Between = false })
 			w.wantResized("when the node has given it", "one of both")
 		})
+	}
+}
+
+// A pod that is to be resized is done with a step by no other name: what is asked for may still come.
+func TestAStepWaitsForAResizeWhateverThePodIsCalled(t *testing.T) {
+	w := newResizing(t)
+	policy, err := rolloutpolicy.Compile(&v1alpha1.RolloutPolicySpec{Waves: []v1alpha1.Wave{{Name: "first", Count: new(int32(1))}}},
+		time.LoadLocation)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resized := func(when string, nodes ...string) *action.ResizePod {
+		t.Helper()
+		var out []*action.ResizePod
+		for range 10 {
+			w.now = w.now.Add(time.Second)
+			w.Step(fact.Now{Time: w.now})
+			for _, a := range w.Ready() {
+				switch a := a.(type) {
+				case *action.ResizePod:
+					out = append(out, a)
+				case *action.UpdateRollout, *action.UpdateStatus:
+					w.Step(action.Answer{Action: a, Outcome: action.OK})
+				}
+			}
+		}
+		if len(out) != len(nodes) {
+			t.Fatalf("%s %v are resized, want %v", when, out, nodes)
+		}
+		return append(out, nil)[0]
+	}
+	w.Step(fact.Rollout{UID: "ds", PolicyUID: "p", Policy: policy})
+	resized("at first")
+	w.edit("t_b")
+	first := resized("after an edit", "the first")
+	w.edit("t_c")
+	w.see(first.Node, func(p *fact.Pod) { p.Revision = "t_c" }) // which has the amounts that it had
+	resized("before there is an answer")
+	if s, _ := w.Rollout("ds"); s.Step != "first" {
+		t.Errorf("it is at step %q, want the first: %s", s.Step, s.Message)
 	}
 }
 

@@ -224,7 +224,7 @@ func (b *Book) fitting(uid types.UID, s *set, info *fact.Pod, base string) strin
 		if !sure {
 			fits = same
 		}
-		if same && revision == wanted[0] && halfWay(p) {
+		if revision == wanted[0] && halfWay(p) {
 			fits = false // it was on its way to another one
 		}
 		if fits {

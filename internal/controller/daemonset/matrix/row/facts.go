@@ -308,7 +308,7 @@ func (p *Pod) up(minReadySeconds int32, now time.Time) (up bool, from time.Time)
 	if ok && at.After(now) {
 		return false, at
 	}
-	return ok && p.unsureUntil.IsZero(), time.Time{}
+	return ok && p.unsureUntil.IsZero() && p.pointedUntil.IsZero(), time.Time{}
 }
 
 // comes is when the pod, which is ready, is to be available; zero if it is not ready, or is already.
