@@ -310,7 +310,9 @@ func (b *Book) tell(uid types.UID, s *set) {
 		id, digest = is.ID, is.Digest
 	}
 	info.Revision = content.WithVariants(info.Revision, id)
-	info.Digest = contentsDigest(info.Digest, digest)
+	if st := s.status; st == nil || st.TargetRevision != info.Revision || st.TargetDigest != info.Digest {
+		info.Digest = contentsDigest(info.Digest, digest)
+	} // else it is the whole one, as it was stored: of its content nothing has been read yet
 	info.Earlier = b.earlier(uid, s, info.Earlier)
 	was := s.told
 	s.told = &info
