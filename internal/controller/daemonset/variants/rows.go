@@ -310,9 +310,7 @@ func (b *Book) tell(uid types.UID, s *set) {
 		id, digest = is.ID, is.Digest
 	}
 	info.Revision = content.WithVariants(info.Revision, id)
-	if st := s.status; st == nil || st.TargetRevision != info.Revision || st.TargetDigest != info.Digest {
-		info.Digest = contentsDigest(info.Digest, digest)
-	} // else it is the whole one, as it was stored: of its content nothing has been read yet
+	info.Digest = s.digestOf(&info, digest)
 	info.Earlier = b.earlier(uid, s, info.Earlier)
 	was := s.told
 	s.told = &info
@@ -323,6 +321,15 @@ func (b *Book) tell(uid types.UID, s *set) {
 		b.lookAll(uid, s) // first: what has the newest already is no evidence against it
 	}
 	b.rows.Step(info)
+}
+
+// digestOf is the digest of the revision with its variants. One that is the whole one, as it was stored, stays: of its
+// content nothing has been read yet.
+func (s *set) digestOf(info *fact.DaemonSet, variants string) string {
+	if st := s.status; st != nil && st.TargetRevision == info.Revision && st.TargetDigest == info.Digest {
+		return info.Digest
+	}
+	return contentsDigest(info.Digest, variants)
 }
 
 // earlier are the rules of earlier revisions, where the stable one cannot be given: nobody knows its variants.
