@@ -33,9 +33,10 @@ func Event(e history.Event) string {
 	case *v1alpha1.RolloutPolicy:
 		text = append(text, "policy "+o.Name, wish.Of(o))
 	case *v1alpha1.DaemonSetRollout:
-		text = append(text, "rollout "+o.Name, wish.Of(o), fmt.Sprintf("%s stable=%s target=%s (%.15s) of=%d step=%q failed=%v: %s",
-			o.Status.Phase, o.Status.StableRevision, o.Status.TargetRevision, o.Status.TargetDigest,
-			o.Status.DaemonSetGeneration, o.Status.Step, failedOf(o), o.Status.Message))
+		s := &o.Status
+		text = append(text, "rollout "+o.Name, wish.Of(o), fmt.Sprintf(
+			"%s stable=%s target=%s (%.15s) of=%d step=%q failed=%v: %s", s.Phase, s.StableRevision, s.TargetRevision,
+			s.TargetDigest, s.DaemonSetGeneration, s.Step, failedOf(o), s.Message))
 		text = append(text, imagesOf(o)...)
 	case *appsv1.ControllerRevision:
 		text = append(text, "revision "+o.Name, fmt.Sprintf("number %d", o.Revision))
