@@ -75,9 +75,11 @@ func (a *API) tell(pod *corev1.Pod) {
 	}
 }
 
+// Create makes a pod like that one, which stays as it is: an agent may have it already.
 func (a *API) Create(pod *corev1.Pod) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	pod = pod.DeepCopy()
 	pod.CreationTimestamp = metav1.Now()
 	pod.Status.Phase = cmp.Or(pod.Status.Phase, corev1.PodPending)
 	a.pods[pod.UID] = pod
