@@ -228,7 +228,7 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 // is ahead: nothing waits for that.
 func (c *Course) restore(status *v1alpha1.DaemonSetRolloutStatus) {
 	c.state.stable, c.state.target = status.StableRevision, status.TargetRevision
-	named := status.Step != "" || status.TargetRevision != "" && c.mostWork() // without a policy it names no step
+	named := status.Step != "" || status.TargetRevision != "" && c.mostWork(status.TargetRevision) // no policy, no step
 	c.state.steps = !c.ds.Beside && status.StableRevision == "" && named
 	c.state.Memory = failedrevision.Recall(status)
 	if f := status.Failures; f != nil && f.Revision == status.TargetRevision {
@@ -323,8 +323,8 @@ func (c *Course) retarget() {
 		c.state.stable = c.state.target
 	}
 	failed := c.failed
+	c.state.steps = c.state.stable == "" && c.mostWork(c.ds.Newest)
 	c.state.target = c.ds.Newest
-	c.state.steps = c.state.stable == "" && c.mostWork()
 	c.findStandIn()
 	c.takeAim()
 	c.undone = !c.changing

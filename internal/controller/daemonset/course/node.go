@@ -460,9 +460,9 @@ func (c *Course) isOfThisChange(d *standing.Daemon, failed *v1alpha1.FailedRevis
 
 // choose asks whose rules want a daemon on the node.
 func (c *Course) choose(n *node) standing.Chosen {
-	target := c.state.target
-	if !c.started {
-		target = c.ds.Newest
+	target := c.ds.Newest
+	if c.started {
+		target = cmp.Or(c.state.target, target)
 	}
 	return standing.Choose(c.Meanwhile(), target, &n.daemon, func(revision string) bool {
 		return c.ds.Selects(revision, n.fact.Object, n.daemon.Occupied())

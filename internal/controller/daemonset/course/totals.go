@@ -56,20 +56,20 @@ func (c *Course) mostHave(revision string) bool {
 	})
 }
 
-// mostWork reports whether more than half of the nodes have an available daemon, of another revision than the target.
+// mostWork reports whether more than half of the nodes have an available daemon, of another revision than that.
 // Beside another controller that makes pods of the newest everywhere.
-func (c *Course) mostWork() bool {
+func (c *Course) mostWork(than string) bool {
 	return !c.ds.Beside && c.onMost(func(d *standing.Daemon) bool {
-		return d.Available && d.Revision != c.state.target
+		return d.Available && d.Revision != than
 	})
 }
 
-// onMost reports whether something holds of the daemon on more than half of the nodes.
+// onMost reports whether something holds of the daemon on more than half of the nodes that are chosen so far.
 func (c *Course) onMost(holds func(*standing.Daemon) bool) bool {
 	selected, held := 0, 0
 	for _, n := range c.nodes {
-		selected += one(n.chosen.Any())
-		held += one(n.chosen.Any() && holds(&n.daemon))
+		chosen := c.choose(n).Any() // who has just started chose by the newest
+		selected, held = selected+one(chosen), held+one(chosen && holds(&n.daemon))
 	}
 	return 2*held > selected
 }
