@@ -12,6 +12,7 @@ import (
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/fetch"
 	"github.com/everynode/everynode/internal/change/survey"
+	"github.com/everynode/everynode/internal/change/variant/resizing"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/objects/pod"
@@ -205,13 +206,19 @@ func hasImage(n *corev1.Node, image string) bool {
 	})
 }
 
-// startTime is how long the pods that are there took to become ready, in the middle; false where nothing tells.
+// startTime is how long the pods that are there took to become ready, in the middle; false where nothing tells. One
+// that was restarted says only since when it is ready again, unless other amounts had it restarted.
 func startTime(s *survey.Survey, set *survey.Set) (time.Duration, bool) {
 	took := []time.Duration{}
 	for _, n := range s.Nodes {
 		for _, o := range set.Pods(n.Name) {
-			if ready, ok := pod.ReadySince(o); ok {
-				took = append(took, max(ready.Sub(o.CreationTimestamp.Time), time.Second))
+			ready, ok := pod.ReadySince(o)
+			from, restarts := o.CreationTimestamp.Time, pod.Restarts(o)
+			if r := resizing.RecordOf(o); r != nil && r.At.Before(ready) {
+				from, restarts = r.At, pod.RestartsSince(o, r.RestartsBy)
+			}
+			if ok && restarts == 0 {
+				took = append(took, max(ready.Sub(from), time.Second))
 			}
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/survey"
 	"github.com/everynode/everynode/internal/change/survey/surveytest"
+	"github.com/everynode/everynode/internal/change/variant/resizing"
 )
 
 // golden compares with a file of testdata. Where a step waits for another one, the line may be wide.
@@ -308,6 +309,37 @@ func TestEstimate(t *testing.T) {
 		if e := forecast(t, w, ds, new).Estimate; e == nil || e.EachBatch != 7*time.Second || e.Changing.Round(time.Second) != want {
 			t.Errorf("%s: %+v, want %s", policy, e, want)
 		}
+	}
+}
+
+// Since when a pod is ready that was restarted in place says nothing of how long its start took: that it was given other
+// amounts does.
+func TestEstimateOfPodsThatWereRestarted(t *testing.T) {
+	w, ds := cluster(t)
+	for i, p := range w.Objects.Pods {
+		if !metav1.IsControlledBy(p, ds) {
+			continue
+		}
+		surveytest.ReadyAfter(20 * time.Hour)(p)
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "agent", RestartCount: 3}}
+		if i%2 == 0 {
+			record := resizing.Record{Pod: p.Name, At: p.CreationTimestamp.Add(20*time.Hour - 4*time.Second),
+				RestartsBy: map[string]int32{"agent": 3}}
+			text, err := record.Text()
+			if err != nil {
+				t.Fatal(err)
+			}
+			metav1.SetMetaDataAnnotation(&p.ObjectMeta, resizing.Annotation, text)
+		}
+	}
+	if e := forecast(t, w, ds, edited(ds, newer)).Estimate; e == nil || e.EachBatch != 4*time.Second {
+		t.Errorf("%+v", e)
+	}
+	for _, p := range w.Objects.Pods {
+		delete(p.Annotations, resizing.Annotation)
+	}
+	if e := forecast(t, w, ds, edited(ds, newer)).Estimate; e != nil {
+		t.Errorf("nothing tells how long a start takes, and it is %+v", e)
 	}
 }
 
