@@ -213,7 +213,7 @@ func startTime(s *survey.Survey, set *survey.Set) (time.Duration, bool) {
 	for _, n := range s.Nodes {
 		for _, o := range set.Pods(n.Name) {
 			ready, ok := pod.ReadySince(o)
-			from, restarts := o.CreationTimestamp.Time, pod.Restarts(o)
+			from, restarts := pod.BoundSince(o), pod.Restarts(o) // before, it waits for room
 			if r := resizing.RecordOf(o); r != nil && r.At.Before(ready) {
 				from, restarts = r.At, pod.RestartsSince(o, r.RestartsBy)
 			}

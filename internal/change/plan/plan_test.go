@@ -312,6 +312,20 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
+// A pod that waited for room for an hour did not take that long to start.
+func TestEstimateOfPodsThatWaitedForRoom(t *testing.T) {
+	w, ds := cluster(t)
+	for _, p := range w.Objects.Pods {
+		if metav1.IsControlledBy(p, ds) {
+			surveytest.ReadyAfter(time.Hour + 3*time.Second)(p)
+			condition(p, corev1.PodScheduled, corev1.ConditionTrue, p.CreationTimestamp.Add(time.Hour), "")
+		}
+	}
+	if e := forecast(t, w, ds, edited(ds, newer)).Estimate; e == nil || e.EachBatch != 3*time.Second {
+		t.Errorf("%+v", e)
+	}
+}
+
 // Since when a pod is ready that was restarted in place says nothing of how long its start took: that it was given other
 // amounts does.
 func TestEstimateOfPodsThatWereRestarted(t *testing.T) {
