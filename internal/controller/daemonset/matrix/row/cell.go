@@ -305,15 +305,16 @@ func (p *Pod) Update(info fact.Pod, now time.Time) {
 
 // point takes in what the pod's volumes were pointed at.
 func (p *Pod) point(info *fact.Pod, now time.Time) {
-	if !p.info.Pointed.Equal(info.Pointed) {
+	again := !p.info.Pointed.Equal(info.Pointed)
+	if again {
 		p.pointedUntil, p.unsureUntil = time.Time{}, time.Time{}
 	}
-	if !p.info.Pointed.Equal(info.Pointed) || !p.info.Mounted.IsZero() && info.Mounted.IsZero() {
+	if again || !p.info.Mounted.IsZero() && info.Mounted.IsZero() {
 		p.pointedFrom = now
 	}
-	if !p.info.Mounted.Equal(info.Mounted) || !p.info.Pointed.Equal(info.Pointed) {
+	if again || !p.info.Mounted.Equal(info.Mounted) {
 		p.mountedFrom = info.Mounted
-		seen := info.Resized && p.info.Mounted.IsZero() && p.info.Pointed.Equal(info.Pointed) // nobody says since when
+		seen := info.Resized && p.info.Mounted.IsZero() && !again // nobody says since when
 		if p.mountedFrom.After(now) || seen {
 			p.mountedFrom = now
 		}

@@ -87,18 +87,27 @@ func (r *Row) settleCreation(c *cell, revision string, e Answered) {
 	c.creating = creation{}
 }
 
+// asked is the pod of which one of the deletions, or what counts as one, has been answered; nil if it is gone.
+func (r *Row) asked(node string, uid types.UID) (c *cell, p *Pod) {
+	r.deletes = max(0, r.deletes-1)
+	c = r.cells[node]
+	if c == nil {
+		return nil, nil
+	}
+	return c, c.pod(uid)
+}
+
+// deletes: nothing hinders deletions in the cell any more.
+func (c *cell) deletes() {
+	if c.deletions != (setback{}) { // most cells share their tries, and write nothing
+		c.deletions = setback{}
+	}
+}
+
 // pointed: the pod was pointed at the content of the revision, or given its amounts, or could not be.
 func (r *Row) pointed(node string, uid types.UID, revision string, e action.Answer) {
-	r.deletes = max(0, r.deletes-1)
-	c := r.cells[node]
-	if c == nil {
-		return
-	}
-	p := c.pod(uid)
-	if p == nil {
-		return
-	}
-	if p.pointedUntil.IsZero() {
+	c, p := r.asked(node, uid)
+	if p == nil || p.pointedUntil.IsZero() {
 		return
 	}
 	switch {
@@ -106,7 +115,7 @@ func (r *Row) pointed(node string, uid types.UID, revision string, e action.Answ
 		p.pointedUntil, p.unsureUntil = time.Time{}, time.Time{}
 	case e.Outcome != action.Failed && e.Outcome != action.Unknown:
 		p.pointedUntil, p.unsureUntil = r.now.Add(r.cfg.SeenTimeout), time.Time{}
-		c.own().deletions = setback{}
+		c.deletes()
 	case e.Refused != "":
 		p.pointedUntil, p.unpointable = time.Time{}, revision
 	default: // where it was done all the same, it is done once more
@@ -120,12 +129,7 @@ func (r *Row) pointed(node string, uid types.UID, revision string, e action.Answ
 }
 
 func (r *Row) fetched(a *action.FetchImages, o action.Outcome) {
-	r.deletes = max(0, r.deletes-1)
-	c := r.cells[a.Node]
-	if c == nil {
-		return
-	}
-	p := c.pod(a.PodUID)
+	c, p := r.asked(a.Node, a.PodUID)
 	switch {
 	case p == nil || p.fetchUntil.IsZero():
 		return
@@ -140,17 +144,13 @@ func (r *Row) fetched(a *action.FetchImages, o action.Outcome) {
 }
 
 func (r *Row) deleted(a *action.DeletePod, o action.Outcome) {
-	r.deletes = max(0, r.deletes-1)
-	c := r.cells[a.Node]
-	if c == nil {
-		return
-	}
-	p := c.pod(a.PodUID)
+	c, p := r.asked(a.Node, a.PodUID)
 	if p == nil {
 		return
 	}
 	if o != action.Failed && o != action.Unknown {
-		p.unsureUntil, c.own().deletions = time.Time{}, setback{}
+		p.unsureUntil = time.Time{}
+		c.deletes()
 		return
 	}
 	p.doomedUntil = time.Time{}
