@@ -33,7 +33,9 @@ func (b *Book) Step(e matrix.Event) {
 		b.tell(e.UID, s)
 	case fact.Rollout:
 		s := b.set(e.UID)
-		b.dirty[e.UID] = b.dirty[e.UID] || !s.followed
+		if !s.followed {
+			b.dirty[e.UID] = true
+		}
 		s.status, s.followed = e.Status, true
 		b.rows.Step(e)
 	case fact.RolloutGone:

@@ -50,8 +50,8 @@ func (b *Book) TellStored(r *appsv1.ControllerRevision, gone bool) {
 		switch {
 		case gone && k != nil && k.stored != nil && k.stored.UID == r.UID:
 			k.stored, b.dirty[uid] = nil, true
-		case !gone:
-			b.dirty[uid] = b.learn(s, r) || b.dirty[uid]
+		case !gone && b.learn(s, r):
+			b.dirty[uid] = true
 		}
 	}
 }
