@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/internal/agent/env"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 	"github.com/everynode/everynode/internal/untrusted/plainfile"
 )
 
@@ -17,7 +18,7 @@ func (m *Manager) File(pod *corev1.Pod, name, path string) ([]byte, error) {
 	if err := checkUID(pod.UID); err != nil {
 		return nil, err
 	}
-	volume := findVolume(pod, name)
+	volume := podfacts.Volume(&pod.Spec, name)
 	if volume == nil || volume.EmptyDir == nil {
 		return nil, fmt.Errorf("the pod has no emptyDir %q", name)
 	}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/internal/agent/env"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
 // Mount is one mount of a container.
@@ -54,7 +55,7 @@ func (m *Manager) Mounts(pod *corev1.Pod, container *corev1.Container) ([]Mount,
 
 func (m *Manager) mount(state *podState, pod *corev1.Pod, container *corev1.Container, index int) (Mount, error) {
 	from := &container.VolumeMounts[index]
-	volume := findVolume(pod, from.Name)
+	volume := podfacts.Volume(&pod.Spec, from.Name)
 	if volume == nil {
 		return Mount{}, fmt.Errorf("cannot find volume %q to mount into container %q", from.Name, container.Name)
 	}
@@ -149,13 +150,4 @@ func (m *Manager) subPath(pod *corev1.Pod, container *corev1.Container, from *co
 		return "", fmt.Errorf("expand subPathExpr %q: the result is empty", from.SubPathExpr)
 	}
 	return expanded, nil
-}
-
-func findVolume(pod *corev1.Pod, name string) *corev1.Volume {
-	for i := range pod.Spec.Volumes {
-		if pod.Spec.Volumes[i].Name == name {
-			return &pod.Spec.Volumes[i]
-		}
-	}
-	return nil
 }

@@ -1,11 +1,13 @@
 package pinning
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/internal/change/variant"
+	"github.com/everynode/everynode/internal/objects/pod"
 )
 
 // VolumesOnly are the images of a template that are pulled for its volumes, and for no container.
@@ -24,7 +26,7 @@ func resolvedVolume(v *corev1.Volume, p *corev1.Pod) (of string, known, asked bo
 		return "", false, true
 	}
 	ref, known := mounted(p, v.Name)
-	if is := volumeOf(&p.Spec, v.Name); is != nil && is.Image != nil {
+	if is := pod.Volume(&p.Spec, v.Name); is != nil && is.Image != nil {
 		name, has, _ := strings.Cut(is.Image.Reference, digest)
 		if name == repository(v.Image.Reference) && isDigest(has) {
 			return digest[1:] + has, known, false
@@ -38,18 +40,9 @@ func tellsVolume(v *corev1.Volume, p *corev1.Pod) bool {
 	return variant.MarkOf(p.Annotations, p.Name).Effect == "" || namesVolume(p, v)
 }
 
-func volumeOf(spec *corev1.PodSpec, name string) *corev1.Volume {
-	for i := range spec.Volumes {
-		if spec.Volumes[i].Name == name {
-			return &spec.Volumes[i]
-		}
-	}
-	return nil
-}
-
 // namesVolume is names for an image volume.
 func namesVolume(p *corev1.Pod, of *corev1.Volume) bool {
-	is := volumeOf(&p.Spec, of.Name)
+	is := pod.Volume(&p.Spec, of.Name)
 	return is != nil && is.Image != nil && is.Image.Reference == of.Image.Reference
 }
 
@@ -73,12 +66,7 @@ func mounted(p *corev1.Pod, volume string) (ref string, known bool) {
 }
 
 func mounts(c *corev1.Container, volume string) bool {
-	for i := range c.VolumeMounts {
-		if c.VolumeMounts[i].Name == volume {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == volume })
 }
 
 func refOf(s *corev1.ContainerStatus, volume string) string {

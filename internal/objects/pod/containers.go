@@ -5,6 +5,16 @@ import corev1 "k8s.io/api/core/v1"
 // MaxVolumeImageRef is how long what a status says of an image volume's image may be.
 const MaxVolumeImageRef = 256
 
+// Volume is the volume of that name; nil if there is none.
+func Volume(spec *corev1.PodSpec, name string) *corev1.Volume {
+	for i := range spec.Volumes {
+		if spec.Volumes[i].Name == name {
+			return &spec.Volumes[i]
+		}
+	}
+	return nil
+}
+
 // Ephemeral is a container that was added to a running pod, in the form of all others. It is never started again.
 func Ephemeral(c *corev1.EphemeralContainer) *corev1.Container {
 	out, never := corev1.Container(c.EphemeralContainerCommon), corev1.ContainerRestartPolicyNever
