@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
+	"github.com/everynode/everynode/internal/objects/pod/podtest"
 	"github.com/everynode/everynode/internal/simulator/illness"
 )
 
@@ -91,7 +92,7 @@ func TestAddresses(t *testing.T) {
 func TestImageVolumes(t *testing.T) {
 	mounting := func(image string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
-			p.Spec.Volumes = []corev1.Volume{{Name: "rules", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: image}}}}
+			p.Spec.Volumes = []corev1.Volume{podtest.ImageVolume("rules", image)}
 			mounts := []corev1.VolumeMount{{Name: "rules", MountPath: "/rules"}}
 			p.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "demo:1", VolumeMounts: mounts}}
 			p.Spec.Containers[0].VolumeMounts = mounts

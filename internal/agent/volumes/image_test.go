@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/internal/objects/pod/podtest"
 )
 
 // The image of a volume is asked for once, so all containers of a pod have the same, whatever its tag names by then.
@@ -16,7 +18,7 @@ func TestImageOfAVolume(t *testing.T) {
 		asked++
 		return Image{Ref: fmt.Sprint("sha256:", asked), Digest: fmt.Sprint(source.Reference, "@sha256:", asked)}, nil
 	}
-	pod := podWith(corev1.Volume{Name: "rules", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "rules"}}})
+	pod := podWith(podtest.ImageVolume("rules", "rules"))
 	for range 2 {
 		setUp(t, m, pod)
 		got := mountOf(t, m, pod, corev1.VolumeMount{MountPath: "/rules", SubPath: "a"})

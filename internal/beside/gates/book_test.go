@@ -25,6 +25,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/controller/daemonset/pins"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
+	"github.com/everynode/everynode/internal/objects/pod/podtest"
 )
 
 // world is the core as a guest, the gates, a controller that makes pods, admission, and a registry.
@@ -238,7 +239,7 @@ func (w *world) gates() {
 func (w *world) spec() *corev1.PodSpec {
 	spec := template()
 	if w.rules != "" {
-		spec.Volumes = []corev1.Volume{{Name: "rules", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "rules:live"}}}}
+		spec.Volumes = []corev1.Volume{podtest.ImageVolume("rules", "rules:live")}
 		spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "rules", MountPath: "/rules"}}
 	}
 	return spec

@@ -12,6 +12,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/history"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
+	"github.com/everynode/everynode/internal/objects/pod/podtest"
 )
 
 // pinning is an API whose DaemonSet has its images pinned, and no content.
@@ -133,7 +134,7 @@ func TestAPodMountsWhatTheFirstOneGot(t *testing.T) {
 		objects, status := pinning(t)
 		spec := &objects[setPath].(*appsv1.DaemonSet).Spec.Template.Spec
 		spec.Containers[0].Image = "agent@" + digest
-		spec.Volumes = []corev1.Volume{{Name: "rules", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "rules:live"}}}}
+		spec.Volumes = []corev1.Volume{podtest.ImageVolume("rules", "rules:live")}
 		revision := &objects["/apis/apps/v1/namespaces/default/controllerrevisions"].(*appsv1.ControllerRevisionList).Items[0]
 		data, err := history.Patch(&objects[setPath].(*appsv1.DaemonSet).Spec.Template)
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/objects/pod/podtest"
 )
 
 // TestWhoRunsOtherBits: only who was made by tag, surely after the digests were known, and says another digest.
@@ -58,26 +59,33 @@ func TestWhoRunsOtherBits(t *testing.T) {
 func TestWhoMountsOtherBits(t *testing.T) {
 	noon := metav1.NewTime(time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC))
 	one, two := "sha256:"+strings.Repeat("1", 64), "sha256:"+strings.Repeat("2", 64)
-	template := &corev1.PodSpec{Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "rules:v1"}}}},
-		Containers: []corev1.Container{{Name: "a", Image: "demo@" + one, VolumeMounts: []corev1.VolumeMount{{Name: "v"}}}}}
+	mounts := []corev1.VolumeMount{{Name: "v"}}
+	template := &corev1.PodSpec{
+		Volumes:    []corev1.Volume{podtest.ImageVolume("v", "rules:v1")},
+		Containers: []corev1.Container{{Name: "a", Image: "demo@" + one, VolumeMounts: mounts}},
+	}
+	refers := func(to string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Spec.Volumes[0].Image.Reference = to }
+	}
+	const of = "docker.io/library/rules@"
 	for name, c := range map[string]struct {
 		says   string
 		change func(*corev1.Pod)
 		want   bool
 	}{
-		"other bits":           {"docker.io/library/rules@" + two, nil, true},
-		"the same bits":        {"docker.io/library/rules@" + one, nil, false},
+		"other bits":           {of + two, nil, true},
+		"the same bits":        {of + one, nil, false},
 		"its node is silent":   {"", nil, false},
 		"nobody knows which":   {two, nil, false},
-		"made with the digest": {"docker.io/library/rules@" + two, func(p *corev1.Pod) { p.Spec.Volumes[0].Image.Reference = "rules@" + two }, false},
-		"hardened by somebody": {"docker.io/library/rules@" + two, func(p *corev1.Pod) { p.Spec.Volumes[0].Image.Reference = "rules:hard" }, false},
-		"no volume any more":   {"docker.io/library/rules@" + two, func(p *corev1.Pod) { p.Spec.Volumes = nil }, false},
-		"let through the gate": {"docker.io/library/rules@" + two, func(p *corev1.Pod) {
+		"made with the digest": {of + two, refers("rules@" + two), false},
+		"hardened by somebody": {of + two, refers("rules:hard"), false},
+		"no volume any more":   {of + two, func(p *corev1.Pod) { p.Spec.Volumes = nil }, false},
+		"let through the gate": {of + two, func(p *corev1.Pod) {
 			p.Annotations = map[string]string{Annotation: Mark(noon.Time, p.Name)}
 		}, false},
 	} {
-		status := corev1.ContainerStatus{Name: "a", ImageID: "demo@" + one, VolumeMounts: []corev1.VolumeMountStatus{{Name: "v",
-			VolumeStatus: &corev1.VolumeStatus{Image: &corev1.ImageVolumeStatus{ImageRef: c.says}}}}}
+		said := []corev1.VolumeMountStatus{podtest.Mounted("v", c.says)}
+		status := corev1.ContainerStatus{Name: "a", ImageID: "demo@" + one, VolumeMounts: said}
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", CreationTimestamp: noon}, Spec: *template.DeepCopy(),
 			Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{status}}}
 		if c.change != nil {

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/internal/objects/pod/podtest"
 )
 
 func TestDigestsOfImages(t *testing.T) {
@@ -67,11 +69,16 @@ func TestDigestsOfAPodCountOncePulled(t *testing.T) {
 func TestWhenVolumesAreKnown(t *testing.T) {
 	of := "sha256:" + strings.Repeat("a1", 32)
 	mounts := []corev1.VolumeMount{{Name: "v"}}
-	template := &corev1.PodSpec{Volumes: []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "rules:v1"}}},
-		{Name: "fixed", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "rules@" + of}}},
-		{Name: "never", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "rules:v2", PullPolicy: corev1.PullNever}}}, {Name: "data"}},
-		InitContainers: []corev1.Container{{Name: "i", Image: "demo@" + of}}, Containers: []corev1.Container{{Name: "a", Image: "demo@" + of, VolumeMounts: mounts}, {Name: "b", Image: "demo@" + of}}}
-	says := []corev1.VolumeMountStatus{{Name: "data"}, {Name: "v", VolumeStatus: &corev1.VolumeStatus{Image: &corev1.ImageVolumeStatus{ImageRef: "docker.io/library/rules@" + of}}}}
+	never, demo := podtest.ImageVolume("never", "rules:v2"), "demo@"+of
+	never.Image.PullPolicy = corev1.PullNever
+	template := &corev1.PodSpec{
+		Volumes: []corev1.Volume{
+			podtest.ImageVolume("v", "rules:v1"), podtest.ImageVolume("fixed", "rules@"+of), never, {Name: "data"},
+		},
+		InitContainers: []corev1.Container{{Name: "i", Image: demo}},
+		Containers:     []corev1.Container{{Name: "a", Image: demo, VolumeMounts: mounts}, {Name: "b", Image: demo}},
+	}
+	says := []corev1.VolumeMountStatus{{Name: "data"}, podtest.Mounted("v", "docker.io/library/rules@"+of)}
 	type status = corev1.ContainerStatus
 	unmounted := template.DeepCopy()
 	unmounted.Containers[0].VolumeMounts = nil
@@ -94,14 +101,17 @@ func TestWhenVolumesAreKnown(t *testing.T) {
 		"it was made with a digest, and waits": {pinned, nil, status{}, false, true, ""},
 		"it was made with a digest":            {pinned, []status{{Name: "a", ImageID: "x"}}, status{}, true, true, of},
 	} {
-		p := &corev1.Pod{Spec: *c.spec, Status: corev1.PodStatus{InitContainerStatuses: []status{c.init}, ContainerStatuses: c.status}}
+		p := &corev1.Pod{Spec: *c.spec}
+		p.Status.InitContainerStatuses, p.Status.ContainerStatuses = []status{c.init}, c.status
 		images, whole, made := Read(template, p)
 		got := ""
 		if len(images) > 0 {
 			got = images[0].Digest
 		}
-		if whole != c.whole || made != c.made || got != c.want || len(images) > 1 || whole && images[0].Image != "rules:v1" {
-			t.Errorf("%s: it tells %v, whole %t, made %t; want %q, %t, %t", name, images, whole, made, c.want, c.whole, c.made)
+		another := len(images) > 1 || whole && images[0].Image != "rules:v1"
+		if whole != c.whole || made != c.made || got != c.want || another {
+			t.Errorf("%s: it tells %v, whole %t, made %t; want %q, %t, %t",
+				name, images, whole, made, c.want, c.whole, c.made)
 		}
 	}
 }

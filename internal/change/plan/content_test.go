@@ -16,6 +16,7 @@ import (
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/survey"
 	"github.com/everynode/everynode/internal/change/survey/surveytest"
+	"github.com/everynode/everynode/internal/objects/pod/podtest"
 )
 
 // read has the containers read a ConfigMap and a Secret.
@@ -127,7 +128,7 @@ func TestContentThatIsNoPartOfARevisionReachesAllNodes(t *testing.T) {
 // A plan tells of image volumes of which a node has not said its digest: the next template's are not pinned either.
 func TestPlanTellsOfVolumesThatAreNotPinned(t *testing.T) {
 	mounting := func(ds *appsv1.DaemonSet, image string) {
-		ds.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "rules", VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: image}}}}
+		ds.Spec.Template.Spec.Volumes = []corev1.Volume{podtest.ImageVolume("rules", image)}
 	}
 	for name, c := range map[string]struct {
 		digest, next string
