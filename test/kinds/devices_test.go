@@ -287,8 +287,11 @@ func deviceQuota(t *testing.T, c cluster) {
 		})
 	}
 	used(2)
-	_, err := claims.Create(ctx, asking("much", 2), metav1.CreateOptions{})
-	refused(t, err, metav1.StatusReasonForbidden, "exceeded quota: devices, requested: scarce.deviceclass.resource.k8s.io/devices=2, used: scarce.deviceclass.resource.k8s.io/devices=2, limited: scarce.deviceclass.resource.k8s.io/devices=3")
+	// Admission hears of the quota by a watch of its own, which may be later than the status.
+	c.Eventually("more than is left is refused", refusal(func() error {
+		_, err := claims.Create(ctx, asking("much", 2), dryRun)
+		return err
+	}, "exceeded quota: devices, requested: scarce.deviceclass.resource.k8s.io/devices=2, used: scarce.deviceclass.resource.k8s.io/devices=2, limited: scarce.deviceclass.resource.k8s.io/devices=3"))
 	if err := claims.Delete(ctx, "before", metav1.DeleteOptions{}); err != nil {
 		t.Error(err)
 	}
