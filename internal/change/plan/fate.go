@@ -164,22 +164,24 @@ func (p *planner) warnOfFetch() {
 func (p *planner) images() {
 	before := map[string]bool{}
 	if p.old != nil {
-		for _, c := range containers(&p.old.Spec.Template.Spec) {
-			before[c.Image] = true
+		old, _ := fetch.Images(&p.old.Spec.Template.Spec)
+		for _, o := range old {
+			before[o.Image] = true
 		}
 	}
-	for _, c := range containers(&p.set.DaemonSet.Spec.Template.Spec) {
-		if before[c.Image] {
+	needed, _ := fetch.Images(&p.set.DaemonSet.Spec.Template.Spec)
+	for _, is := range needed {
+		if before[is.Image] {
 			continue
 		}
-		before[c.Image] = true
-		i := Image{Image: c.Image}
+		before[is.Image] = true
+		i := Image{Image: is.Image}
 		for _, n := range p.survey.Nodes {
 			if of := p.fates[n.Name]; of != changes && of != joins {
 				continue
 			}
 			i.Of++
-			if hasImage(n, c.Image) {
+			if hasImage(n, is.Image) {
 				i.On++
 			}
 		}
@@ -187,10 +189,6 @@ func (p *planner) images() {
 			p.out.Images = append(p.out.Images, i)
 		}
 	}
-}
-
-func containers(spec *corev1.PodSpec) []corev1.Container {
-	return slices.Concat(spec.InitContainers, spec.Containers)
 }
 
 // hasImage looks for the image by all names that nodes report it by.

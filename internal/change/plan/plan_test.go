@@ -357,15 +357,17 @@ func TestEstimateOfPodsThatWereRestarted(t *testing.T) {
 	}
 }
 
-// TestImagesThatAreNew: also those of init containers, on all nodes that get a pod, also their first one.
+// TestImagesThatAreNew: also those of volumes and init containers, on all nodes that get a pod, also their first one.
 func TestImagesThatAreNew(t *testing.T) {
 	w, ds := cluster(t)
 	w.Objects.Nodes[len(w.Objects.Nodes)-1].Status.Images = []corev1.ContainerImage{{Names: []string{"docker.io/library/init:1"}}} // of node-db
 	f := forecast(t, w, ds, edited(ds, func(d *appsv1.DaemonSet) {
 		d.Spec.Template.Spec.InitContainers = []corev1.Container{{Name: "init", Image: "init:1"}}
+		d.Spec.Template.Spec.Volumes = append(d.Spec.Template.Spec.Volumes, corev1.Volume{Name: "rules",
+			VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "rules:1"}}})
 		d.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}}
 	}))
-	if want := []Image{{Image: "init:1", On: 1, Of: 10}}; !slices.Equal(f.Images, want) {
+	if want := []Image{{Image: "rules:1", Of: 10}, {Image: "init:1", On: 1, Of: 10}}; !slices.Equal(f.Images, want) {
 		t.Errorf("images are %+v, want %+v", f.Images, want)
 	}
 }
