@@ -62,6 +62,14 @@ published: deps build ## Run programs of others, got from Debian and built from 
 	@hack/published-programs.sh '$(PUBLISHED)' '$(FOREIGN)'
 	@EVERYNODE_BINARY="$(CURDIR)/bin/everynode" $(GO) test -trimpath -count 1 -timeout 40m -v -run '^TestPublished$$' ./test/stories -published -programs '$(PUBLISHED)'
 
+# The newest containerd and runc. They are kept, for all clones.
+NEWEST ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/everynode/newest-runtime
+
+.PHONY: newest
+newest: deps build ## Run all stories, and those of image volumes, on the newest containerd and runc, which it builds first; needs root.
+	@hack/newest-runtime.sh '$(NEWEST)'
+	@PATH="$(NEWEST):$$PATH" EVERYNODE_BINARY="$(CURDIR)/bin/everynode" $(GO) test -trimpath -count 1 -timeout 40m -v -run '^TestOn(NewestContainerd|Containers)$$' ./test/stories -newest
+
 .PHONY: test-helm3
 test-helm3: build ## Install the test charts with Helm 3 as well; make test does with Helm 4.
 	@hack/helm.sh v3
