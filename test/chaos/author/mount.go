@@ -7,7 +7,8 @@ import (
 	"github.com/everynode/everynode/test/chaos/plan"
 )
 
-// Mount has a template refer to the objects: in each way that there is, or in whole volumes alone.
+// Mount has a template refer to the objects: in each way that there is, or in whole volumes alone. Where it names the
+// ConfigMap in each way it has a volume that is an image too, with a tag that moves.
 func (a *Author) Mount(t *corev1.PodTemplateSpec) {
 	if a == nil {
 		return
@@ -20,6 +21,9 @@ func (a *Author) Mount(t *corev1.PodTemplateSpec) {
 	}
 	if len(a.objects()) > 1 {
 		projected(&t.Spec)
+	}
+	if a.Reads == plan.ReadsMap || a.Reads == plan.ReadsBoth {
+		mount(&t.Spec, "rules", corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "example.com/rules:live"}}, "")
 	}
 }
 

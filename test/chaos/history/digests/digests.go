@@ -277,16 +277,32 @@ func (j *judge) learn(at of, p *corev1.Pod) {
 	if j.had[at] == nil {
 		j.had[at] = map[string]bool{}
 	}
-	for _, c := range p.Spec.Containers {
-		if strings.Contains(c.Image, "@") {
-			j.had[at][c.Image] = true
+	for _, image := range named(p) {
+		if strings.Contains(image, "@") {
+			j.had[at][image] = true
 		}
 	}
 	for _, s := range p.Status.ContainerStatuses {
-		if s.ImageID != "" {
-			j.had[at][s.ImageID] = true
+		j.had[at][s.ImageID] = true
+		for _, m := range s.VolumeMounts {
+			if m.VolumeStatus != nil && m.VolumeStatus.Image != nil {
+				j.had[at][m.VolumeStatus.Image.ImageRef] = true
+			}
 		}
 	}
+}
+
+// named are the images of a pod's containers and volumes, as its spec names them.
+func named(p *corev1.Pod) (out []string) {
+	for _, c := range p.Spec.Containers {
+		out = append(out, c.Image)
+	}
+	for _, v := range p.Spec.Volumes {
+		if v.Image != nil {
+			out = append(out, v.Image.Reference)
+		}
+	}
+	return out
 }
 
 // create judges the images of a pod that the controller makes.
@@ -299,17 +315,17 @@ func (j *judge) create(e history.Event, p *corev1.Pod, at of) {
 	s, known := j.said[at]
 	known = known && s.from <= early && j.pinnedSince(at.set, s.from)
 	byTag := false
-	for _, c := range p.Spec.Containers {
-		_, byDigest := strings.CutPrefix(c.Image, repository(c.Image)+"@")
+	for _, image := range named(p) {
+		_, byDigest := strings.CutPrefix(image, repository(image)+"@")
 		byTag = byTag || !byDigest
 		switch {
-		case byDigest && !j.had[at][c.Image]:
+		case byDigest && !j.had[at][image]:
 			j.report(Untold, e.Revision, []types.UID{p.UID, at.set}, "pod %s of template %s has %s, which no pod had",
-				p.Name, at.template, c.Image)
-		case known && !s.has(c.Image):
+				p.Name, at.template, image)
+		case known && !s.has(image):
 			j.report(Unlike, e.Revision, []types.UID{p.UID, at.set},
 				"pod %s was made with %s, and the digests of template %s are %v since %d, which the controller knew at %d",
-				p.Name, c.Image, at.template, s.digests, s.from, early)
+				p.Name, image, at.template, s.digests, s.from, early)
 		case known:
 			j.judged++
 		}

@@ -134,6 +134,28 @@ func elsewhere() *v1alpha1.RolloutPolicy {
 	return policy
 }
 
+// mounts has a pod with a volume of an image; its node says that it mounts the one with id, "" for nothing.
+func mounts(name, image, id string) *corev1.Pod {
+	p := pod(name, one, one)
+	p.Spec.Volumes = []corev1.Volume{{Name: "v"}}
+	p.Spec.Volumes[0].Image = &corev1.ImageVolumeSource{Reference: image}
+	if id != "" {
+		status := &corev1.VolumeStatus{Image: &corev1.ImageVolumeStatus{ImageRef: id}}
+		p.Status.ContainerStatuses[0].VolumeMounts = []corev1.VolumeMountStatus{{Name: "v", VolumeStatus: status}}
+	}
+	return p
+}
+
+// volume has the controller ask for such a pod, after another one of whose images everything is said.
+func volume(image string) *story {
+	r := says(one)
+	said := r.Status.Images.Templates[0].Images
+	r.Status.Images.Templates[0].Images = append(said, v1alpha1.PinnedImage{Image: "rules:v1", Digest: "sha256:3333"})
+	s := begin().make("a", "demo:v1").put(pod("a", "demo:v1", one)).put(mounts("a", "rules:v1", "rules@sha256:3333")).put(r)
+	s.record.Calls = append(s.record.Calls, history.Call{Pod: "b", Since: s.next() - 1, Early: s.next() - 1})
+	return s.put(mounts("b", image, ""))
+}
+
 func TestDigests(t *testing.T) {
 	told := func() *story { return begin().make("a", "demo:v1").put(pod("a", "demo:v1", one)) }
 	for name, c := range map[string]struct {
@@ -152,6 +174,9 @@ func TestDigests(t *testing.T) {
 		"one by tag as pinning is off":           {told().put(says(one)).put(as("")).make("b", "demo:v1"), "", 0},
 		"one by tag as pinning is back":          {told().put(says(one)).put(as("")).put(as(pinned)).make("b", "demo:v1"), "", 0},
 		"one by tag after pinning was back":      {told().put(as("")).put(as(pinned)).put(says(one)).make("b", "demo:v1"), Unlike, 0},
+		"a volume as the first one's":            {volume("rules@sha256:3333"), "", 2},
+		"a volume by tag":                        {volume("rules:v1"), Unlike, 1},
+		"a volume with what nobody had":          {volume("rules@sha256:4444"), Untold, 1},
 		"the DaemonSet is made again":            {told().put(says(one)).put(another()), "", 0},
 		"the template is edited meanwhile":       {begin().make("a", "demo:v1").put(edited()).make("b", "demo:v1"), Second, 0},
 		"the DaemonSet is gone":                  {told().put(says(one)).gone(agent()).put(says("")), "", 0},
