@@ -23,7 +23,8 @@ func (a *Author) Mount(t *corev1.PodTemplateSpec) {
 		projected(&t.Spec)
 	}
 	if a.Reads == plan.ReadsMap || a.Reads == plan.ReadsBoth {
-		mount(&t.Spec, "rules", corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: "example.com/rules:live"}}, "")
+		image := &corev1.ImageVolumeSource{Reference: "example.com/rules:live"}
+		mount(&t.Spec, "rules", corev1.VolumeSource{Image: image}, "")
 	}
 }
 

@@ -41,7 +41,7 @@ func (c *Course) reason(n *node, in *standing.Input, s standing.State) string {
 		return f.Why
 	case standing.Stuck:
 		return cmp.Or(d.Refused, d.Trouble, "its daemon does not become available")
-	case standing.Crowded:
+	case standing.Crowded, standing.Roomless:
 		return d.NoRoom
 	case standing.Awaiting, standing.Unfetched:
 		return fetching.Words(&in.Fetch, c.state.target, n.canFetch())

@@ -59,6 +59,7 @@ var meanings = [stateCount]meaning{
 	LeftOut:   {verdict: NotSelected, always: SetOf(Selected, Done)},
 	Untouched: {verdict: Waiting, always: SetOf(Selected)},
 	Broken:    {verdict: NodeFault, always: SetOf(Selected, Fault), ours: SetOf(Ours)},
+	Roomless:  {verdict: NoRoom, always: SetOf(Selected, Fault), ours: SetOf(Ours)},
 	Unmoved:   {verdict: Waiting, always: SetOf(Selected, Passed), ours: SetOf(Ours)},
 	Awaiting:  {verdict: Waiting, always: SetOf(Selected), ours: SetOf(Ours)},
 	Unfetched: {verdict: NoRoom, always: SetOf(Selected, Fault, Excused, Sick), ours: SetOf(Ours)},

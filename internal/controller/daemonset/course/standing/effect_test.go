@@ -20,6 +20,7 @@ func TestWhatStatesCountAs(t *testing.T) {
 		LeftOut:   {NotSelected, SetOf(Done), [4]bool{}},
 		Untouched: {Waiting, 0, [4]bool{}},
 		Broken:    {NodeFault, SetOf(Fault), [4]bool{false, false, x, x}},
+		Roomless:  {NoRoom, SetOf(Fault), [4]bool{false, false, x, x}},
 		Unmoved:   {Waiting, SetOf(Passed), [4]bool{false, false, x, x}},
 		Awaiting:  {Waiting, 0, [4]bool{false, false, x, x}},
 		Unfetched: {NoRoom, SetOf(Fault, Excused, Sick), [4]bool{false, false, x, x}},

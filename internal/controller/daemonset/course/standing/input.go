@@ -124,7 +124,7 @@ func (in *Input) Wake(s State) time.Time {
 		return in.Lingers
 	case Unbound:
 		return in.Room
-	case Untouched, Broken, Awaiting:
+	case Untouched, Broken, Roomless, Awaiting:
 		return in.Unmoved
 	}
 	return time.Time{}

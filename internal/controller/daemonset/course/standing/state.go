@@ -13,6 +13,8 @@ const (
 	Untouched
 	// Broken: untouched, and its daemon is not available.
 	Broken
+	// Roomless: untouched, and the scheduler finds no room for its pod, which is not of the target.
+	Roomless
 	// Unmoved: untouched, since every try to change it has failed for long.
 	Unmoved
 	// Awaiting: it has what it had before, and is to have the target's images before that changes.
@@ -39,7 +41,7 @@ const (
 	Kept
 	// Stuck: the pod does not come up, and the target is not to blame.
 	Stuck
-	// Crowded: the scheduler finds no room for the pod.
+	// Crowded: the scheduler finds no room for the pod that it is to have.
 	Crowded
 	// Faulty: the node itself is out of order.
 	Faulty
@@ -79,6 +81,9 @@ func Classify(in *Input) State {
 	case in.Fault != "":
 		return Faulty
 	case in.Has() && in.Crowded:
+		if in.Changing && !in.Back && d.Revision != in.Target {
+			return Roomless // what it waits for may have room
+		}
 		return Crowded
 	case !in.Has() && (in.Want == "" || d.Revision != ""):
 		return classifyOutdated(in)
