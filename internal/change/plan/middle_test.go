@@ -105,3 +105,35 @@ func TestPlanInTheMiddle(t *testing.T) {
 		}
 	}
 }
+
+// A step whose nodes have the revision already is not listed. That it soaks is not said of the one before it.
+func TestPlanOfAStepThatOnlySoaks(t *testing.T) {
+	w := surveytest.New(t)
+	ds, hashes := w.DaemonSet("log-agent", "example.com/agent:1", "example.com/agent:2")
+	for _, n := range []struct {
+		name, canary, zone, revision string
+		took                         time.Duration
+	}{
+		{"node-0", "yes", "a", hashes[0], 20 * time.Second}, {"node-1", "no", "a", hashes[1], 55 * time.Minute},
+		{"node-2", "no", "b", hashes[0], 20 * time.Second}, {"node-3", "no", "b", hashes[0], 20 * time.Second},
+	} {
+		w.Node(n.name, surveytest.Label("zone", n.zone), surveytest.Label("canary", n.canary))
+		w.Pod(ds, n.name, n.revision, surveytest.ReadyAfter(n.took))
+	}
+	w.Policy("careful", `waves: [{name: canary, nodes: {matchLabels: {canary: "yes"}}}, {name: zones, each: zone, soak: 20m}]`)
+	w.Rollout(ds, v1alpha1.DaemonSetRolloutStatus{
+		Phase: v1alpha1.PhaseProgressing, StableRevision: hashes[0], TargetRevision: hashes[1], Step: "canary",
+		DaemonSetGeneration: ds.Generation,
+	})
+	f := forecast(t, w, ds, ds)
+	from := map[string]string{}
+	for _, s := range f.Steps {
+		from[s.Name] = s.From
+	}
+	if len(from) != 2 || from["canary"] != "now" || !strings.HasSuffix(from["zones/b"], "then 20m soak") {
+		t.Errorf("the steps begin %q", from)
+	}
+	if soaks := f.Estimate.Soaking.Round(time.Minute); soaks != 35*time.Minute {
+		t.Errorf("it soaks for %s", soaks)
+	}
+}

@@ -70,8 +70,11 @@ func (r *record) happens(now time.Time) {
 	for phase, d := range r.since {
 		r.spent[phase] += d
 	}
-	if n := len(r.steps); n > 0 {
-		r.steps[n-1].soak += r.since[v1alpha1.PhaseSoaking]
+	for _, s := range slices.Backward(r.steps) {
+		if s.name == r.status.Step || s.name == all { // one of which no node changes is not listed, and soaks too
+			s.soak += r.since[v1alpha1.PhaseSoaking]
+			break
+		}
 	}
 	clear(r.since)
 }
