@@ -282,17 +282,18 @@ func compare(t *rapid.T, l *lab, p *planner, new *appsv1.DaemonSet, vary []*v1al
 	}
 	l.finish()
 	if slices.ContainsFunc(p.unanswered, func(node string) bool { return l.withheld[node] }) {
-		for _, n := range l.Objects.Nodes {
-			shaky[n.Name] = true // the plan took for granted that there is room, and there is none
-		}
-		return shaky
+		return l.allShaky() // the plan took for granted that there is room, and there is none
 	}
-	if l.hadSurplus() && stands(&p.status) {
+	crowds := func(name string) bool { return slow[name] && len(p.lack[name]) > 0 }
+	switch {
+	case !stands(&p.status):
+	case slices.ContainsFunc(names(shaky), crowds):
+		// It uses up the limit before others of its step come, which then never do, or after them.
+		l.compareLeast(p, slow)
+		return l.allShaky()
+	case l.hadSurplus():
 		l.compareNumbers(p, newest, backwards)
-		for _, n := range l.Objects.Nodes {
-			shaky[n.Name] = true
-		}
-		return shaky
+		return l.allShaky()
 	}
 	moved, order, first := l.moves(newest, backwards, shaky)
 
@@ -376,6 +377,23 @@ func compare(t *rapid.T, l *lab, p *planner, new *appsv1.DaemonSet, vary []*v1al
 		}
 	}
 	return shaky
+}
+
+func (l *lab) allShaky() map[string]bool {
+	shaky := map[string]bool{}
+	for _, n := range l.Objects.Nodes {
+		shaky[n.Name] = true
+	}
+	return shaky
+}
+
+// compareLeast compares that at least on the nodes foretold, but on slow ones, something happened.
+func (l *lab) compareLeast(p *planner, slow map[string]bool) {
+	for name := range p.touched {
+		if !slow[name] && !slices.ContainsFunc(l.done, func(d deed) bool { return d.node == name }) {
+			l.t.Errorf("nothing happened on %s; foretold on %v", name, names(p.touched))
+		}
+	}
 }
 
 // hadSurplus reports whether a pod was deleted since there was an older one. Until it is gone, which is a matter of
