@@ -84,11 +84,16 @@ type Opening struct {
 	from, changes, again time.Time
 }
 
-// Look is as Windows.Open, of the policy's windows.
+// Look is as Windows.Open, of the policy's windows. The clock on the wall decides, also after somebody has set it; when
+// that changes next is told by the clock that now is of.
 func (o *Opening) Look(p *Policy, now time.Time) (open bool, changes time.Time) {
-	if o.policy != p || now.Before(o.from) || !o.again.After(now) {
-		open, changes := p.Windows.Open(now)
-		*o = Opening{p, open, now, changes, deadline.Sooner(changes, now.Add(24*time.Hour))}
+	wall := now.Round(0)
+	if o.policy != p || wall.Before(o.from) || !o.again.After(wall) {
+		open, changes := p.Windows.Open(wall)
+		*o = Opening{p, open, wall, changes, deadline.Sooner(changes, wall.Add(24*time.Hour))}
 	}
-	return o.open, o.changes
+	if o.changes.IsZero() {
+		return o.open, o.changes
+	}
+	return o.open, now.Add(o.changes.Sub(wall))
 }

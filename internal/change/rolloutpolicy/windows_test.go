@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/loop/clocktest"
 )
 
 func TestWindows(t *testing.T) {
@@ -76,5 +77,19 @@ func TestWindowsMinuteByMinute(t *testing.T) {
 			t.Fatalf("it changed at %s, and %s was announced", now, expected)
 		}
 		was, expected, now = open, changes, now.Add(time.Minute)
+	}
+}
+
+// A window is open by the clock on the wall, also when somebody has set that back.
+func TestWindowsOfAClockThatIsSetBack(t *testing.T) {
+	p := compiled(t, v1alpha1.RolloutPolicySpec{Windows: []v1alpha1.Window{{From: "09:00", To: "16:00"}}})
+	wrong := time.Date(2026, 3, 2, 9, 30, 0, 0, time.UTC)
+	var o Opening
+	if open, _ := o.Look(p, clocktest.At(wrong, time.Minute)); !open {
+		t.Error("at 09:30 no window is open")
+	}
+	open, changes := o.Look(p, clocktest.At(wrong.Add(-time.Hour), 2*time.Minute))
+	if want := wrong.Add(-30 * time.Minute); open || !changes.Equal(want) {
+		t.Errorf("at 08:30 open is %v until %s, want until %s", open, changes, want)
 	}
 }
