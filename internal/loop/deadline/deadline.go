@@ -23,6 +23,15 @@ func Later(a, b time.Time) time.Time {
 	return b
 }
 
+// Past is a time that some clock gave, or now if that is sooner. It is by the clock that now is of, and goes on with
+// that when somebody sets the one on the wall. The zero time stays.
+func Past(t, now time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return now.Add(min(t.Sub(now), 0))
+}
+
 // Timer is one timer of an Owner. Its zero value but for the Owner is ready to
 // be set. It must not be copied while it is armed.
 type Timer[T any] struct {

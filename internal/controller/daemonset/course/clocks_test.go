@@ -8,6 +8,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
+	"github.com/everynode/everynode/internal/loop/clocktest"
 )
 
 // offs is by how much the API's clock may be another than the controller's.
@@ -259,4 +260,38 @@ func TestARetryTellsEarlierFromLaterAfterARestartByAnyClock(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A pod that is on its way out uses up the limit also when somebody sets the clock on the wall forward.
+func TestGoingPodsUseUpTheLimitWhenTheClockIsSet(t *testing.T) {
+	w := newWorld()
+	noon := w.now
+	w.now = clocktest.At(noon, time.Minute)
+	w.addFleet(1, 1, 10, "v1")
+	w.start(policy(t, "failure: {startDeadline: 5m}\nnodeFaults: {max: 100%}"), dsWith("v1", 1))
+	w.update("v2")
+	for _, p := range w.take(10) {
+		w.course.SetDaemon(p.Node, standing.Daemon{Ended: true, Ending: p.From, EndsBy: noon.Add(31 * time.Second),
+			Grace: 30 * time.Second, Was: standing.WasAvailable})
+	}
+	w.course.Tick(clocktest.At(noon.Add(time.Hour), 2*time.Minute))
+	if n := len(w.take(10)); n != 0 {
+		t.Errorf("%d more are taken a minute later, and one is on its way out", n)
+	}
+}
+
+// A pod from before a retry has the time of a start, also when somebody sets the clock on the wall forward.
+func TestARetryGivesTimeWhenTheClockIsSet(t *testing.T) {
+	w := newWorld()
+	noon := w.now
+	w.now = clocktest.At(noon, time.Minute)
+	w.addFleet(1, 1, 10, "v1")
+	w.start(policy(t, "failure: {startDeadline: 5m}"), dsWith("v1", 1))
+	w.bad = func(revision, _ string) string { return map[string]string{"v2": hangs}[revision] }
+	w.update("v2")
+	w.pass(time.Minute)
+	w.expect(t, v1alpha1.PhaseHalted, "5 restarts")
+	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Retry: &v1alpha1.Retry{Revision: "v2", Count: 1}})
+	w.course.Tick(clocktest.At(noon.Add(time.Hour), 3*time.Minute))
+	w.expect(t, v1alpha1.PhaseProgressing, "its daemon starts")
 }

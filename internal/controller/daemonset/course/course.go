@@ -256,12 +256,12 @@ func (c *Course) restore(status *v1alpha1.DaemonSetRolloutStatus) {
 	c.state.soak = soaking.Recall(status, c.now)
 }
 
-// past is the time, or now if that is sooner, as the API keeps it.
+// past is the time, or now if that is sooner, as the API keeps it; by this process' clock from then on.
 func (c *Course) past(t time.Time) time.Time {
 	if t.After(c.now) {
-		return c.now.Truncate(time.Second)
+		t = c.now.Truncate(time.Second)
 	}
-	return t
+	return deadline.Past(t, c.now)
 }
 
 // findStandIn chooses the revision that stands in for the stable one, if there is to be one.

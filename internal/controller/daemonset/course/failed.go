@@ -145,7 +145,7 @@ func (c *Course) lastWay() string {
 
 // disregardEarlier has what nodes and pods of the target did until now be no evidence.
 func (c *Course) disregardEarlier() {
-	c.state.since, c.state.after = c.now.Truncate(time.Second), c.api // as the API keeps them
+	c.state.since, c.state.after = c.past(c.now.Truncate(time.Second)), c.api
 	for _, n := range c.nodes {
 		n.change.earlier = n.daemon.Revision == c.state.target
 	}

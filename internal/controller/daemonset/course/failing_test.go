@@ -103,7 +103,7 @@ func TestAPodThatNeverEndsHoldsUpNobody(t *testing.T) {
 			m.ready, m.daemon = time.Time{}, standing.Daemon{Ended: true, Ending: "v1",
 				Trouble: "its old pod has not ended yet"}
 		}
-		m.daemon.EndsBy = endsBy
+		m.daemon.EndsBy, m.daemon.Grace = endsBy, 30*time.Second
 		w.tell(stuck)
 		w.stuck = stuck
 		w.pass(80 * time.Second)

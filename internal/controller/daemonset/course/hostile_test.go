@@ -10,6 +10,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
+	"github.com/everynode/everynode/internal/loop/clocktest"
 )
 
 // hostile is what may be wrong in a world beside bad revisions and nodes.
@@ -17,6 +18,8 @@ type hostile struct {
 	t *rapid.T
 	// off is by how much the controller's clock is ahead of the API's.
 	off time.Duration
+	// set: somebody has set that clock since the last tick, and what was foretold by it may come sooner or later.
+	set bool
 	// dieAfter is after how many changes of a turn the controller dies; 0 for never.
 	dieAfter int
 	// slow has what was let begin, which is begun, be done a moment later.
@@ -56,8 +59,11 @@ func (w *world) clock() time.Time {
 	if w.hostile == nil {
 		return w.now
 	}
-	return w.now.Add(w.off)
+	return clocktest.At(w.now.Add(w.off), w.now.Sub(epoch))
 }
+
+// epoch is before all times of a world.
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // unready has the newest pod be not ready, nor on its way.
 func (m *machine) unready() {
@@ -69,8 +75,9 @@ func (m *machine) hold(now time.Time) { m.daemon.Held, m.held = true, now.Add(3*
 // tick tells the course of the time. Nothing changes before it said that something would.
 func (w *world) tick() {
 	c := w.course
-	if w.hostile == nil {
+	if w.hostile == nil || w.set {
 		c.Tick(w.clock())
+		w.hasTicked()
 		return
 	}
 	next, any := c.NextTick()
@@ -83,6 +90,12 @@ func (w *world) tick() {
 	is, says := c.Phase()
 	if moved := c.Moved(); (!any || next.After(c.now)) && (is != phase || says != message || len(moved) > 0) {
 		w.t.Fatalf("the next tick is to be at %s, and at %s %s: %s is %s: %s, and %s moved", next, c.now, phase, message, is, says, moved)
+	}
+}
+
+func (w *world) hasTicked() {
+	if w.hostile != nil {
+		w.set = false
 	}
 }
 
@@ -167,6 +180,7 @@ func (w *world) look(m *machine) {
 	if from.After(m.seen) {
 		from = m.seen
 	}
+	from = m.seen.Add(from.Sub(m.seen)) // as the clock of this process goes on
 	at := from.Add(time.Duration(w.ds.MinReadySeconds) * time.Second)
 	d.Since, d.Comes, d.Available = time.Time{}, at, d.Two
 	if !at.After(w.clock()) {
@@ -248,7 +262,7 @@ func (w *world) setMinReady(seconds int32) {
 	w.tellRules()
 	for _, m := range w.nodes {
 		if d := &m.daemon; m.readySince.IsZero() && !d.Since.IsZero() && !d.Two { // it was there in the beginning
-			m.readySince, m.seen = d.Since, d.Since
+			m.readySince, m.seen = d.Since, w.clock()
 		}
 	}
 	for _, name := range w.names() {

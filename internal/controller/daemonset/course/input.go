@@ -133,8 +133,8 @@ func (c *Course) lingersFrom(n *node) time.Time {
 	if n.daemon.EndsBy.IsZero() || c.policy == nil {
 		return time.Time{}
 	}
-	// The API's clock may be behind, so its end also counts from when it was seen on its way.
-	return deadline.Later(n.daemon.EndsBy, n.change.going.Add(n.daemon.Grace)).Add(c.policy.Failure.StartDeadline)
+	// The API's clock may be another, so its end counts from when it was seen on its way.
+	return n.change.going.Add(n.daemon.Grace + c.policy.Failure.StartDeadline)
 }
 
 // superseded: the node has a revision that was the target once and did not fail. It

@@ -65,6 +65,7 @@ func TestRandomFleets(t *testing.T) {
 		w := newWorld()
 		w.hostile = &hostile{t: t, off: drawOff(t), failed: map[string]bool{}, begun: map[string]Permit{},
 			slow: rapid.Bool().Draw(t, "slow")}
+		w.course.Tick(w.clock())
 		p := drawPolicy(t)
 		w.stops = time.Duration(rapid.IntRange(0, 5).Draw(t, "stops")) * time.Second
 		w.addFleet(2, rapid.IntRange(1, 3).Draw(t, "racks"), rapid.IntRange(1, 4).Draw(t, "each"),
@@ -186,7 +187,9 @@ func (w *world) drawBad(t *rapid.T, revision string) {
 // hostileEvent is one that has nothing to do with the change.
 func hostileEvent(t *rapid.T, w *world, name string) {
 	m := w.nodes[name]
-	switch rapid.IntRange(0, 11).Draw(t, "hostileEvent") {
+	switch rapid.IntRange(0, 12).Draw(t, "hostileEvent") {
+	case 12: // somebody sets the clock
+		w.off, w.set = drawOff(t), true
 	case 11:
 		m.fetches = drawFetches(t, true)
 	case 0:

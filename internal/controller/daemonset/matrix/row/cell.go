@@ -282,13 +282,11 @@ func (p *Pod) StaysIn(info *fact.Pod) bool {
 // Update takes a new state of the pod in.
 func (p *Pod) Update(info fact.Pod, now time.Time) {
 	if !p.info.Ready || p.info.ReadySince != info.ReadySince {
-		p.readyFrom = info.ReadySince
-		if !p.readyFrom.IsZero() && p.readyFrom.Before(info.Created) {
-			p.readyFrom = info.Created
+		from := info.ReadySince
+		if !from.IsZero() && from.Before(info.Created) {
+			from = info.Created
 		}
-		if p.readyFrom.After(now) {
-			p.readyFrom = now
-		}
+		p.readyFrom = deadline.Past(from, now)
 	}
 	p.point(&info, now)
 	if p.info.Fetch.Revision != info.Fetch.Revision || !p.info.Fetch.At.Equal(info.Fetch.At) {
@@ -313,9 +311,8 @@ func (p *Pod) point(info *fact.Pod, now time.Time) {
 		p.pointedFrom = now
 	}
 	if again || !p.info.Mounted.Equal(info.Mounted) {
-		p.mountedFrom = info.Mounted
-		seen := info.Resized && p.info.Mounted.IsZero() && !again // nobody says since when
-		if p.mountedFrom.After(now) || seen {
+		p.mountedFrom = deadline.Past(info.Mounted, now)
+		if info.Resized && p.info.Mounted.IsZero() && !again { // nobody says since when
 			p.mountedFrom = now
 		}
 	}
