@@ -7,10 +7,15 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/survey"
 	"github.com/everynode/everynode/internal/change/survey/surveytest"
+	"github.com/everynode/everynode/internal/change/variant"
 )
 
 // TestPlanInTheMiddle: what stands still stays so, whatever is applied, and the exit code says it.
@@ -135,5 +140,38 @@ func TestPlanOfAStepThatOnlySoaks(t *testing.T) {
 	}
 	if soaks := f.Estimate.Soaking.Round(time.Minute); soaks != 35*time.Minute {
 		t.Errorf("it soaks for %s", soaks)
+	}
+}
+
+// A pod that cannot be made has the others wait for a moment. Nobody answers sooner.
+func TestPlanOfWhatComesBeforeAnybodyAnswers(t *testing.T) {
+	w := surveytest.New(t)
+	ds, hashes := w.DaemonSet("log-agent", "example.com/agent:1", "example.com/agent:2")
+	v := &v1alpha1.DaemonSetVariant{ObjectMeta: metav1.ObjectMeta{Namespace: ds.Namespace, Name: "bad", UID: "bad"}}
+	v.Spec.Nodes = &metav1.LabelSelector{MatchLabels: map[string]string{"size": "bad"}}
+	v.Spec.Resources = map[string]v1alpha1.VariantResources{"agent": {Requests: map[corev1.ResourceName]string{
+		corev1.ResourceCPU: "node.labels['cores'] == '' ? 1.0 : 2.0",
+	}}}
+	w.Objects.Variants = []*v1alpha1.DaemonSetVariant{v}
+	set, err := variant.NewSet([]variant.Variant{variant.Of(v)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stable := content.WithVariants(hashes[0], set.ID)
+	two := intstr.FromInt32(2)
+	ds.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = &two
+	w.Node("node-0", surveytest.Label("size", "bad"))
+	w.Node("node-1")
+	for _, name := range []string{"node-2", "node-3", "node-4"} {
+		w.Node(name)
+		w.Pod(ds, name, stable, surveytest.ReadyAfter(20*time.Second))
+	}
+	w.Rollout(ds, v1alpha1.DaemonSetRolloutStatus{
+		Phase: v1alpha1.PhasePaused, StableRevision: stable, TargetRevision: content.WithVariants(hashes[1], set.ID),
+		Step: "canary", TargetDigest: "sha256:x", DaemonSetGeneration: ds.Generation,
+	})
+	f := forecast(t, w, ds, ds)
+	if !f.Changes() || f.WaitsFor != "" || f.Nodes.Change != 4 {
+		t.Errorf("all wait for %q, then %+v", f.WaitsFor, f.Nodes)
 	}
 }

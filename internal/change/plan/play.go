@@ -45,6 +45,7 @@ type play struct {
 	rooms    map[string]*survey.Room
 	rollout  *v1alpha1.DaemonSetRollout
 	made     int
+	tried    time.Time // when a pod could not be made last
 	// molded are the pods that are made, or given other amounts, where there are variants.
 	molded map[types.UID]*corev1.Pod
 	// unanswered are the nodes that were asked to give their pod other amounts, and have not said what comes of it.
@@ -58,8 +59,9 @@ type start struct {
 	from time.Time
 }
 
-// retries is the longest pause before a pod is tried again that cannot be made: in a play nothing changes that.
-const retries = time.Hour
+// retries is the longest pause before a pod is tried again that cannot be made: in a play nothing changes that. What
+// comes sooner than answers after such a try comes before people answer.
+const retries, answers = time.Hour, time.Second
 
 func newPlay(s *survey.Survey, set *survey.Set, starts time.Duration) *play {
 	p := &play{
@@ -125,10 +127,10 @@ func (p *play) run() error {
 		if err := p.settle(); err != nil {
 			return err
 		}
-		if p.up == len(p.queue) && p.help() {
+		at, ok := p.next()
+		if soon := ok && at.Before(p.tried.Add(answers)); !soon && p.up == len(p.queue) && p.help() {
 			continue
 		}
-		at, ok := p.next()
 		if !ok {
 			return nil
 		}
@@ -214,7 +216,7 @@ func (p *play) perform(a action.Action) {
 	switch a := a.(type) {
 	case *action.CreatePod:
 		if p.cannotBeMade(a) {
-			answer.Outcome, answer.Refused = action.Failed, p.refusal(a)
+			p.tried, answer.Outcome, answer.Refused = p.now, action.Failed, p.refusal(a)
 		} else {
 			answer.Pod = p.create(a)
 		}
