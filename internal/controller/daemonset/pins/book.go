@@ -345,8 +345,10 @@ func (b *Book) hears(s *set, p *fact.Pod) bool {
 		u.begun = time.Time{}
 	}
 	switch {
+	case can && seen: // the API's clock may be another
+		u.first[p.UID] = b.now
 	case can && !had:
-		u.first[p.UID] = Since(p, o, b.now)
+		u.first[p.UID] = deadline.Past(Since(p, o, b.now), b.now)
 	case !can && had:
 		delete(u.first, p.UID)
 	}

@@ -207,3 +207,37 @@ func TestAMarkThatIsAheadHoldsNobody(t *testing.T) {
 		t.Errorf("the next one is first %s from now", at.Sub(w.now))
 	}
 }
+
+// The first node has its ten minutes whatever the API's clock says: nobody asks beside it, and nobody waits for longer.
+// So for pods that come back in a step whose nodes have lost theirs.
+func TestTheFirstNodeHasItsTimeByAnyClock(t *testing.T) {
+	for _, off := range []time.Duration{0, -time.Hour, time.Hour} {
+		w := newWorld(t, "{waves: [{name: all, percent: 100}], failure: {max: 50, min: 50}, images: Pinned}")
+		w.off = off
+		for i := range 6 {
+			w.slow[fmt.Sprint("n", i)] = true
+		}
+		w.start()
+		w.pass(5 * time.Minute)
+		if len(w.pods) != 1 {
+			t.Errorf("the API's clock is off by %s: after five minutes %d pods pull, want one", off, len(w.pods))
+		}
+		w.pass(10 * time.Minute)
+		if len(w.pods) != 2 {
+			t.Errorf("the API's clock is off by %s: after a quarter of an hour %d pods pull, want two", off, len(w.pods))
+		}
+		w.pass(time.Hour)
+		if len(w.pods) < 6 {
+			t.Errorf("the API's clock is off by %s: after more than an hour %d pods pull", off, len(w.pods))
+		}
+		for uid := range w.pods {
+			delete(w.pods, uid)
+			w.book.Step(fact.PodGone(uid))
+		}
+		w.most = 0
+		w.pass(5 * time.Minute)
+		if w.most != 1 {
+			t.Errorf("the API's clock is off by %s: %d pods that come back asked at one time, want one", off, w.most)
+		}
+	}
+}

@@ -32,6 +32,7 @@ import (
 type world struct {
 	*testing.T
 	now    time.Time
+	off    time.Duration // by how much the API's clock is ahead
 	book   *Book
 	matrix *matrix.Matrix
 	set    *appsv1.DaemonSet
@@ -231,7 +232,7 @@ func (w *world) act(a action.Action) {
 	case *action.CreatePod:
 		w.book.Begun("ds", a.Revision, a.PodName)
 		w.made++
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: a.PodName, UID: types.UID(fmt.Sprint("pod", w.made)), CreationTimestamp: metav1.Time{Time: w.now},
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: a.PodName, UID: types.UID(fmt.Sprint("pod", w.made)), CreationTimestamp: metav1.Time{Time: w.now.Add(w.off)},
 			Labels: map[string]string{appsv1.ControllerRevisionHashLabelKey: a.Revision}}, Spec: *w.templates[a.Revision].Spec.DeepCopy()}
 		p.Spec.NodeName = a.Node
 		if image := w.patched[a.Node]; image != "" {
