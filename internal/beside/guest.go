@@ -3,6 +3,7 @@
 //	admit         decides what a pod and a DaemonSet are to be, and what is given back; pure
 //	gates         decides which pods may ask a registry what their images are, where these are pinned; pure
 //	steps         knows each node's step in a policy, by the same facts as the core that leads changes; pure
+//	joining       makes the changes of Nodes that start; pure
 //	registration  makes the webhook configuration and the policies inside the API server; pure
 //	certs         decides what the webhook serves with; pure
 //	webhook       answers the API server; every replica does
@@ -61,6 +62,8 @@ type Config struct {
 	// Normalize fills a pod template's defaults in.
 	Normalize  func(*corev1.PodTemplateSpec)
 	Registerer prometheus.Registerer
+	// Writing is as API, and refuses what this process writes after another has begun to lead.
+	Writing *rest.Config
 }
 
 // Guest is Everynode beside another controller.
@@ -80,6 +83,7 @@ type Guest struct {
 	wrongPods map[string]map[types.UID]bool
 	trials    trials
 	waiting   waiting
+	startups  startups
 	// led is since when it leads.
 	led time.Time
 }
@@ -128,7 +132,11 @@ func (g *Guest) AddTo(mgr manager.Manager) error {
 	if err != nil {
 		return err
 	}
-	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return g.lead(ctx, objects) }))
+	err = mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return g.lead(ctx, objects) }))
+	if err != nil {
+		return err
+	}
+	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return g.leadStartups(ctx, objects) }))
 }
 
 // everywhere runs in every replica.
@@ -152,7 +160,7 @@ func (g *Guest) answer(ctx context.Context, objects cache.Cache) error {
 		{&corev1.Node{}, as(w.SetNode), as(func(n *corev1.Node) { w.DeleteNode(n.Name) })},
 		{&corev1.Pod{}, as(w.SetPod), as(w.DeletePod)},
 		{&appsv1.ControllerRevision{}, as(w.SetRevision), as(w.DeleteRevision)},
-		{&appsv1.DaemonSet{}, as(func(*appsv1.DaemonSet) {}), as(w.DeleteSet)},
+		{&appsv1.DaemonSet{}, as(w.SetSet), as(w.DeleteSet)},
 	} {
 		done, err := follow(ctx, objects, s.of, s.set, s.drop)
 		if err != nil {

@@ -99,6 +99,11 @@ func (g *Guest) turn(ctx context.Context, objects client.Reader) error {
 // register writes the webhook configuration and the net below it, where they are not as they are to be.
 func (g *Guest) register(ctx context.Context, held map[string][]byte) error {
 	o := g.registered(certs.Trusted(held))
+	var err error
+	o.Startups, err = g.askAboutNodes(ctx)
+	if err != nil {
+		return err
+	}
 	api := g.client.AdmissionregistrationV1()
 	hooks := registration.Webhooks(o)
 	errs := []error{put(ctx, hooks, api.MutatingWebhookConfigurations(), func(have, want *hookConfig) bool {

@@ -87,6 +87,10 @@ func (l *Leaver) Leave(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	err = l.openNodes(ctx)
+	if err != nil {
+		return err
+	}
 	fmt.Fprintf(l.Out, "%d DaemonSets are given back, and %d stay OnDelete; no webhook of Everynode is left.\n", len(back),
 		stays)
 	fmt.Fprintf(l.Out, "Stop the controller within %s: after that it takes over again what policies select.\n", leaveFor)

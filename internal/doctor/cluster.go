@@ -205,7 +205,7 @@ func (l *looker) policies(ctx context.Context) error {
 
 func (l *looker) startups(ctx context.Context) error {
 	list, err := l.own.NodeStartups().List(ctx, cached)
-	l.seen.StartupsUnread = err != nil
+	l.seen.StartupsUnread = err != nil && !apierrors.IsNotFound(err) // without the kind there are none
 	if err != nil {
 		return err
 	}

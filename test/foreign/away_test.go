@@ -238,7 +238,13 @@ func (b *beside) event(t *testing.T, reason, says string) {
 // metric waits until a replica shows it.
 func (b *beside) metric(t *testing.T, name string) {
 	t.Helper()
-	await(t, "there is the metric "+name, func(ctx context.Context) error {
+	b.shown(t, "\n"+name+" ")
+}
+
+// shown waits until a replica's metrics have a text.
+func (b *beside) shown(t *testing.T, what string) {
+	t.Helper()
+	await(t, fmt.Sprintf("there is the metric %q", what), func(ctx context.Context) error {
 		for _, at := range b.shows {
 			r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at+"/metrics", nil)
 			if err != nil {
@@ -250,7 +256,7 @@ func (b *beside) metric(t *testing.T, name string) {
 			}
 			text, err := io.ReadAll(answer.Body)
 			_ = answer.Body.Close()
-			if err != nil || strings.Contains(string(text), "\n"+name+" ") {
+			if err != nil || strings.Contains(string(text), what) {
 				return err
 			}
 		}

@@ -76,7 +76,11 @@ func All() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []*apiextensionsv1.CustomResourceDefinition{policies, rollouts, of}, nil
+	starting, err := startups()
+	if err != nil {
+		return nil, err
+	}
+	return []*apiextensionsv1.CustomResourceDefinition{policies, rollouts, of, starting}, nil
 }
 
 // Print writes the definitions as YAML that kubectl apply takes.
@@ -112,6 +116,10 @@ func define(kind resource.Kind, rules rules, columns []apiextensionsv1.CustomRes
 	if err != nil {
 		return nil, fmt.Errorf("define %s: %w", kind.Kind, err)
 	}
+	scope := apiextensionsv1.NamespaceScoped
+	if kind.ClusterScoped {
+		scope = apiextensionsv1.ClusterScoped
+	}
 	return &apiextensionsv1.CustomResourceDefinition{
 		TypeMeta: metav1.TypeMeta{
 			APIVersion: apiextensionsv1.SchemeGroupVersion.String(),
@@ -124,7 +132,7 @@ func define(kind resource.Kind, rules rules, columns []apiextensionsv1.CustomRes
 				Plural: kind.Plural, Singular: kind.Singular, ShortNames: kind.ShortNames, Categories: kind.Categories,
 				Kind: kind.Kind, ListKind: kind.Kind + "List",
 			},
-			Scope: apiextensionsv1.NamespaceScoped,
+			Scope: scope,
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 				Name: kind.GroupVersion.Version, Served: true, Storage: true,
 				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: schema},

@@ -24,6 +24,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/change/variant"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
 // elsewhere is a Kubernetes API that has a definition of ours.
@@ -97,6 +98,26 @@ func TestDefinitionsAreValid(t *testing.T) {
 	}
 }
 
+// TestNameOfANodeStartup: the schema of metadata says nothing of names, a rule of the whole object does.
+func TestNameOfANodeStartup(t *testing.T) {
+	definitions, err := All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := newElsewhere(t, definitions[3])
+	for _, length := range []int{nodestartup.MaxName, nodestartup.MaxName + 1} {
+		err := there.take(map[string]any{
+			"apiVersion": "everynode.io/v1alpha1", "kind": "NodeStartup",
+			"metadata": map[string]any{"name": strings.Repeat("a", length), "namespace": "default"},
+			"spec": map[string]any{"groups": []any{map[string]any{
+				"daemonSets": []any{map[string]any{"namespace": "a", "name": "b"}}}}},
+		})
+		if (err == nil) != (length == nodestartup.MaxName) {
+			t.Errorf("a name of %d characters: %v", length, err)
+		}
+	}
+}
+
 // builtIn does what Everynode's own API server does, as far as the spec goes.
 func builtIn(kind string, raw []byte) (runtime.Object, error) {
 	var object runtime.Object = &v1alpha1.RolloutPolicy{}
@@ -104,6 +125,8 @@ func builtIn(kind string, raw []byte) (runtime.Object, error) {
 		object = &v1alpha1.DaemonSetRollout{}
 	} else if kind == "DaemonSetVariant" {
 		object = &v1alpha1.DaemonSetVariant{}
+	} else if kind == "NodeStartup" {
+		object = &v1alpha1.NodeStartup{}
 	}
 	stray, err := kjson.UnmarshalStrict(raw, object)
 	if err != nil {
@@ -118,6 +141,9 @@ func builtIn(kind string, raw []byte) (runtime.Object, error) {
 		return o, rolloutpolicy.Validate(&o.Spec, field.NewPath("spec")).ToAggregate()
 	case *v1alpha1.DaemonSetVariant:
 		return o, variant.Validate(o).ToAggregate()
+	case *v1alpha1.NodeStartup:
+		nodestartup.SetDefaults(&o.Spec)
+		return o, nodestartup.Validate(o).ToAggregate()
 	case *v1alpha1.DaemonSetRollout:
 		return o, rolloutpolicy.ValidateRollout(&o.Spec, field.NewPath("spec")).ToAggregate()
 	}
@@ -131,7 +157,7 @@ func TestBothTakeAndRefuseTheSame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, cases := range [][]objectCase{policyCases(), rolloutCases(), variantCases()} {
+	for i, cases := range [][]objectCase{policyCases(), rolloutCases(), variantCases(), startupCases()} {
 		kind := definitions[i].Spec.Names.Kind
 		there := newElsewhere(t, definitions[i])
 		for _, c := range cases {
@@ -175,6 +201,9 @@ func sameAsStored(t *testing.T, here runtime.Object, there map[string]any, empty
 	}
 	if o, ok := read.(*v1alpha1.RolloutPolicy); ok && empty {
 		rolloutpolicy.SetDefaults(&o.Spec)
+	}
+	if o, ok := read.(*v1alpha1.NodeStartup); ok && empty {
+		nodestartup.SetDefaults(&o.Spec)
 	}
 	a, _ := json.Marshal(here)
 	b, _ := json.Marshal(read)

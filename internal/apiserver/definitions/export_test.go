@@ -7,8 +7,8 @@ type Case struct {
 }
 
 // Cases are the objects of TestBothTakeAndRefuseTheSame, by definition.
-func Cases() (out [3][]Case) {
-	for i, cases := range [][]objectCase{policyCases(), rolloutCases(), variantCases()} {
+func Cases() (out [4][]Case) {
+	for i, cases := range [][]objectCase{policyCases(), rolloutCases(), variantCases(), startupCases()} {
 		for _, c := range cases {
 			out[i] = append(out[i], Case{c.name, c.text, c.good})
 		}

@@ -18,8 +18,8 @@ func TestPrint(t *testing.T) {
 		t.Fatal(err)
 	}
 	documents := strings.Split(out.String(), "---\n")[1:]
-	if len(documents) != 3 {
-		t.Fatalf("%d definitions are printed, want 3", len(documents))
+	if len(documents) != 4 {
+		t.Fatalf("%d definitions are printed, want 4", len(documents))
 	}
 	if strings.Contains(out.String(), "creationTimestamp: null") || strings.Contains(out.String(), "\nstatus:") {
 		t.Errorf("what only the API server says is printed:\n%s", out.String())

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -45,7 +46,7 @@ func TestAnAPIServerTakesAndRefusesTheSame(t *testing.T) {
 		}
 		put := func(ctx context.Context, group, text string) error {
 			var object map[string]any
-			manifest := fmt.Sprintf("apiVersion: %s/v1alpha1\nkind: %s\nmetadata: {name: x, namespace: default}\n%s", group, d.Spec.Names.Kind, text)
+			manifest := fmt.Sprintf("apiVersion: %s/v1alpha1\nkind: %s\nmetadata: {name: x}\n%s", group, d.Spec.Names.Kind, text)
 			raw, err := yaml.YAMLToJSON([]byte(manifest))
 			if err == nil {
 				err = kjson.UnmarshalCaseSensitivePreserveInts(raw, &object)
@@ -53,14 +54,12 @@ func TestAnAPIServerTakesAndRefusesTheSame(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			resource := schema.GroupVersionResource{Group: group, Version: "v1alpha1", Resource: d.Spec.Names.Plural}
-			_, err = client.Resource(resource).Namespace("default").Create(ctx, &unstructured.Unstructured{Object: object},
+			_, err = within(client, group, d).Create(ctx, &unstructured.Unstructured{Object: object},
 				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
 			return err
 		}
-		env.Eventually("the definition is served", func(ctx context.Context) error { return put(ctx, group, "") })
-		resource := schema.GroupVersionResource{Group: group, Version: "v1alpha1", Resource: d.Spec.Names.Plural}
-		writeStatus(t, client.Resource(resource).Namespace("default"), d.Spec.Names.Kind, group)
+		env.Eventually("the definition is served", func(ctx context.Context) error { return put(ctx, group, least[d.Spec.Names.Kind]) })
+		writeStatus(t, within(client, group, d), d.Spec.Names.Kind, group)
 		for _, c := range definitions.Cases()[i] {
 			for _, g := range []string{all[i].Spec.Group, "everynode.io"} {
 				if err := put(t.Context(), g, c.Text); (err == nil) != c.Good {
@@ -73,6 +72,18 @@ func TestAnAPIServerTakesAndRefusesTheSame(t *testing.T) {
 	}
 }
 
+// within is where the objects of a definition are, in a group.
+func within(client dynamic.Interface, group string, d *apiextensionsv1.CustomResourceDefinition) dynamic.ResourceInterface {
+	of := client.Resource(schema.GroupVersionResource{Group: group, Version: "v1alpha1", Resource: d.Spec.Names.Plural})
+	if d.Spec.Scope == apiextensionsv1.ClusterScoped {
+		return of
+	}
+	return of.Namespace("default")
+}
+
+// least is what an object of a kind must have.
+var least = map[string]string{"NodeStartup": "spec: {groups: [{daemonSets: [{namespace: a, name: b}]}]}"}
+
 // statuses have every field of a status, as the controller writes them.
 var statuses = map[string]string{
 	"RolloutPolicy": `
@@ -81,6 +92,14 @@ matched: [agent, logs]
 matchedCount: 2
 conditions:
 - {type: Ready, status: "True", reason: Followed, message: all is well, observedGeneration: 3, lastTransitionTime: "2026-03-01T12:00:00Z"}`,
+	"NodeStartup": `
+observedGeneration: 3
+matchedNodes: 9
+startingNodes: 2
+openNodes: 7
+openedByTimeout: 1
+conditions:
+- {type: Ordered, status: "False", reason: Beside, message: all at once, observedGeneration: 3, lastTransitionTime: "2026-03-01T12:00:00Z"}`,
 	"DaemonSetVariant": `
 observedGeneration: 3
 daemonSets: 2
@@ -113,7 +132,13 @@ conditions:
 // writeStatus writes a whole status, and reads it again.
 func writeStatus(t *testing.T, objects dynamic.ResourceInterface, kind, group string) {
 	t.Helper()
-	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": group + "/v1alpha1", "kind": kind, "metadata": map[string]any{"name": "full", "namespace": "default"}}}
+	object := &unstructured.Unstructured{Object: map[string]any{}}
+	if err := yaml.Unmarshal([]byte(least[kind]), &object.Object); err != nil {
+		t.Fatal(err)
+	}
+	object.SetAPIVersion(group + "/v1alpha1")
+	object.SetKind(kind)
+	object.SetName("full")
 	made, err := objects.Create(t.Context(), object, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatalf("create a %s: %v", kind, err)

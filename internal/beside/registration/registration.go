@@ -13,16 +13,18 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/beside/admit"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
 // Name is that of the objects. API servers ask webhooks in the order of the names of their configurations: this one
 // comes before those that add to a pod, since it takes off what was added for another template.
 const Name = "000-everynode"
 
-// The names of the webhooks for DaemonSets, and for those among them that are placed otherwise.
+// The names of the webhooks for DaemonSets, for those among them that are placed otherwise, and for Nodes that join.
 const (
 	SetsWebhook      = "daemonsets.everynode.io"
 	PlacementWebhook = "placement.everynode.io"
+	NodesWebhook     = "nodes.everynode.io"
 )
 
 // Oldest is the oldest version of Kubernetes beside whose DaemonSet controller Everynode runs.
@@ -39,6 +41,7 @@ const (
 	PodsPath      = "/pods"
 	SetsPath      = "/daemonsets"
 	PlacementPath = "/placement"
+	NodesPath     = "/nodes"
 )
 
 // Options say how the webhook is reached and for whom it answers.
@@ -53,6 +56,8 @@ type Options struct {
 	Maker, Account string
 	// Fail has pods and DaemonSets refused while the webhook does not answer.
 	Fail bool
+	// Startups tells that there are NodeStartups, so that it is asked about Nodes that join.
+	Startups bool
 }
 
 // Webhooks is the configuration of the webhook.
@@ -76,9 +81,24 @@ func Webhooks(o Options) *admission.MutatingWebhookConfiguration {
 		{Name: "not-everynode-itself", Expression: fmt.Sprintf("request.userInfo.username != %q", o.Account)},
 		takenOver, {Name: "placed-otherwise", Expression: placedOtherwise},
 	}
-	return &admission.MutatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: Name}, Webhooks: []admission.MutatingWebhook{pods, sets, moves},
+	all := []admission.MutatingWebhook{pods, sets, moves}
+	if o.Startups {
+		all = append(all, joins(o))
 	}
+	return &admission.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: Name}, Webhooks: all}
+}
+
+// joins is the webhook for Nodes that are created. A node is never kept from joining by it.
+func joins(o Options) admission.MutatingWebhook {
+	o.Fail = false
+	h := hook(o, NodesWebhook, NodesPath, "", "nodes")
+	h.Rules[0].Operations = []admission.OperationType{admission.Create}
+	h.Rules[0].Scope = ptr.To(admission.ClusterScope)
+	h.MatchConditions = []admission.MatchCondition{{Name: "not-closed-yet", Expression: fmt.Sprintf(
+		"!object.spec.?taints.orValue([]).exists(t, t.key == %q)", nodestartup.TaintKey)}}
+	// Whoever writes the taints after us may have taken ours away: we look again.
+	h.ReinvocationPolicy = ptr.To(admission.IfNeededReinvocationPolicy)
+	return h
 }
 
 func hook(o Options, name, path, group, resource string) admission.MutatingWebhook {

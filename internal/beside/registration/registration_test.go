@@ -49,6 +49,28 @@ func TestWebhooksHoldNobodyUp(t *testing.T) {
 	}
 }
 
+// TestNodesAreAskedAboutWhileThereAreNodeStartups: no node is ever kept from joining, nor asked about twice.
+func TestNodesAreAskedAboutWhileThereAreNodeStartups(t *testing.T) {
+	o := options(true, "")
+	o.Startups = true
+	all := Webhooks(o).Webhooks
+	w := all[len(all)-1]
+	if len(all) != 4 || w.Name != NodesWebhook || *w.FailurePolicy != admission.Ignore || *w.TimeoutSeconds > 3 {
+		t.Fatalf("the last of %d webhooks is %s: %s, %d s", len(all), w.Name, *w.FailurePolicy, *w.TimeoutSeconds)
+	}
+	r := w.Rules[0]
+	if !slices.Equal(r.Operations, []admission.OperationType{admission.Create}) ||
+		!slices.Equal(r.Resources, []string{"nodes"}) || *r.Scope != admission.ClusterScope {
+		t.Errorf("it is asked about %+v", r)
+	}
+	if len(w.MatchConditions) != 1 || !strings.Contains(w.MatchConditions[0].Expression, `t.key == "everynode.io/starting"`) {
+		t.Errorf("it is asked about nodes by %v", w.MatchConditions)
+	}
+	if *all[0].FailurePolicy != admission.Fail {
+		t.Errorf("pods are asked about with %s", *all[0].FailurePolicy)
+	}
+}
+
 // TestAccountsAreQuoted: an account's name cannot end the text that it stands in.
 func TestAccountsAreQuoted(t *testing.T) {
 	o := options(false, "")

@@ -18,7 +18,7 @@ func newMetrics(to prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "everynode_beside_answers_total",
-			Help: "Answers to the API server, by what was asked about (pod, daemonset, placement) and what was " +
+			Help: "Answers to the API server, by what was asked about (pod, daemonset, placement, node) and what was " +
 				"answered. `unknown` means that what is needed could not be read.",
 		}, []string{"about", "answer"}),
 		wrong: prometheus.NewGaugeVec(prometheus.GaugeOpts{

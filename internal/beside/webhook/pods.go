@@ -224,7 +224,12 @@ func (s *Server) SetPod(p *corev1.Pod) { s.locked(func() { s.steps.SetPod(p) }) 
 func (s *Server) DeletePod(p *corev1.Pod) { s.locked(func() { s.steps.DeletePod(p.UID) }) }
 
 // DeleteSet tells that a DaemonSet is gone.
-func (s *Server) DeleteSet(ds *appsv1.DaemonSet) { s.locked(func() { s.steps.DeleteSet(ds.UID) }) }
+func (s *Server) DeleteSet(ds *appsv1.DaemonSet) {
+	s.locked(func() {
+		s.steps.DeleteSet(ds.UID)
+		delete(s.sets, types.NamespacedName{Namespace: ds.Namespace, Name: ds.Name})
+	})
+}
 
 // SetRevision tells of a revision, or a copy that a rollout keeps.
 func (s *Server) SetRevision(r *appsv1.ControllerRevision) { s.locked(func() { s.cache.set(r) }) }

@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
@@ -27,6 +28,7 @@ import (
 	everynode "github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/internal/beside/registration"
 	"github.com/everynode/everynode/internal/beside/steps"
+	"github.com/everynode/everynode/internal/controller/nodestartup/plan"
 )
 
 const (
@@ -61,6 +63,8 @@ type Server struct {
 	mu    sync.Mutex
 	steps *steps.Book
 	cache revisions
+	// sets are the DaemonSets that there are. What is not among them is missing.
+	sets map[types.NamespacedName]plan.Standing
 }
 
 // New returns a server that has no certificate yet.
@@ -70,6 +74,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	return &Server{cfg: cfg, metrics: m, steps: steps.New(), cache: newRevisions(),
+		sets:     map[types.NamespacedName]plan.Standing{},
 		contents: contents{client: cfg.Client, now: time.Now, read: map[given]proven{}}}, nil
 }
 
@@ -94,6 +99,7 @@ func (s *Server) Serve(ctx context.Context, at net.Listener) error {
 	mux.Handle(registration.PodsPath, s.handler(ctx, "pod", s.pod))
 	mux.Handle(registration.SetsPath, s.handler(ctx, "daemonset", s.daemonSet))
 	mux.Handle(registration.PlacementPath, s.handler(ctx, "placement", s.placement))
+	mux.Handle(registration.NodesPath, s.handler(ctx, "node", s.node))
 	server := &http.Server{
 		Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
 		IdleTimeout: 2 * time.Minute,

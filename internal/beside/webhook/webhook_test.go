@@ -61,7 +61,8 @@ func newServer(t *testing.T, objects api, fail bool) *Server {
 // post asks about pods or DaemonSets.
 func post(t *testing.T, s *Server, about, body string) (int, *admissionv1.AdmissionResponse) {
 	t.Helper()
-	decide := map[string]answer{"pod": s.pod, "daemonset": s.daemonSet, "placement": s.placement}[about]
+	decide := map[string]answer{"pod": s.pod, "daemonset": s.daemonSet, "placement": s.placement,
+		"node": s.node}[about]
 	w := httptest.NewRecorder()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(body))
 	s.handler(t.Context(), about, decide).ServeHTTP(w, r)

@@ -107,8 +107,11 @@ func (s *Survey) daemonOn(node string, of types.NamespacedName) plan.Daemon {
 	return plan.DaemonOf(s.nodes[node], ds, placement.Compile(&ds.Spec.Template.Spec), s.onNode[node], s.Now)
 }
 
-// starts are the groups that list a DaemonSet.
+// starts are the groups that list a DaemonSet, none where another controller makes the pods: that knows no groups.
 func (s *Survey) starts(namespace, name string) []nodestartup.Place {
+	if s.beside {
+		return nil
+	}
 	return nodestartup.Listed(s.Startups)[types.NamespacedName{Namespace: namespace, Name: name}]
 }
 

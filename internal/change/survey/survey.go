@@ -15,6 +15,7 @@ import (
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
+	"github.com/everynode/everynode/internal/controller/nodestartup/plan"
 	"github.com/everynode/everynode/internal/fit"
 	"github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/objects/pod"
@@ -53,7 +54,7 @@ type Survey struct {
 	cluster *fit.Cluster
 	// given are the DaemonSets as they are stored.
 	given []*appsv1.DaemonSet
-	// beside tells that a DaemonSet is taken over where another controller makes the pods.
+	// beside tells that a DaemonSet is taken over, or a NodeStartup followed, where another controller makes the pods.
 	beside bool
 }
 
@@ -88,6 +89,7 @@ func New(o Objects) *Survey {
 		s.beside = s.beside || admit.Taken(ds)
 		s.DaemonSets[i] = admit.AsWritten(ds)
 	}
+	s.beside = s.beside || slices.ContainsFunc(o.Startups, plan.Beside)
 	slices.SortFunc(s.Nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(s.DaemonSets, func(a, b *appsv1.DaemonSet) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))

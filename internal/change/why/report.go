@@ -13,6 +13,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/survey"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
 // Verdicts are all, in the order in which they are shown: what is wrong first.
@@ -28,6 +29,8 @@ type NodeReport struct {
 	Fault string `json:"fault,omitempty"`
 	// Starting says which group of a NodeStartup the node starts, and what it waits for.
 	Starting string `json:"starting,omitempty"`
+	// NotClosed says why it stayed open when a NodeStartup was to close it.
+	NotClosed string `json:"notClosed,omitempty"`
 	// Held are pods that its agent does not start yet, since its machine has started again.
 	Held       []survey.Held `json:"held,omitempty"`
 	DaemonSets []Place       `json:"daemonSets"`
@@ -119,6 +122,7 @@ func Node(s *survey.Survey, name string, only *appsv1.DaemonSet) (*NodeReport, e
 		r.DaemonSets = append(r.DaemonSets, p)
 	}
 	r.Fault, r.Starting, r.Held = s.Fault(name), s.Starting(name), s.Held(name)
+	r.NotClosed = s.Node(name).Annotations[nodestartup.NotClosedAnnotation]
 	rank := func(p Place) int { return slices.Index(Verdicts, standing.Verdict(p.Verdict)) }
 	slices.SortStableFunc(r.DaemonSets, func(a, b Place) int { return rank(a) - rank(b) })
 	return r, nil

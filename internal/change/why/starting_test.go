@@ -67,3 +67,33 @@ func TestNodeThatStarts(t *testing.T) {
 		t.Errorf("once it is open it says %q, %v", r.Starting, err)
 	}
 }
+
+// Where another controller makes the pods no daemon has its turn, and a node that stayed open says why.
+func TestNodeBesideAnotherController(t *testing.T) {
+	w := surveytest.New(t)
+	cni, _ := w.DaemonSet("cni", "example.com/cni:1")
+	logs, _ := w.DaemonSet("logs", "example.com/logs:1")
+	logs.Spec.Template.Spec.Tolerations = []corev1.Toleration{nodestartup.Toleration()}
+	startup := &v1alpha1.NodeStartup{ObjectMeta: metav1.ObjectMeta{Name: "all"}}
+	for _, name := range []string{"cni", "logs"} {
+		startup.Spec.Groups = append(startup.Spec.Groups, v1alpha1.StartupGroup{
+			DaemonSets: []v1alpha1.StartupDaemonSet{{Namespace: cni.Namespace, Name: name}}})
+	}
+	startup.Status.Conditions = []metav1.Condition{{Type: "Ordered", Status: metav1.ConditionFalse}}
+	w.Objects.Startups = []*v1alpha1.NodeStartup{startup}
+	w.Node("new")
+	node := w.Objects.Nodes[0]
+	node.Annotations = map[string]string{nodestartup.NotClosedAnnotation: "nobody answered"}
+	node.Spec.Taints = []corev1.Taint{*nodestartup.Gate(nodestartup.Place{Startup: "all", Group: 1}, v1alpha1.GateJoin,
+		surveytest.Now)}
+	r, err := Node(survey.New(w.Objects), "new", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	r.Write(&out, Style{Now: surveytest.Now})
+	if text := strings.Join(strings.Fields(out.String()), " "); !strings.Contains(text, "Node new stayed open: nobody answered") ||
+		strings.Contains(text, "its turn") || !strings.Contains(text, "taint "+nodestartup.TaintKey) {
+		t.Errorf("it says\n%s", text)
+	}
+}

@@ -64,6 +64,9 @@ func (r *NodeReport) Write(w io.Writer, s Style) {
 	if r.Starting != "" {
 		fmt.Fprintf(w, "\n%s", survey.Wrap("Node "+r.Node+" starts "+r.Starting, ""))
 	}
+	if r.NotClosed != "" {
+		fmt.Fprintf(w, "\n%s", survey.Wrap("Node "+r.Node+" stayed open: "+r.NotClosed, ""))
+	}
 	for _, held := range r.Held {
 		fmt.Fprintf(w, "\n%s", survey.Wrap(survey.Count(len(held.Pods), "pod")+" of node "+r.Node+" may not start yet: "+
 			survey.Some(held.Pods)+". "+held.Why, ""))

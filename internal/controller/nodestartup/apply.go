@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -40,6 +38,9 @@ func (c *controller) carryOut(ctx context.Context, n *corev1.Node, s *v1alpha1.N
 		c.event(n, corev1.EventTypeWarning, "StartedWithout", "Timeout: the node goes on without %s",
 			strings.Join(without, ", "))
 	}
+	if len(d.Barred) > 0 {
+		c.event(n, corev1.EventTypeWarning, "NotClosed", "The node opens: %s", plan.BarredBy(s.Name, d.Barred))
+	}
 	if d.Gate != nil {
 		return nil
 	}
@@ -48,6 +49,8 @@ func (c *controller) carryOut(ctx context.Context, n *corev1.Node, s *v1alpha1.N
 	switch {
 	case s == nil:
 		how = openedGone
+	case len(d.Barred) > 0:
+		how = openedBarred
 	case len(without) > 0:
 		how = openedTimeout
 	}
@@ -61,31 +64,16 @@ func (c *controller) carryOut(ctx context.Context, n *corev1.Node, s *v1alpha1.N
 
 // writeStatuses brings the statuses of all NodeStartups up to date.
 func (c *controller) writeStatuses(ctx context.Context) error {
-	var list v1alpha1.NodeStartupList
-	err := c.reader.List(ctx, &list)
-	if err != nil {
-		return fmt.Errorf("list NodeStartups: %w", err)
-	}
-	if len(list.Items) == 0 {
-		return nil
-	}
-	all := make([]*v1alpha1.NodeStartup, 0, len(list.Items))
-	for i := range list.Items {
-		all = append(all, &list.Items[i])
+	all, err := c.startupsNow(ctx)
+	if err != nil || len(all) == 0 {
+		return err
 	}
 	nodes, err := c.nodes(ctx)
 	if err != nil {
 		return err
 	}
-	var errs []error
-	statuses := plan.Statuses(all, nodes, func(name types.NamespacedName) bool {
-		var ds appsv1.DaemonSet
-		err := c.reader.Get(ctx, name, &ds)
-		if client.IgnoreNotFound(err) != nil {
-			errs = append(errs, err)
-		}
-		return err == nil && ds.DeletionTimestamp == nil
-	})
+	var errs failures
+	statuses := plan.Statuses(all, nodes, c.cfg.Marker != nil, c.standing(ctx, &errs))
 	for _, s := range all {
 		c.metrics.show(s.Name, statuses[s.Name])
 		errs = append(errs, c.writeStatus(ctx, s, statuses[s.Name]))
@@ -132,7 +120,8 @@ func (c *controller) nodes(ctx context.Context) ([]plan.Node, error) {
 		n := &list.Items[i]
 		node := plan.Node{
 			Name: n.Name, Labels: n.Labels, Gate: nodestartup.TaintOf(n.Spec.Taints),
-			Without: n.Annotations[nodestartup.WithoutAnnotation] != "",
+			Without:   n.Annotations[nodestartup.WithoutAnnotation] != "",
+			NotClosed: n.Annotations[nodestartup.NotClosedAnnotation],
 		}
 		if at := c.starting[n.Name]; at != nil {
 			node.Waits, node.Late = at.waits, at.late

@@ -57,6 +57,9 @@ type GateWriter interface {
 type Config struct {
 	Startups Startups
 	Gates    GateWriter
+	// Marker is for what there is beside another DaemonSet controller, which goes by the templates alone; nil on our
+	// own control plane.
+	Marker Marker
 	// Events may be nil.
 	Events Recorder
 	// Clock is the wall clock if nil.
@@ -69,11 +72,16 @@ type Config struct {
 
 // Add puts the controller under the manager, which runs it while it leads.
 func Add(mgr manager.Manager, cfg Config) error {
-	c, err := newController(mgr.GetCache(), mgr.GetCache(), cfg)
+	c, err := New(mgr.GetCache(), cfg)
 	if err != nil {
 		return err
 	}
 	return mgr.Add(c)
+}
+
+// New returns the controller, for who runs it only while it leads.
+func New(objects cache.Cache, cfg Config) (manager.Runnable, error) {
+	return newController(objects, objects, cfg)
 }
 
 type controller struct {

@@ -85,7 +85,7 @@ func (c *controller) onNode(old, n *corev1.Node) {
 	}
 	counted := len(c.startups) > 0
 	c.mu.Unlock()
-	if gate != nil {
+	if gate != nil || counted && c.mayBeDue(old, n) {
 		c.queue.Add(n.Name)
 	}
 	if counted && (old == nil || !sameForStatus(old, n)) {
@@ -97,7 +97,8 @@ func (c *controller) onNode(old, n *corev1.Node) {
 func sameForStatus(old, n *corev1.Node) bool {
 	was, is := nodestartup.TaintOf(old.Spec.Taints), nodestartup.TaintOf(n.Spec.Taints)
 	return (was == nil) == (is == nil) && (was == nil || was.Value == is.Value) && maps.Equal(old.Labels, n.Labels) &&
-		old.Annotations[nodestartup.WithoutAnnotation] == n.Annotations[nodestartup.WithoutAnnotation]
+		old.Annotations[nodestartup.WithoutAnnotation] == n.Annotations[nodestartup.WithoutAnnotation] &&
+		old.Annotations[nodestartup.NotClosedAnnotation] == n.Annotations[nodestartup.NotClosedAnnotation]
 }
 
 func (c *controller) onPod(old, p *corev1.Pod) {
@@ -197,6 +198,7 @@ func (c *controller) onStartup(ctx context.Context, old, s *v1alpha1.NodeStartup
 				c.queue.Add(node)
 			}
 		}
+		c.queueAll(ctx)
 		c.tell()
 	}
 }

@@ -29,26 +29,43 @@ func (c *controller) look(ctx context.Context, name string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, client.IgnoreNotFound(err)
 	}
-	gate := nodestartup.TaintOf(n.Spec.Taints)
-	if gate == nil {
-		return time.Time{}, nil
-	}
 	now := c.cfg.Clock.Now()
+	leaves, err := c.leaves(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	written := false
+	if c.cfg.Marker != nil && !leaves {
+		written, err = c.mark(ctx, &n, now)
+	}
+	gate := nodestartup.TaintOf(n.Spec.Taints)
+	if gate == nil || written || err != nil {
+		return time.Time{}, err
+	}
+	return c.lead(ctx, &n, gate, leaves, now)
+}
+
+// lead leads a node with a gate on, or opens it because Everynode leaves.
+func (c *controller) lead(ctx context.Context, n *corev1.Node, gate *corev1.Taint, leaves bool,
+	now time.Time) (time.Time, error) {
 	s, behind, err := c.startupOf(ctx, gate)
+	if leaves {
+		s, behind, err = nil, false, nil
+	}
 	if err != nil {
 		return time.Time{}, err
 	}
 	if behind {
 		return now.Add(soon), nil
 	}
-	facts, err := c.factsOf(ctx, &n, s, now)
+	facts, err := c.factsOf(ctx, n, s, now)
 	if err != nil {
 		return time.Time{}, err
 	}
 	d := plan.Decide(s, gate, func(ds types.NamespacedName) plan.Daemon { return facts[ds] }, now)
-	c.remember(&n, gate, &d)
+	c.remember(n, gate, &d)
 	if d.Changed {
-		err := c.carryOut(ctx, &n, s, gate, &d)
+		err := c.carryOut(ctx, n, s, gate, &d)
 		if err != nil {
 			return time.Time{}, err
 		}
@@ -104,7 +121,9 @@ func (c *controller) factsOf(ctx context.Context, n *corev1.Node, s *v1alpha1.No
 			case err != nil:
 				return nil, fmt.Errorf("read DaemonSet %s: %w", name, err)
 			default:
-				out[name] = plan.DaemonOf(n, &ds, placement.Compile(&ds.Spec.Template.Spec), pods, now)
+				d := plan.DaemonOf(n, &ds, placement.Compile(&ds.Spec.Template.Spec), pods, now)
+				d.Barred = !d.Missing && c.bars(&ds)
+				out[name] = d
 			}
 		}
 	}

@@ -14,11 +14,13 @@ const (
 	openedStarted = "started" // all daemons were available
 	openedTimeout = "timeout" // the last group's timeout went on without some
 	openedGone    = "gone"    // there is no such NodeStartup any more
+	openedBarred  = "barred"  // beside another controller, it would never get a daemon that lacks the toleration
 )
 
 type metrics struct {
 	starting, without *prometheus.GaugeVec
 	opened            *prometheus.CounterVec
+	notClosed         prometheus.Counter
 	seconds           prometheus.Histogram
 }
 
@@ -30,7 +32,9 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 		without: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "everynode_nodestartup_started_without_nodes",
 			Help: "Nodes on which a timeout went on without a daemon."}, []string{"nodestartup"}),
 		opened: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "everynode_nodestartup_opened_total",
-			Help: "Nodes that were opened, by how: started, timeout, gone."}, []string{"how"}),
+			Help: "Nodes that were opened, by how: started, timeout, gone, barred."}, []string{"how"}),
+		notClosed: prometheus.NewCounter(prometheus.CounterOpts{Name: "everynode_nodestartup_not_closed_total",
+			Help: "Nodes that stayed open and were to be closed, beside another DaemonSet controller."}),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "everynode_nodestartup_open_seconds",
 			Help: "Time from a node's last daemon becoming available, by the pod's own word to the second, to the " +
 				"node being opened.",
@@ -40,7 +44,7 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 		return m, nil
 	}
 	return m, errors.Join(registerer.Register(m.starting), registerer.Register(m.without),
-		registerer.Register(m.opened), registerer.Register(m.seconds))
+		registerer.Register(m.opened), registerer.Register(m.notClosed), registerer.Register(m.seconds))
 }
 
 // open counts a node that was opened so long after its last daemon.

@@ -3,17 +3,34 @@ package diagnosis
 import (
 	"maps"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/everynode/everynode/internal/beside/registration"
+	"github.com/everynode/everynode/internal/controller/nodestartup/plan"
 	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
+
+// unseenFor is how long nobody may have taken note of a NodeStartup.
+const unseenFor = time.Minute
 
 // startups repeats what NodeStartups say is wrong with nodes that start, and finds those that nobody opens.
 func startups(f *findings, c *Cluster) {
 	known := map[string]bool{}
+	asked := slices.ContainsFunc(c.Webhooks, func(w Webhook) bool {
+		return w.Configuration == registration.Name && w.Name == registration.NodesWebhook
+	})
 	for _, s := range c.Startups {
 		known[s.Name] = true
+		if s.Status.ObservedGeneration == 0 && c.Now.Sub(s.CreationTimestamp.Time) > unseenFor {
+			f.add(Problem, "nodestartup/"+s.Name, c.Kubectl+" get leases -n kube-system    # does a controller run?",
+				"no controller has taken note of it")
+		}
+		if plan.Beside(s) && !asked && !slices.Contains(c.Hidden, "mutatingwebhookconfigurations") {
+			f.add(Problem, "nodestartup/"+s.Name, "everynode controller --beside    # or delete the NodeStartup",
+				"no webhook of Everynode is registered for nodes that join, so none is closed")
+		}
 		for i := range s.Status.Conditions {
 			condition := &s.Status.Conditions[i]
 			if condition.Status == metav1.ConditionFalse {

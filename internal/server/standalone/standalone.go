@@ -107,7 +107,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer shown.close()
-	writer, err := addGuest(ctx, mgr, o, recorder, shown.registry, daemonset.NewWriter(writing))
+	writer, err := addGuest(ctx, mgr, o, fenced, recorder, shown.registry, daemonset.NewWriter(writing))
 	if err != nil {
 		return err
 	}
@@ -135,13 +135,14 @@ func Run(ctx context.Context, o Options) error {
 }
 
 // addGuest adds what is needed beside the API's own DaemonSet controller, and returns what is to be written by.
-func addGuest(ctx context.Context, mgr manager.Manager, o Options, recorder record.EventRecorder,
-	metrics prometheus.Registerer, writer daemonset.Writer) (daemonset.Writer, error) {
+func addGuest(ctx context.Context, mgr manager.Manager, o Options, fenced *restclient.Config,
+	recorder record.EventRecorder, metrics prometheus.Registerer, writer daemonset.Writer) (daemonset.Writer, error) {
 	if o.Beside == nil {
 		return writer, nil
 	}
 	guest, err := beside.New(ctx, beside.Config{
-		Options: *o.Beside, API: o.Config, Recorder: recorder, Normalize: defaults.SetTemplate, Registerer: metrics,
+		Options: *o.Beside, API: o.Config, Writing: fenced, Recorder: recorder, Normalize: defaults.SetTemplate,
+		Registerer: metrics,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("run beside another DaemonSet controller: %w", err)

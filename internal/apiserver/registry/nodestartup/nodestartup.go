@@ -14,13 +14,17 @@ import (
 	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
-// Definition returns the kind.
-func Definition() resource.Definition {
-	kind := resource.Kind{
+// Kind names the kind.
+func Kind() resource.Kind {
+	return resource.Kind{
 		GroupVersion: v1alpha1.GroupVersion, Kind: "NodeStartup", Plural: "nodestartups", Singular: "nodestartup",
 		ShortNames: []string{"nst"}, ClusterScoped: true,
 	}
-	return resource.Of[v1alpha1.NodeStartup, v1alpha1.NodeStartupList](kind, resource.Rules[v1alpha1.NodeStartup]{
+}
+
+// Definition describes the kind.
+func Definition() resource.Definition {
+	return resource.Of[v1alpha1.NodeStartup, v1alpha1.NodeStartupList](Kind(), resource.Rules[v1alpha1.NodeStartup]{
 		Default:  func(s *v1alpha1.NodeStartup) { nodestartup.SetDefaults(&s.Spec) },
 		Spec:     func(s *v1alpha1.NodeStartup) any { return &s.Spec },
 		Status:   func(s *v1alpha1.NodeStartup) any { return &s.Status },

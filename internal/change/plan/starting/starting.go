@@ -197,7 +197,9 @@ func (p *planner) group(g *v1alpha1.StartupGroup) {
 }
 
 func (p *planner) daemonOn(ds *listed, n *corev1.Node) plan.Daemon {
-	return plan.DaemonOf(n, ds.DaemonSet, ds.rules, p.pods[n.Name], p.survey.Now)
+	d := plan.DaemonOf(n, ds.DaemonSet, ds.rules, p.pods[n.Name], p.survey.Now)
+	d.Barred = p.bars(ds)
+	return d
 }
 
 // why says why a daemon is not available on a node.
@@ -225,8 +227,12 @@ func (p *planner) why(ds *listed, n *corev1.Node) string {
 // noPod is why a daemon is not available that nothing hinders.
 const noPod = "it has no pod there"
 
-// countPods counts the pods on the nodes that would follow.
+// countPods counts the pods on the nodes that would follow. Where another controller makes the pods none carries a
+// group, and none waits after a start of its machine.
 func (p *planner) countPods() {
+	if p.survey.Beside() {
+		return
+	}
 	turns := nodestartup.Turns(p.survey.Startups)
 	gate := nodestartup.Gate(nodestartup.Place{Startup: p.new.Name, Group: 1}, v1alpha1.GateJoin, p.survey.Now)
 	for _, n := range p.follow {

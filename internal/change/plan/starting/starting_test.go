@@ -192,3 +192,22 @@ func TestNodesThatStartNow(t *testing.T) {
 		t.Errorf("of the same it says\n%s", text)
 	}
 }
+
+// Where another controller makes the pods it says that there is no order, and who keeps nodes from being closed.
+func TestBesideAnotherController(t *testing.T) {
+	w, cni, _ := fleet(t)
+	is := startup("all", "cni", "logs")
+	is.Status.Conditions = []metav1.Condition{{Type: "Ordered", Status: metav1.ConditionFalse}}
+	cni.Spec.Template.Spec.Tolerations = []corev1.Toleration{nodestartup.Toleration()}
+	f, text := plan(w, is, is)
+	want(t, text, "NodeStartup all closes no node while the template of kube-system/logs does not tolerate the taint",
+		"the daemons of all groups start at once")
+	if f.Pods != (starting.Pods{}) {
+		t.Errorf("no pod waits there after a start of its machine, and it counts %+v", f.Pods)
+	}
+	is.Status.Conditions = nil
+	_, text = plan(w, is, is)
+	if strings.Contains(text, "tolerate") || strings.Contains(text, "at once") {
+		t.Errorf("on our own control plane it says\n%s", text)
+	}
+}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/survey"
+	"github.com/everynode/everynode/internal/controller/nodestartup/plan"
 	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
@@ -58,6 +59,7 @@ func (p *planner) warn() {
 		p.add("%s of the chosen nodes follow a NodeStartup whose name sorts before", survey.Number(n.Chosen-n.Follow))
 	}
 	p.warnOfGroups()
+	p.warnBeside()
 	others := p.others()
 	for _, name := range sortedNames(others) {
 		first := others[name][0]
@@ -71,6 +73,33 @@ func (p *planner) warn() {
 	if p.out.Pods.Unmarked > 0 {
 		p.add("%s there carry no group, or another one, until they are replaced: when their machine goes down or starts "+
 			"again they count as before", survey.Count(p.out.Pods.Unmarked, "listed daemon"))
+	}
+}
+
+// bars reports whether a listed DaemonSet keeps nodes from being closed, where another controller makes its pods.
+func (p *planner) bars(ds *listed) bool {
+	return p.survey.Beside() && !nodestartup.Tolerated(&ds.Spec.Template.Spec)
+}
+
+// warnBeside says what is not to be had where another controller makes the pods.
+func (p *planner) warnBeside() {
+	if !p.survey.Beside() {
+		return
+	}
+	lacking := plan.Lacking(p.new, func(name types.NamespacedName) plan.Standing {
+		switch ds := p.sets[name]; {
+		case ds == nil:
+			return plan.Missing
+		case p.bars(ds):
+			return plan.Barred
+		}
+		return plan.Found
+	})
+	if len(lacking) > 0 {
+		p.add("%s", plan.BarredBy(p.new.Name, lacking))
+	}
+	if len(p.new.Spec.Groups) > 1 {
+		p.add("another controller makes the pods here: the daemons of all groups start at once")
 	}
 }
 

@@ -17,6 +17,8 @@ type Daemon struct {
 	Missing, Elsewhere bool
 	// From is from when on its daemon there is available, which may be still to come; zero while nobody knows.
 	From time.Time
+	// Barred tells that its pods do not tolerate the taint, and nobody adds that: a closed node would never get one.
+	Barred bool
 }
 
 // Facts is how a listed DaemonSet is on the node that is decided.
@@ -41,6 +43,8 @@ type Decision struct {
 	Without []types.NamespacedName
 	// Late tells that the group has had its time, and goes on waiting.
 	Late bool
+	// Barred are the daemons that a closed node would never get; because of them it opens.
+	Barred []types.NamespacedName
 	// Again is when to decide again without any news; zero for never.
 	Again time.Time
 	// Since is when the last daemon that was waited for became available; zero if none was.
@@ -55,6 +59,9 @@ func Decide(s *v1alpha1.NodeStartup, gate *corev1.Taint, facts Facts, now time.T
 	place, known := nodestartup.PlaceOf(gate.Value)
 	if s == nil || !known || place.Startup != s.Name {
 		return Decision{Changed: true}
+	}
+	if barred := barred(s, facts); len(barred) > 0 && gate.Effect == corev1.TaintEffectNoSchedule {
+		return Decision{Changed: true, Barred: barred}
 	}
 	n := node{groups: s.Spec.Groups, facts: facts, now: now, at: min(place.Group, len(s.Spec.Groups)), began: now}
 	if gate.TimeAdded != nil {
@@ -74,6 +81,18 @@ func Decide(s *v1alpha1.NodeStartup, gate *corev1.Taint, facts Facts, now time.T
 	}
 	n.Changed = n.Gate.Value != gate.Value || n.Gate.Effect != gate.Effect || gate.TimeAdded == nil
 	return n.Decision
+}
+
+// barred are the daemons of all groups that a closed node would never get.
+func barred(s *v1alpha1.NodeStartup, facts Facts) (out []types.NamespacedName) {
+	for i := range s.Spec.Groups {
+		for _, listed := range s.Spec.Groups[i].DaemonSets {
+			if name := nodestartup.NameOf(listed); facts(name).Barred {
+				out = append(out, name)
+			}
+		}
+	}
+	return out
 }
 
 // node is one that is being decided, at a group that began at some time.

@@ -33,12 +33,14 @@ type Node struct {
 	// Waits and Late are as last decided.
 	Waits []Wait
 	Late  bool
+	// NotClosed says why it stayed open and was to be closed; "" for others.
+	NotClosed string
 }
 
-// Statuses are those of all NodeStartups, by name; exists reports whether there is a DaemonSet. The times of
-// conditions are left to who writes them.
-func Statuses(all []*v1alpha1.NodeStartup, nodes []Node,
-	exists func(types.NamespacedName) bool) map[string]*v1alpha1.NodeStartupStatus {
+// Statuses are those of all NodeStartups, by name, on our own control plane or beside another DaemonSet controller. The
+// times of conditions are left to who writes them.
+func Statuses(all []*v1alpha1.NodeStartup, nodes []Node, beside bool,
+	standing func(types.NamespacedName) Standing) map[string]*v1alpha1.NodeStartupStatus {
 	counts, set := map[string]*count{}, nodestartup.NewSet(all)
 	for _, s := range all {
 		counts[s.Name] = &count{}
@@ -54,8 +56,13 @@ func Statuses(all []*v1alpha1.NodeStartup, nodes []Node,
 			}
 			if at > 0 {
 				c.another.add(n.Name, matching[0].Name)
-			} else if n.Without {
+				continue
+			}
+			if n.Without {
 				c.status.OpenedByTimeout++
+			}
+			if n.NotClosed != "" {
+				c.open.add(n.Name, n.NotClosed)
 			}
 		}
 		if n.Gate != nil {
@@ -69,7 +76,10 @@ func Statuses(all []*v1alpha1.NodeStartup, nodes []Node,
 	for _, s := range all {
 		c := counts[s.Name]
 		c.status.ObservedGeneration = s.Generation
-		c.status.Conditions = []metav1.Condition{c.found(s, exists), c.onTime(), c.exclusive()}
+		c.status.Conditions = []metav1.Condition{c.found(s, standing), c.onTime(), c.exclusive()}
+		if beside {
+			c.status.Conditions = append(c.status.Conditions, c.beside(s, standing)...)
+		}
 		for i := range c.status.Conditions {
 			c.status.Conditions[i].ObservedGeneration = s.Generation
 		}
@@ -80,8 +90,8 @@ func Statuses(all []*v1alpha1.NodeStartup, nodes []Node,
 
 // count is what is known of the nodes of one NodeStartup.
 type count struct {
-	status        v1alpha1.NodeStartupStatus
-	late, another some
+	status              v1alpha1.NodeStartupStatus
+	late, another, open some
 }
 
 // some are nodes, of which the first by name speaks for all.
@@ -123,11 +133,11 @@ func Names(waits []Wait) string {
 	return strings.Join(out, "; ")
 }
 
-func (c *count) found(s *v1alpha1.NodeStartup, exists func(types.NamespacedName) bool) metav1.Condition {
+func (c *count) found(s *v1alpha1.NodeStartup, standing func(types.NamespacedName) Standing) metav1.Condition {
 	var missing []Wait
 	for i := range s.Spec.Groups {
 		for _, d := range s.Spec.Groups[i].DaemonSets {
-			if name := nodestartup.NameOf(d); !exists(name) {
+			if name := nodestartup.NameOf(d); standing(name) == Missing {
 				missing = append(missing, Wait{DaemonSet: name})
 			}
 		}

@@ -1,0 +1,259 @@
+package beside
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	admissionregistration "k8s.io/api/admissionregistration/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	everynode "github.com/everynode/everynode/api/client"
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/beside/joining"
+	"github.com/everynode/everynode/internal/beside/registration"
+	"github.com/everynode/everynode/internal/controller/nodestartup"
+	"github.com/everynode/everynode/internal/controller/nodestartup/plan"
+	startup "github.com/everynode/everynode/internal/objects/nodestartup"
+)
+
+// startups knows whether there are NodeStartups.
+type startups struct {
+	// objects are read once they can be; nil before.
+	objects atomic.Pointer[client.Reader]
+}
+
+// askAboutNodes reports whether the API server is to ask about Nodes that join: while there is a NodeStartup. Until
+// that is known, as when another replica has just begun to lead, it stays as it is.
+func (g *Guest) askAboutNodes(ctx context.Context) (bool, error) {
+	objects := g.startups.objects.Load()
+	if objects != nil {
+		var list v1alpha1.NodeStartupList
+		err := (*objects).List(ctx, &list)
+		if err != nil {
+			return false, fmt.Errorf("list NodeStartups: %w", err)
+		}
+		return len(list.Items) > 0, nil
+	}
+	have, err := g.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, registration.Name,
+		metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("find out whether Nodes are asked about: %w", err)
+	}
+	return slices.ContainsFunc(have.Webhooks, func(w admissionregistration.MutatingWebhook) bool {
+		return w.Name == registration.NodesWebhook
+	}), nil
+}
+
+// errNoNodes says that the rights are those of a release before.
+var errNoNodes = errors.New("the account may not read NodeStartups or patch Nodes: apply examples/beside-rbac.yaml " +
+	"again, or upgrade the chart")
+
+// leadStartups opens nodes that start, and closes those whose machine has started again, until ctx ends. It begins when
+// the API has the kind, and we the rights.
+func (g *Guest) leadStartups(ctx context.Context, objects cache.Cache) error {
+	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("startups"))
+	last := ""
+	for {
+		err := g.mayStartUp(ctx)
+		if err == nil {
+			break
+		}
+		if last != err.Error() && ctx.Err() == nil {
+			last = err.Error()
+			klog.FromContext(ctx).Error(err, "NodeStartups are not followed")
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(lookEvery):
+		}
+	}
+	synced, err := follow(ctx, objects, &v1alpha1.NodeStartup{}, func(any) { g.nudge() }, func(any) { g.nudge() })
+	if err != nil {
+		return err
+	}
+	writer, err := g.gateWriter()
+	if err != nil {
+		return err
+	}
+	own, err := everynode.NewForConfig(g.cfg.Writing)
+	if err != nil {
+		return fmt.Errorf("make a client for NodeStartups: %w", err)
+	}
+	loop, err := nodestartup.New(objects, nodestartup.Config{Startups: own.NodeStartups(), Gates: writer,
+		Marker: writer, Events: g.cfg.Recorder, Registerer: g.cfg.Registerer})
+	if err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-synced.Done():
+	}
+	known := client.Reader(objects)
+	g.startups.objects.Store(&known)
+	g.nudge()
+	return loop.Start(ctx)
+}
+
+// mayStartUp returns an error while NodeStartups cannot be followed.
+func (g *Guest) mayStartUp(ctx context.Context) error {
+	_, err := g.own.NodeStartups().List(ctx, metav1.ListOptions{Limit: 1})
+	switch {
+	case apierrors.IsNotFound(err):
+		return errors.New("the API does not know NodeStartups; teach it with: everynode controller --print-crds | " +
+			"kubectl apply -f -")
+	case apierrors.IsForbidden(err):
+		return errNoNodes
+	case err != nil:
+		return fmt.Errorf("list NodeStartups: %w", err)
+	}
+	review, err := g.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
+		&authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Resource: "nodes", Verb: "patch",
+			}},
+		}, metav1.CreateOptions{})
+	switch {
+	case err != nil:
+		return fmt.Errorf("find out whether Nodes may be patched: %w", err)
+	case !review.Status.Allowed:
+		return errNoNodes
+	}
+	return nil
+}
+
+// gateWriter changes Nodes for NodeStartups.
+type gateWriter struct {
+	guest  *Guest
+	client kubernetes.Interface
+
+	mu     sync.Mutex // guards all below
+	asked  time.Time
+	leaves bool
+}
+
+func (g *Guest) gateWriter() (*gateWriter, error) {
+	writing, err := kubernetes.NewForConfig(g.cfg.Writing)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for Nodes: %w", err)
+	}
+	return &gateWriter{guest: g, client: writing}, nil
+}
+
+// leavingFor is how long it is not asked again whether somebody leaves.
+const leavingFor = time.Second
+
+// Leaving implements nodestartup.Marker.
+func (w *gateWriter) Leaving(ctx context.Context) (bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if now := time.Now(); now.Sub(w.asked) >= leavingFor {
+		held, err := w.guest.certificate(ctx)
+		if err != nil {
+			return false, err
+		}
+		w.asked, w.leaves = now, isLeaving(held, now)
+	}
+	return w.leaves, nil
+}
+
+// SetGate implements nodestartup.GateWriter.
+func (w *gateWriter) SetGate(ctx context.Context, n *corev1.Node, _, gate *corev1.Taint, without []string) error {
+	raw, err := joining.Regate(n, gate, without)
+	if err != nil {
+		return err
+	}
+	return patchNode(ctx, w.client, n.Name, raw)
+}
+
+// WriteDue implements nodestartup.Marker.
+func (w *gateWriter) WriteDue(ctx context.Context, n *corev1.Node, due plan.Due) error {
+	raw, err := joining.Write(n, due)
+	if err != nil {
+		return err
+	}
+	return patchNode(ctx, w.client, n.Name, raw)
+}
+
+// patchNode patches a Node. That it is another by now is a conflict.
+func patchNode(ctx context.Context, api kubernetes.Interface, name string, raw []byte) error {
+	_, err := api.CoreV1().Nodes().Patch(ctx, name, types.JSONPatchType, raw, metav1.PatchOptions{
+		FieldManager: fieldManager})
+	if apierrors.IsInvalid(err) {
+		return apierrors.NewConflict(corev1.Resource("nodes"), name, err)
+	}
+	return err
+}
+
+// openNodes takes everything of NodeStartups off all nodes. A controller that runs may write for a moment still, and an
+// API server ask the webhook: it is looked until there is nothing. It begins when those that run know that somebody
+// leaves, for they would take a node without a mark for one that nobody was asked about.
+func (l *Leaver) openNodes(ctx context.Context) error {
+	until := time.Now().Add(heedWithin)
+	for first := true; ; first = false {
+		list, err := l.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return fmt.Errorf("list the nodes that NodeStartups have closed: %w", err)
+		}
+		left, err := l.openThese(ctx, list.Items, !first)
+		if left == 0 || err != nil {
+			return err
+		}
+		if time.Now().After(until) {
+			return errors.New("nodes go on being closed or marked: does a controller still run?")
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for nodes to be open: %w", ctx.Err())
+		case <-time.After(2 * leavingFor):
+		}
+	}
+}
+
+// openThese takes everything off these nodes, or only counts those on which there is something.
+func (l *Leaver) openThese(ctx context.Context, nodes []corev1.Node, really bool) (left int, err error) {
+	opened := 0
+	for i := range nodes {
+		n := &nodes[i]
+		raw, err := joining.Leave(n)
+		if err != nil {
+			return left, fmt.Errorf("open node %s: %w", n.Name, err)
+		}
+		if raw == nil {
+			continue
+		}
+		left++
+		if !really {
+			continue
+		}
+		err = patchNode(ctx, l.client, n.Name, raw)
+		switch {
+		case apierrors.IsNotFound(err), apierrors.IsConflict(err): // the next look knows more
+		case err != nil:
+			return left, fmt.Errorf("open node %s: %w", n.Name, err)
+		case startup.TaintOf(n.Spec.Taints) != nil:
+			opened++
+		}
+	}
+	if opened > 0 {
+		fmt.Fprintf(l.Out, "%d nodes that a NodeStartup had closed are opened.\n", opened)
+	}
+	return left, nil
+}

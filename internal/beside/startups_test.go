@@ -1,0 +1,170 @@
+package beside
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	everynode "github.com/everynode/everynode/api/client"
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/beside/registration"
+	startup "github.com/everynode/everynode/internal/objects/nodestartup"
+)
+
+// closedNode is closed, and marked.
+func closedNode(name string) *corev1.Node {
+	gate := startup.Gate(startup.Place{Startup: "s", Group: 1}, v1alpha1.GateJoin, time.Unix(0, 0))
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: "u", Annotations: map[string]string{
+			"mine": "stays", startup.MarkAnnotation: "s/b", startup.NotClosedAnnotation: "why",
+		}},
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "other"}, *gate}},
+	}
+}
+
+// TestLeavingOpensNodes: nothing of NodeStartups stays on any node, also on one that is closed meanwhile.
+func TestLeavingOpensNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(closedNode("a"), closedNode("b"), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "c"}})
+		began, first := time.Now(), true
+		client.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if !first {
+				return false, nil, nil
+			}
+			first = false
+			if time.Since(began) < leavingFor {
+				t.Error("nodes are opened before a controller that runs knows of it")
+			}
+			return false, nil, client.Tracker().Add(closedNode("d")) // it joined just then
+		})
+		var out bytes.Buffer
+		l := &Leaver{client: client, Out: &out}
+		err := l.openNodes(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range list.Items {
+			n := &list.Items[i]
+			if startup.TaintOf(n.Spec.Taints) != nil || len(n.Annotations) > 1 || n.Name != "c" && len(n.Spec.Taints) != 1 {
+				t.Errorf("node %s has %v and %v", n.Name, n.Spec.Taints, n.Annotations)
+			}
+		}
+		if !strings.Contains(out.String(), "2 nodes that") || !strings.Contains(out.String(), "1 nodes that") {
+			t.Errorf("it says %s", &out)
+		}
+		client.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, errors.New("no")
+		})
+		if err := client.Tracker().Add(closedNode("e")); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.openNodes(t.Context()); err == nil || !strings.Contains(err.Error(), "open node e: no") {
+			t.Errorf("a node that cannot be opened is told of as %v", err)
+		}
+	})
+}
+
+// TestWhenNodeStartupsAreFollowed: once the API has the kind and we the rights, and not before.
+func TestWhenNodeStartupsAreFollowed(t *testing.T) {
+	for code, want := range map[int]string{
+		http.StatusNotFound: "print-crds", http.StatusForbidden: errNoNodes.Error(), http.StatusInternalServerError: "list",
+		http.StatusOK: "",
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(code)
+			fmt.Fprint(w, `{"kind":"NodeStartupList","apiVersion":"everynode.io/v1alpha1"}`)
+		}))
+		defer server.Close()
+		own, err := everynode.NewForConfig(&rest.Config{Host: server.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, may := fake.NewClientset(), true
+		client.PrependReactor("create", "selfsubjectaccessreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			review := a.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview)
+			review.Status.Allowed = may
+			return true, review, nil
+		})
+		g := newGuest(t, client)
+		g.own = own
+		if err := g.mayStartUp(t.Context()); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("with answer %d: %v, want %q", code, err, want)
+		}
+		if may = false; code == http.StatusOK && !errors.Is(g.mayStartUp(t.Context()), errNoNodes) {
+			t.Error("who may not patch Nodes follows NodeStartups")
+		}
+	}
+}
+
+// TestAWriteOfANodeThatIsAnotherIsAConflict: the next look knows more, so it is no failure.
+func TestAWriteOfANodeThatIsAnotherIsAConflict(t *testing.T) {
+	client := fake.NewClientset(closedNode("a"))
+	client.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Node").GroupKind(), "a", nil)
+	})
+	w := &gateWriter{client: client}
+	err := w.SetGate(t.Context(), closedNode("a"), nil, nil, nil)
+	if !apierrors.IsConflict(err) {
+		t.Errorf("the answer is %v", err)
+	}
+}
+
+// listing is a cache of that many NodeStartups.
+type listing struct {
+	client.Reader
+	many int
+}
+
+func (l listing) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	list.(*v1alpha1.NodeStartupList).Items = make([]v1alpha1.NodeStartup, l.many)
+	return nil
+}
+
+// TestNodesAreAskedAboutWhileThereAreNodeStartups: one that begins to lead does not stop it before it knows.
+func TestNodesAreAskedAboutWhileThereAreNodeStartups(t *testing.T) {
+	api := fake.NewClientset()
+	g := newGuest(t, api)
+	held, err := g.certificate(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		known, many, want int
+	}{{0, 0, 3}, {1, 1, 4}, {0, 0, 4}, {1, 2, 4}, {1, 0, 3}, {0, 0, 3}} {
+		g.startups.objects.Store(nil)
+		if c.known > 0 {
+			reader := client.Reader(listing{many: c.many})
+			g.startups.objects.Store(&reader)
+		}
+		if err := g.register(t.Context(), held); err != nil {
+			t.Fatal(err)
+		}
+		have, err := api.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(t.Context(), registration.Name,
+			metav1.GetOptions{})
+		if err != nil || len(have.Webhooks) != c.want {
+			t.Errorf("known %d, %d NodeStartups: %d webhooks, %v; want %d", c.known, c.many, len(have.Webhooks), err, c.want)
+		}
+	}
+}
