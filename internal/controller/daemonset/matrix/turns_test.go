@@ -219,3 +219,32 @@ func TestSuccessorsThatWorkOutliveTheStrategy(t *testing.T) {
 		t.Errorf("a minute later %d of 10 nodes have b", n)
 	}
 }
+
+// Where both work when surge is switched off, the old ones stay: they go in their turn alone.
+func TestOldPodsThatWorkOutliveTheStrategy(t *testing.T) {
+	w, update := tenNodes(t, "", rollingUpdate("0", "5"))
+	update("b", rollingUpdate("0", "5"))
+	w.begins()
+	for range 5 {
+		for len(w.inFlight) > 0 {
+			w.finish(0, action.OK, true)
+		}
+		w.ready()
+	}
+	for _, p := range maps.Clone(w.pods) {
+		if p.Revision == "b" {
+			p.Bound, p.BoundAt, p.Ready, p.ReadySince = true, w.now, true, w.now
+			w.setPod(p)
+		}
+	}
+	update("b", rollingUpdate("1", "0"))
+	gone := map[string]int{}
+	for _, a := range w.ready() {
+		if d, is := a.(*action.DeletePod); is {
+			gone[w.pods[d.PodUID].Revision]++
+		}
+	}
+	if gone["a"] > 0 || gone["b"] != 5 {
+		t.Errorf("so many go at once: %v", gone)
+	}
+}

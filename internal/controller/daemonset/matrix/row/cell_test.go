@@ -36,6 +36,20 @@ func TestClockBehindDoesNotAge(t *testing.T) {
 	}
 }
 
+// Nobody says since when a node has given what a resize asked for an hour before. It counts from when that is seen.
+func TestAResizeCountsFromWhenItIsSeenToBeDone(t *testing.T) {
+	asked := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	is := fact.Pod{UID: "pod", Bound: true, Created: asked.Add(-time.Hour), Ready: true, ReadySince: asked.Add(-time.Hour),
+		Resized: true, Pointed: asked}
+	p, now := &Pod{}, asked.Add(time.Hour)
+	p.Update(is, asked)
+	is.Mounted = asked
+	p.Update(is, now)
+	if since := p.since(0); !since.Equal(now) {
+		t.Errorf("a resize that was seen to be done at %v counts from %v", now, since)
+	}
+}
+
 // Of the pods that are on their way out the one that ends last says until when the node is between two daemons.
 func TestWhatEndsLastCounts(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -38,4 +38,9 @@ func TestFailureBackoff(t *testing.T) {
 	if b.delay != time.Second {
 		t.Errorf("in a new generation the delay is %s, want 1s", b.delay)
 	}
+	b.next(2, "a", now, &cfg)
+	b.next(2, "b", now, &cfg)
+	if b.delay != 4*time.Second || b.of("b") != 1 || b.of("a") != 0 {
+		t.Errorf("after one failure of b the delay is %s, and counted are %d of b, %d of a", b.delay, b.of("b"), b.of("a"))
+	}
 }
