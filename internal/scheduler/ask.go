@@ -13,7 +13,6 @@ import (
 
 	"github.com/everynode/everynode/internal/fit"
 	"github.com/everynode/everynode/internal/fit/nodeaffinity"
-	"github.com/everynode/everynode/internal/scheduler/placement"
 )
 
 const (
@@ -197,7 +196,7 @@ func (l *loop) reserve(a *ask) *Reservation {
 		return nil
 	}
 	begins := l.clock.Now()
-	result := l.placer.Place(pod, placement.View{Cluster: l.cluster, Nominated: l.nominated})
+	result := l.placer.Place(pod, l.view())
 	if result.Node == "" || len(result.Uses) > 0 {
 		return nil
 	}

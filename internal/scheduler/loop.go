@@ -41,6 +41,8 @@ type loop struct {
 	// asks are those who ask for room for pods that do not exist yet, and kept are those that got it.
 	asks []*ask
 	kept *reservations.Book[room]
+	// toCome is that of the configuration.
+	toCome func(*fit.Node) []*fit.Pod
 }
 
 func newLoop(config Config, inbox *inbox, binder *binder, events *recorder) *loop {
@@ -56,6 +58,7 @@ func newLoop(config Config, inbox *inbox, binder *binder, events *recorder) *loo
 		late:      map[types.UID]time.Time{},
 		follow:    func() {},
 		kept:      reservations.New[room](seenWithin),
+		toCome:    config.ToCome,
 	}
 	l.cluster.FollowVolumes()
 	l.cluster.FollowDevices(l.devices)
@@ -228,7 +231,7 @@ func (l *loop) schedule(ctx context.Context, pod *fit.Pod) {
 		l.postpone(pod, until, devices.TextPause)
 		return
 	}
-	view := placement.View{Cluster: l.cluster, Nominated: l.nominated}
+	view := l.view()
 	try := attempt{begins: l.clock.Now()}
 	try.number, try.known = l.queue.History(pod.UID)
 	result := l.placer.Place(pod, view)
@@ -252,6 +255,11 @@ func (l *loop) schedule(ctx context.Context, pod *fit.Pod) {
 	}
 	l.park(ctx, pod, &result.Diagnosis, view)
 	l.binder.metrics.attempted(resultUnschedulable, l.clock.Since(try.begins))
+}
+
+// view is what a placement looks at now, without the budgets.
+func (l *loop) view() placement.View {
+	return placement.View{Cluster: l.cluster, Nominated: l.nominated, ToCome: l.toCome}
 }
 
 // worthSaying is the pause that is worth a write to each pod that waits.

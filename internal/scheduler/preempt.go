@@ -53,7 +53,7 @@ func (l *loop) park(ctx context.Context, pod *fit.Pod, diagnosis *placement.Diag
 // keptNomination is the nomination to write for a pod that preempts nothing now: what it has while victims are still
 // leaving its node, else none.
 func (l *loop) keptNomination(pod *fit.Pod, diagnosis *placement.Diagnosis) *string {
-	if l.placer.Awaits(pod, diagnosis, placement.View{Cluster: l.cluster, Nominated: l.nominated}) {
+	if l.placer.Awaits(pod, diagnosis, l.view()) {
 		return nil
 	}
 	l.release(pod.Object)

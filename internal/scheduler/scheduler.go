@@ -17,6 +17,7 @@ import (
 	crcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/everynode/everynode/internal/fit"
 	"github.com/everynode/everynode/internal/scheduler/queue"
 )
 
@@ -37,6 +38,9 @@ type Config struct {
 	Writer Writer
 	// Events records events; required. NewEventSink makes one from a client.
 	Events EventSink
+	// ToCome returns the daemons for which a node keeps room, as pods that exist nowhere: no pod of the same or a lower
+	// priority is placed where it would take that. It is called by one goroutine; nil for none.
+	ToCome func(*fit.Node) []*fit.Pod
 	// Clock defaults to the machine's.
 	Clock clock.WithTicker
 	// Workers is how many writes run at once, default 24. They wait for the API server, they do not compute.

@@ -189,7 +189,7 @@ func (f *fleet) apply(manifest string) error {
 	if err := os.WriteFile(path, []byte(manifest), 0o600); err != nil {
 		return err
 	}
-	_, err := f.kubectl(f.old, "apply", "-f", path)
+	_, err := f.kubectl(f.new, "apply", "-f", path)
 	return err
 }
 

@@ -3,6 +3,7 @@ package placement
 import (
 	"cmp"
 	"hash/fnv"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -27,6 +28,8 @@ type View struct {
 	// Nominated holds the pods that wait for victims to leave; their room is not given away to lesser pods.
 	Nominated *Nominations
 	Budgets   Budgets
+	// ToCome returns the daemons for which a node keeps room; nil for none anywhere.
+	ToCome func(*fit.Node) []*fit.Pod
 }
 
 // Result says where the pod goes, or why it goes nowhere.
@@ -110,15 +113,29 @@ func nominated(pod *fit.Pod, question *fit.Question, view View) string {
 	return name
 }
 
+// TextRoomKept is what a node is reported with that has room for the pod, and keeps it.
+const TextRoomKept = "node(s) keep room for daemons that are still to start there"
+
 // check asks whether a pod fits on a node that some pods have left. Pods nominated to it that are not less important than
-// pod count as there; it must fit without them too, for they may never come.
+// pod count as there, as do daemons that are still to come; it must fit without them too, for they may never come.
 func check(pod *fit.Pod, node *fit.Node, left []*fit.Pod, question *fit.Question, view View) []fit.Reason {
-	if promised := view.Nominated.on(node.Name, pod); len(promised) > 0 {
+	promised := view.Nominated.on(node.Name, pod)
+	if len(promised) > 0 {
 		if reasons := question.First(node, fit.Trial{Added: promised, Removed: left}); len(reasons) > 0 {
 			return reasons
 		}
 	}
-	return question.First(node, fit.Trial{Removed: left})
+	reasons := question.First(node, fit.Trial{Removed: left})
+	if len(reasons) > 0 || view.ToCome == nil {
+		return reasons
+	}
+	coming := slices.DeleteFunc(view.ToCome(node), func(daemon *fit.Pod) bool {
+		return daemon.Priority < pod.Priority || daemon.Controller == pod.Controller
+	})
+	if len(coming) > 0 && len(question.First(node, fit.Trial{Added: append(coming, promised...), Removed: left})) > 0 {
+		return []fit.Reason{{Rule: fit.TaintToleration, Text: TextRoomKept}} // until the taint of its start changes
+	}
+	return nil
 }
 
 // best ranks the nodes and returns the first.

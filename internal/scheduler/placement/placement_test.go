@@ -518,3 +518,56 @@ func BenchmarkAnyNode(b *testing.B) {
 		})
 	}
 }
+
+// Room that is kept for daemons to come goes to no pod of the same priority or a lower one, nor to another daemon, but to
+// the daemon itself and to what is more important.
+func TestRoomForDaemonsToCome(t *testing.T) {
+	owned := func(p *corev1.Pod, by types.UID) *corev1.Pod {
+		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "d", UID: by, Controller: new(true)}}
+		return p
+	}
+	place := func(p *corev1.Pod, before ...*corev1.Pod) (placement.Result, placement.Preemption, string) {
+		w := newWorld(1, node("starts", "4"))
+		for _, other := range before {
+			w.run("starts", other)
+		}
+		view := w.view()
+		view.ToCome = func(*fit.Node) []*fit.Pod { return []*fit.Pod{fit.NewPod(owned(pod("to-come", "2", 10), "d"))} }
+		result := w.placer.Place(fit.NewPod(p), view)
+		preemption := w.placer.Preempt(fit.NewPod(p), &result.Diagnosis, view)
+		return result, preemption, result.Diagnosis.Message("")
+	}
+	for _, c := range []struct {
+		name string
+		pod  *corev1.Pod
+		fits bool
+	}{
+		{"beside it", pod("p", "2", 0), true},
+		{"in its room", pod("p", "3", 0), false},
+		{"as important", pod("p", "3", 10), false},
+		{"more important", pod("p", "3", 11), true},
+		{"itself", owned(pod("p", "3", 10), "d"), true},
+		{"another daemon", owned(pod("p", "3", 10), "e"), false},
+		{"more than there is", pod("p", "5", 0), false},
+	} {
+		result, _, message := place(c.pod)
+		kept := "0/1 nodes are available: 1 " + placement.TextRoomKept + "."
+		if c.name == "more than there is" {
+			kept = "0/1 nodes are available: 1 Insufficient cpu."
+		}
+		if (result.Node != "") != c.fits || !c.fits && message != kept {
+			t.Errorf("%s: it is on %q: %s", c.name, result.Node, message)
+		}
+		if helped := result.Diagnosis.HelpedBy&fit.TaintsChanged != 0; !c.fits && helped != (message != "0/1 nodes are available: 1 Insufficient cpu.") {
+			t.Errorf("%s: another taint helps: %v", c.name, helped)
+		}
+	}
+	// One that may make others go makes room beside the daemon, not in its place.
+	_, preemption, _ := place(pod("p", "2", 5), pod("small", "1", 0))
+	if names := victims(preemption); len(names) != 1 || names[0] != "small" {
+		t.Errorf("victims are %v", names)
+	}
+	if _, preemption, _ := place(pod("p", "3", 5), pod("small", "1", 0)); preemption.Node != "" {
+		t.Errorf("victims are %v, and it has no room without them", victims(preemption))
+	}
+}

@@ -17,6 +17,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -174,8 +175,8 @@ var cachedWhole = map[string]client.Object{
 	"Endpoints":        &corev1.Endpoints{}, //nolint:staticcheck // Old clients still read Endpoints.
 	"ResourceQuota":    &corev1.ResourceQuota{},
 	"PersistentVolume": &corev1.PersistentVolume{}, "PersistentVolumeClaim": &corev1.PersistentVolumeClaim{},
-	"StorageClass": &storagev1.StorageClass{},
-	"Lease":        &coordinationv1.Lease{}, "PodDisruptionBudget": &policyv1.PodDisruptionBudget{},
+	"StorageClass": &storagev1.StorageClass{}, "PriorityClass": &schedulingv1.PriorityClass{},
+	"Lease": &coordinationv1.Lease{}, "PodDisruptionBudget": &policyv1.PodDisruptionBudget{},
 	"HorizontalPodAutoscaler": &autoscalingv2.HorizontalPodAutoscaler{},
 	"ResourceClaim":           &resourcev1.ResourceClaim{}, "ResourceClaimTemplate": &resourcev1.ResourceClaimTemplate{},
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -32,6 +33,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/nodeipam"
 	"github.com/everynode/everynode/internal/controller/nodelifecycle"
 	"github.com/everynode/everynode/internal/controller/nodestartup"
+	"github.com/everynode/everynode/internal/controller/nodestartup/room"
 	"github.com/everynode/everynode/internal/controller/persistentvolume"
 	"github.com/everynode/everynode/internal/controller/podgc"
 	"github.com/everynode/everynode/internal/controller/policystatus"
@@ -45,6 +47,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/tainteviction"
 	"github.com/everynode/everynode/internal/controller/tokencleaner"
 	"github.com/everynode/everynode/internal/controller/ttlafterfinished"
+	"github.com/everynode/everynode/internal/fit"
 	"github.com/everynode/everynode/internal/loop/podwriter"
 	"github.com/everynode/everynode/internal/scheduler"
 	"github.com/everynode/everynode/internal/server/actors"
@@ -388,12 +391,24 @@ func (c *control) addScheduler() error {
 	s, err := scheduler.New(scheduler.Config{
 		Informers: c.manager.GetCache(), Writer: a.Inside.Scheduler(scheduler.NewWriter(a.Client)),
 		Events: a.Inside.SchedulerEvents(scheduler.NewEventSink(a.Client)), Registerer: c.Metrics,
+		ToCome: daemonsToCome(room.New(c.manager.GetCache())),
 	})
 	if err != nil {
 		return err
 	}
 	c.scheduler, c.schedulerActor = s, a
 	return c.run(s.Run)
+}
+
+// daemonsToCome has the scheduler keep room for them. What cannot be read is no reason to place nothing.
+func daemonsToCome(keeper *room.Keeper) func(*fit.Node) []*fit.Pod {
+	return func(n *fit.Node) []*fit.Pod {
+		daemons, err := keeper.ToCome(context.Background(), n)
+		if err != nil {
+			klog.Background().Error(err, "A node keeps no room for daemons that are still to come", "node", n.Name)
+		}
+		return daemons
+	}
 }
 
 // maxChattyNodes is the number of simulated nodes up to which they tell by events

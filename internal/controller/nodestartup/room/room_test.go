@@ -1,0 +1,167 @@
+package room
+
+import (
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/fit"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
+)
+
+func daemonSet(name, cpu string, change func(*appsv1.DaemonSet)) *appsv1.DaemonSet {
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, UID: types.UID(name), Generation: 1}}
+	ds.Spec.Template.Spec.Containers = []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}}}
+	if change != nil {
+		change(ds)
+	}
+	return ds
+}
+
+// starts is a node of four cores and five pods that starts at a group, where pods of DaemonSets run.
+func starts(value string, running ...string) *fit.Node {
+	c := fit.NewCluster()
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"disk": "ssd"}}}
+	n.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourcePods: resource.MustParse("5")}
+	if value != "" {
+		n.Spec.Taints = []corev1.Taint{{Key: nodestartup.TaintKey, Value: value, Effect: corev1.TaintEffectPreferNoSchedule}}
+	}
+	c.SetNode(n)
+	for _, name := range running {
+		ds := daemonSet(name, "1", nil)
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, UID: types.UID("pod of " + name)}, Spec: ds.Spec.Template.Spec}
+		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(ds, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}
+		p.Spec.NodeName = "n"
+		c.SetPod(p)
+	}
+	return c.Node("n")
+}
+
+func keeper(t *testing.T, objects ...client.Object) *Keeper {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := clientscheme.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	s := &v1alpha1.NodeStartup{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	for _, group := range [][]string{{"cni"}, {"storage", "log"}, {"last", "missing"}} {
+		var g v1alpha1.StartupGroup
+		for _, name := range group {
+			g.DaemonSets = append(g.DaemonSets, v1alpha1.StartupDaemonSet{Namespace: "kube-system", Name: name})
+		}
+		s.Spec.Groups = append(s.Spec.Groups, g)
+	}
+	return New(fake.NewClientBuilder().WithScheme(scheme).WithObjects(s).WithObjects(objects...).Build())
+}
+
+func TestToCome(t *testing.T) {
+	elsewhere := func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.NodeSelector = map[string]string{"disk": "none"} }
+	sets := []client.Object{daemonSet("cni", "1", nil), daemonSet("storage", "1", elsewhere), daemonSet("log", "1", nil), daemonSet("last", "1", nil)}
+	for name, c := range map[string]struct {
+		node *fit.Node
+		sets []client.Object
+		want []string
+	}{
+		"all of them":           {starts("default_1"), sets, []string{"cni", "log", "last"}},
+		"one is there":          {starts("default_1", "cni"), sets, []string{"log", "last"}},
+		"the second group":      {starts("default_2"), sets, []string{"log", "last"}},
+		"the last group":        {starts("default_3"), sets, []string{"last"}},
+		"it has started":        {starts(""), sets, nil},
+		"another NodeStartup":   {starts("other_1"), sets, nil},
+		"a taint by hand":       {starts("default"), sets, nil},
+		"no room for one":       {starts("default_1"), []client.Object{daemonSet("cni", "5", nil), daemonSet("log", "1", nil)}, []string{"log"}},
+		"no room for all":       {starts("default_1"), []client.Object{daemonSet("cni", "3", nil), daemonSet("log", "2", nil), daemonSet("last", "1", nil)}, []string{"cni", "last"}},
+		"no place for all pods": {starts("default_1", "a", "b", "c"), []client.Object{daemonSet("cni", "0", nil), daemonSet("log", "0", nil), daemonSet("last", "0", nil)}, []string{"cni", "log"}},
+		"one on its way out": {starts("default_3"), []client.Object{daemonSet("last", "1", func(ds *appsv1.DaemonSet) {
+			ds.DeletionTimestamp, ds.Finalizers = new(metav1.Now()), []string{"x"}
+		})}, nil},
+	} {
+		k := keeper(t, c.sets...)
+		for range 2 {
+			got, err := k.ToCome(t.Context(), c.node)
+			var names []string
+			for _, p := range got {
+				names = append(names, p.Name)
+			}
+			if err != nil || !slices.Equal(names, c.want) {
+				t.Errorf("%s: to come are %v (%v), want %v", name, names, err, c.want)
+			}
+		}
+	}
+}
+
+// A DaemonSet that is edited, or made again, has another daemon from then on.
+func TestToComeOfAnotherTemplate(t *testing.T) {
+	k := keeper(t, daemonSet("last", "1", nil))
+	cpu := func() int64 {
+		got, err := k.ToCome(t.Context(), starts("default_3"))
+		if err != nil || len(got) != 1 {
+			t.Fatalf("to come are %v (%v)", got, err)
+		}
+		return got[0].Requests.MilliCPU
+	}
+	if got := cpu(); got != 1000 {
+		t.Errorf("it asks for %d", got)
+	}
+	change := func(by string, change func(*appsv1.DaemonSet)) {
+		var ds appsv1.DaemonSet
+		c := k.reader.(client.Client)
+		if err := c.Get(t.Context(), types.NamespacedName{Namespace: "kube-system", Name: "last"}, &ds); err != nil {
+			t.Fatal(err)
+		}
+		ds.Spec.Template.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse(by)
+		change(&ds)
+		if err := c.Update(t.Context(), &ds); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change("2", func(ds *appsv1.DaemonSet) { ds.Generation = 2 })
+	if got := cpu(); got != 2000 {
+		t.Errorf("after an edit it asks for %d", got)
+	}
+	change("3", func(ds *appsv1.DaemonSet) { ds.UID = "again" })
+	if got := cpu(); got != 3000 {
+		t.Errorf("made again it asks for %d", got)
+	}
+}
+
+func TestPriorityOfADaemonToCome(t *testing.T) {
+	class := func(name string, value int32, fallback bool) *schedulingv1.PriorityClass {
+		return &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value, GlobalDefault: fallback}
+	}
+	named := func(name string) func(*appsv1.DaemonSet) {
+		return func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.PriorityClassName = name }
+	}
+	for name, c := range map[string]struct {
+		change  func(*appsv1.DaemonSet)
+		classes []client.Object
+		want    int32
+	}{
+		"by its class":       {named("high"), []client.Object{class("high", 7, false), class("all", 3, true)}, 7},
+		"by the default":     {nil, []client.Object{class("high", 7, false), class("all", 3, true)}, 3},
+		"none":               {nil, []client.Object{class("high", 7, false)}, 0},
+		"a class is missing": {named("gone"), []client.Object{class("all", 3, true)}, 0},
+		"by the template":    {func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.Priority = new(int32(9)) }, nil, 9},
+	} {
+		k := keeper(t, append(c.classes, daemonSet("last", "1", c.change))...)
+		got, err := k.ToCome(t.Context(), starts("default_3"))
+		if err != nil || len(got) != 1 || got[0].Priority != c.want {
+			t.Errorf("%s: %v (%v), want %d", name, got, err, c.want)
+		}
+	}
+}
