@@ -284,11 +284,13 @@ func compare(t *rapid.T, l *lab, p *planner, new *appsv1.DaemonSet, vary []*v1al
 	if slices.ContainsFunc(p.unanswered, func(node string) bool { return l.withheld[node] }) {
 		return l.allShaky() // the plan took for granted that there is room, and there is none
 	}
-	crowds := func(name string) bool { return slow[name] && len(p.lack[name]) > 0 }
+	returns := slices.ContainsFunc(l.done, deed.returns)
+	crowds := func(name string) bool { return (slow[name] || returns) && len(p.lack[name]) > 0 }
 	switch {
 	case !stands(&p.status):
 	case slices.ContainsFunc(names(shaky), crowds):
-		// It uses up the limit before others of its step come, which then never do, or after them.
+		// It uses up the limit before others of its step come, which then never do, or after them. That is so too where
+		// nodes leave a revision that has failed while their own step begins.
 		l.compareLeast(p, slow)
 		return l.allShaky()
 	case l.hadSurplus():
@@ -377,6 +379,11 @@ func compare(t *rapid.T, l *lab, p *planner, new *appsv1.DaemonSet, vary []*v1al
 		}
 	}
 	return shaky
+}
+
+// returns reports whether a node leaves a revision that has failed before its own step has begun.
+func (d deed) returns() bool {
+	return d.deleted && d.reason == action.ReasonTurn && !d.wanted && !d.back
 }
 
 func (l *lab) allShaky() map[string]bool {
