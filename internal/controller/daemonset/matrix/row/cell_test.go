@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
@@ -102,5 +103,17 @@ func TestOneOfTwoPodsStays(t *testing.T) {
 		if len(gone) != 1 {
 			t.Errorf("of a pod of an hour and one of %s %d are to go, want one", age, len(gone))
 		}
+	}
+}
+
+// Creations that were in flight together, and fail one after the other, make one pause.
+func TestFailuresInFlightTogetherPauseOnce(t *testing.T) {
+	r := fleetRow(1)
+	r.adjust(&r.fresh, action.Failed)
+	until := r.fresh.until
+	r.now = until.Add(-time.Millisecond)
+	r.adjust(&r.fresh, action.Failed)
+	if !until.After(start) || !r.fresh.until.Equal(until) {
+		t.Errorf("after the second failure the pause ends at %v, after the first one it was to end at %v", r.fresh.until, until)
 	}
 }

@@ -25,3 +25,15 @@ func TestWhatPeopleWriteNamesOneTemplate(t *testing.T) {
 		t.Error("what people wrote was changed")
 	}
 }
+
+// Of two revisions that as many pods have, each process takes the same one for stable.
+func TestTheLikelyStableRevisionFollowsFromTheFacts(t *testing.T) {
+	r := fleetRow(1)
+	r.info.Revision = "newest"
+	r.revisions = map[string]int{"newest": 9, "c": 1, "b": 2, "a": 2, "": 3}
+	for range 100 { // in whatever order they are looked at
+		if got := r.likelyStable(); got != "a" {
+			t.Fatalf("likely stable is %q, want a", got)
+		}
+	}
+}
