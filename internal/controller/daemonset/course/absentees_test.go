@@ -93,3 +93,27 @@ func TestFewAbsenteesAreRemembered(t *testing.T) {
 		t.Errorf("after %s the status names %s", standing.Absence, r.Available)
 	}
 }
+
+// A node that the target broke, and that was deleted then, does not hold up the way back when it returns.
+func TestWhatTheTargetBrokeDoesNotHoldUpTheWayBack(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 1, 5, "v1")
+	w.start(policy(t, "failure: {startDeadline: 1h, max: 100%}"), daemonSet("v1"))
+	w.bad = func(revision, _ string) string { return map[string]string{"v2": "its image is gone"}[revision] }
+	w.update("v2")
+	w.pass(10 * time.Second)
+	if n := w.on("v2"); n != 1 {
+		t.Fatalf("%d nodes have v2, want 1", n)
+	}
+	for _, name := range w.names() {
+		if w.nodes[name].daemon.Revision == "v2" {
+			w.removeNode(name)
+			w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Abort: &v1alpha1.Abort{Revision: "v2"}})
+			w.addNode(name, nil, "")
+			if w.course.nodes[name].change.taken {
+				t.Errorf("%s counts as taken by the way back", name)
+			}
+			return
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
 // An approval is of one template: another one that was made to have the same revision is not approved,
@@ -35,5 +36,18 @@ func TestTheLikelyStableRevisionFollowsFromTheFacts(t *testing.T) {
 		if got := r.likelyStable(); got != "a" {
 			t.Fatalf("likely stable is %q, want a", got)
 		}
+	}
+}
+
+// A status of our own that is seen before its answer is nobody else's.
+func TestOurOwnStatusOverwritesNothing(t *testing.T) {
+	was, is := &v1alpha1.DaemonSetRolloutStatus{Step: "canary"}, &v1alpha1.DaemonSetRolloutStatus{Step: "rest"}
+	g := &guide{info: fact.Rollout{Status: was}, inFlight: true}
+	if g.isOverwritten(is) || !g.isOverwritten(nil) {
+		t.Error("while a write is in flight another status counts as overwritten, or a deleted one does not")
+	}
+	g.inFlight = false
+	if !g.isOverwritten(is) || g.isOverwritten(was.DeepCopy()) {
+		t.Error("without one another status does not count as overwritten, or the same does")
 	}
 }
