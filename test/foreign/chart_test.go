@@ -229,9 +229,17 @@ func (c *chart) uninstall(t *testing.T) {
 	c.kubectl(t, "apply", "-f", "agent.yaml")
 	c.phase(t, "Complete")
 	pods := c.pods(t)
+	c.kubectl(t, "apply", "-f", c.write("startup.yaml", startupOf("missing")))
+	c.startups(t, true)
+	c.bare(t, "bare", corev1.Taint{Key: "example.com/nothing", Effect: corev1.TaintEffectNoSchedule})
+	c.gated(t, "bare", true)
 	end := c.leaves(t)
 	c.helm(t, "uninstall", "everynode", "--wait", "--timeout=100s").ends(t, 0)
 	end().ends(t, 0).says(t, "default/agent is as its author wrote it; no pod changes")
+	if n := c.gated(t, "bare", false); strings.Contains(fmt.Sprint(n.Annotations), "everynode.io/") {
+		t.Errorf("the node has %v", n.Annotations)
+	}
+	c.kubectl(t, "delete", "node/bare", "nodestartup/all")
 	c.synced(t)
 	c.samePods(t, pods)
 	c.unregistered(t)

@@ -410,18 +410,32 @@ func (b *beside) boots(t *testing.T, name, id string) {
 		`{"status":{"nodeInfo":{"bootID":"`+id+`"}}}`)
 }
 
-// startsWithout has the leader die. A machine that starts again while nobody leads is noticed by the next one.
-func (b *beside) startsWithout(t *testing.T) {
-	// A simulated node would write its own boot ID again.
-	_, err := b.client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "bare"}},
-		metav1.CreateOptions{})
+// bare creates a Node of which nobody writes the status.
+func (b *beside) bare(t *testing.T, name string, taints ...corev1.Taint) {
+	t.Helper()
+	_, err := b.client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{Taints: taints}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// startsWithout has the leader die. A machine that starts again while nobody leads is noticed by the next one.
+func (b *beside) startsWithout(t *testing.T) {
+	// A simulated node would write its own boot ID again.
+	b.bare(t, "bare", corev1.Taint{Key: nodestartup.TaintKey, Value: "all_1", Effect: corev1.TaintEffectNoSchedule})
 	b.boots(t, "bare", "first")
 	await(t, "the node is marked", func(context.Context) error {
-		if mark, _ := nodestartup.MarkOf(b.node(t, "bare")); mark.BootID != "first" {
+		n := b.node(t, "bare")
+		if mark, _ := nodestartup.MarkOf(n); mark.BootID != "first" {
 			return fmt.Errorf("its mark is %v", mark)
+		}
+		// It has closed itself.
+		if gate := nodestartup.TaintOf(n.Spec.Taints); gate == nil || gate.TimeAdded == nil {
+			return fmt.Errorf("its taints are %v", n.Spec.Taints)
+		}
+		if why := n.Annotations[nodestartup.NotClosedAnnotation]; why != "" {
+			t.Errorf("it is told of as %s", why)
 		}
 		return nil
 	})
