@@ -340,10 +340,7 @@ func (b *Book) hears(s *set, p *fact.Pod) bool {
 		return false
 	}
 	_, had := u.first[p.UID]
-	can, seen := MayTell(u.spec, p, o), !u.begun.IsZero() && p.Name == u.asked
-	if seen {
-		u.begun = time.Time{}
-	}
+	can, seen := MayTell(u.spec, p, o), u.sees(p)
 	switch {
 	case can && seen: // the API's clock may be another
 		u.first[p.UID] = b.now
@@ -353,6 +350,15 @@ func (b *Book) hears(s *set, p *fact.Pod) bool {
 		delete(u.first, p.UID)
 	}
 	return can != had || !can && seen
+}
+
+// sees reports whether the pod is the one that was asked for last, and is seen now.
+func (u *unknown) sees(p *fact.Pod) bool {
+	if u.begun.IsZero() || p.Name != u.asked {
+		return false
+	}
+	u.begun = time.Time{}
+	return true
 }
 
 // MayTell reports whether a pod may come to know all images of its template, as far as the template and the pod's
