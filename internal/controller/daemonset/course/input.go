@@ -23,8 +23,7 @@ func (c *Course) input(n *node) standing.Input {
 		Unmoved: c.unmoved(n), Restarted: c.tooManyRestarts(n), Sure: c.sureFrom(n), Recovers: c.recovers(n),
 		Late: c.deadline(n), Lingers: c.lingersFrom(n), Patience: c.patience(n), Room: c.roomUntil(n),
 	}
-	in.Fetch = n.fetched
-	in.Joins, in.Departs = c.joins(n), c.departs(n)
+	in.Fetch, in.Joins, in.Departs = n.fetched, c.joins(n), c.departs(n)
 	in.First = c.untouched(n, in.Joins)
 	in.Refused = n.daemon.Revision == "" && n.daemon.Refused != "" && c.lasts(n)
 	in.Crowded = n.daemon.NoRoom != "" && in.Room.IsZero()

@@ -153,7 +153,8 @@ func (c *Course) candidate(n *node, in *standing.Input) (change, free bool) {
 func (c *Course) order(in *standing.Input) standing.Order {
 	want := in.Want
 	return standing.Order{
-		Fetch: in.Fetch.Wish, Target: want, Change: in.Begun && want != "", Changing: in.Changing,
+		Fetch: in.Fetch.Wish, Target: want, Change: in.Begun && want != "",
+		Changing: in.Changing, Halted: c.targetFailed && !in.Back,
 		Create: c.started && want != "" && (in.Begun || !in.IsNew && !in.Joins || want != in.Target),
 	}
 }

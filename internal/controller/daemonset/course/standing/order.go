@@ -9,6 +9,8 @@ type Order struct {
 	Change, Create bool
 	// Changing tells that there is another revision to go to than the stable one.
 	Changing bool
+	// Halted tells that the target has failed, and that nodes stay as they are.
+	Halted bool
 	// Fetch says whether the node is to fetch the images of the target of the change.
 	Fetch Wish
 }

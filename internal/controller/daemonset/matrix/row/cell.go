@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/failing"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/podname"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/loop/deadline"
@@ -27,46 +28,6 @@ const (
 	workFetch        // ask the node to fetch images, now
 	workCount
 )
-
-// failureBackoff spaces the deletions of failed pods on one node.
-type failureBackoff struct {
-	generation int64
-	delay      time.Duration
-	at         time.Time
-	// count is how many pods of the revision failed one after the other.
-	revision string
-	count    int
-}
-
-// until returns when the next failed pod may be deleted; zero means at once.
-func (b *failureBackoff) until(generation int64) time.Time {
-	if b.delay == 0 || b.generation != generation {
-		return time.Time{}
-	}
-	return b.at.Add(b.delay)
-}
-
-// next counts the deletion of a pod of the revision. A spec change or a long quiet time starts from the beginning;
-// another revision has the same delay, and a count of its own.
-func (b *failureBackoff) next(generation int64, revision string, now time.Time, cfg *Config) {
-	if b.delay == 0 || b.generation != generation || now.Sub(b.at) > 2*cfg.MaxFailedPodBackoff {
-		b.delay, b.count = cfg.FailedPodBackoff, 0
-	} else {
-		b.delay = min(2*b.delay, cfg.MaxFailedPodBackoff)
-	}
-	if b.revision != revision {
-		b.count = 0
-	}
-	b.generation, b.revision, b.at, b.count = generation, revision, now, b.count+1
-}
-
-// of returns how many pods of the revision failed one after the other.
-func (b *failureBackoff) of(revision string) int32 {
-	if b.revision != revision {
-		return 0
-	}
-	return int32(b.count)
-}
 
 // setback spaces the tries of what keeps failing. Of cells, those with fewer failures go first.
 type setback struct {
@@ -133,7 +94,7 @@ type tries struct {
 	unanswered      string
 	unansweredUntil time.Time
 
-	failures  failureBackoff
+	failures  failing.Backoff
 	deletions setback
 	fetches   setback // of asking the node to fetch images
 
@@ -264,6 +225,8 @@ type Pod struct {
 	// mountedFrom is when its volumes came to show what they were pointed at, held in the same way; pointedFrom
 	// when it was first seen to be, or seen no longer to say that they show it.
 	mountedFrom, pointedFrom time.Time
+	// fellFrom is when it was first seen not to be ready, after it last was.
+	fellFrom time.Time
 }
 
 // Info is what was last told of the pod.
@@ -287,6 +250,9 @@ func (p *Pod) Update(info fact.Pod, now time.Time) {
 			from = info.Created
 		}
 		p.readyFrom = deadline.Past(from, now)
+	}
+	if !info.Ready && (p.info.Ready || p.info.UID == "") {
+		p.fellFrom = now
 	}
 	p.point(&info, now)
 	if p.info.Fetch.Revision != info.Fetch.Revision || !p.info.Fetch.At.Equal(info.Fetch.At) {

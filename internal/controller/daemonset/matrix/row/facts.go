@@ -5,6 +5,7 @@ import (
 
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/failing"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/loop/deadline"
 )
@@ -56,7 +57,7 @@ func (r *Row) tryAnew() {
 		if c.tries == nothing {
 			continue
 		}
-		c.setback, c.refused, c.failures = setback{}, "", failureBackoff{}
+		c.setback, c.refused, c.failures = setback{}, "", failing.Backoff{}
 		r.refresh(c)
 	}
 }
@@ -248,14 +249,14 @@ func (r *Row) facts(c *cell) (d standing.Daemon, until time.Time) {
 		newest, newestUp, d.Available, until = p, up, d.Available || up, deadline.Sooner(until, at)
 	}
 	if newest == nil {
-		d.Restarts = c.failures.of(r.info.Revision) // the course takes it as evidence against that one
+		d.Restarts = c.failures.Of(r.info.Revision) // the course takes it as evidence against that one
 		d.Ended = len(c.pods) > 0
 		if others > 0 && d.Trouble == "" {
 			d.Trouble = "its old pod has not ended yet"
 		}
 		return d, until
 	}
-	d.Two, d.Restarts = others > 0, c.failures.of(newest.info.Revision)+newest.info.Restarts
+	d.Two, d.Restarts = others > 0, c.failures.Of(newest.info.Revision)+newest.info.Restarts
 	newest.stays(&d)
 	if newestUp {
 		d.Since = newest.since(r.info.MinReadySeconds)

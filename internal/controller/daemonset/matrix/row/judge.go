@@ -201,7 +201,7 @@ func (j *judgement) empty() {
 
 // housekeeping removes finished pods and pods too many.
 func (j *judgement) housekeeping() {
-	backoffUntil := j.cell.failures.until(j.spec.Generation)
+	backoffUntil := j.cell.failures.Until(j.spec.Generation)
 	failedOnce := false
 	for _, p := range j.cell.pods {
 		if !p.live() {
@@ -238,11 +238,30 @@ func (j *judgement) isSilent(p *Pod) bool {
 func (j *judgement) handOver() {
 	switch {
 	case !j.surge || j.activeOld == nil || j.activeNew == nil:
-	case !j.activeOld.info.Ready:
+	case !j.activeOld.info.Ready && !j.recovers(j.activeOld):
 		j.remove(j.activeOld, action.ReasonSurgeOldNotReady)
 	case j.isUp(j.activeNew):
 		j.remove(j.activeOld, action.ReasonSurgeDone)
 	}
+}
+
+// lasting is how long an old pod may not be ready, as far as nothing else is wrong with it, before it gives way.
+const lasting = 30 * time.Second
+
+// recovers reports whether the pod is not to give way though it is not ready: under a policy, what its probe asks may
+// be back in a moment. It gives way to nothing that has failed.
+func (j *judgement) recovers(p *Pod) bool {
+	until := p.fellFrom.Add(lasting)
+	switch {
+	case !j.guided:
+		return false
+	case j.order.Halted:
+		return true
+	case p.info.Trouble != "" || !until.After(j.now):
+		return false
+	}
+	j.wakeAt(until)
+	return true
 }
 
 // tooMany: one active pod may stay, with surge one of each revision.
