@@ -19,6 +19,7 @@ import (
 	"github.com/everynode/everynode/internal/dashboard/varied"
 	"github.com/everynode/everynode/internal/loop/deadline"
 	"github.com/everynode/everynode/internal/node"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
 // Item is one thing that needs somebody.
@@ -57,6 +58,9 @@ func Of(s *survey.Survey) []Item {
 	}
 	if closed, is := stuck(s); is {
 		items = append(items, closed)
+	}
+	if open, is := leftOpen(s); is {
+		items = append(items, open)
 	}
 	rank := func(i Item) int {
 		switch {
@@ -142,6 +146,15 @@ func stuck(s *survey.Survey) (Item, bool) {
 		}
 		return "", since
 	})
+}
+
+// leftOpen says how many nodes stayed open that were to be closed, until somebody has looked at that.
+func leftOpen(s *survey.Survey) (Item, bool) {
+	item, is := about(s.Nodes, "stayed open", "stayed open", func(n *corev1.Node) (why string, since time.Time) {
+		return n.Annotations[nodestartup.NotClosedAnnotation], since
+	})
+	item.Tone = warn
+	return item, is
 }
 
 // nodes says how many nodes are out of order. A cordoned node is as somebody wanted it.

@@ -111,6 +111,17 @@ func TestNodesThatStayClosed(t *testing.T) {
 	}
 }
 
+// A node that was to be closed when it joined, and was not, is told of as long as it says so.
+func TestNodesThatStayedOpen(t *testing.T) {
+	o := objects("")
+	n := aNode("n0", corev1.ConditionTrue, began)
+	n.Annotations = map[string]string{nodestartup.NotClosedAnnotation: "nobody answered"}
+	o.Nodes = append(o.Nodes, n, aNode("n1", corev1.ConditionTrue, began))
+	if got := text(Of(survey.New(o))); got != "warn||1 node stayed open|n0: nobody answered|\n" {
+		t.Errorf("what needs somebody is\n%s", got)
+	}
+}
+
 func TestOneNode(t *testing.T) {
 	o := survey.Objects{Nodes: []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "new"}}}, Locate: time.LoadLocation}
 	if got := text(Of(survey.New(o))); got != "bad||1 node is out of order|new: the node has not been ready yet|\n" {
