@@ -24,6 +24,29 @@ func TestFullDomainHoldsUpItsGroups(t *testing.T) {
 	w.expect(t, v1alpha1.PhaseProgressing, "2 under way")
 }
 
+// A daemon that is about to be available excuses nobody in its domain: they wait for it, and the step for them.
+func TestADaemonThatComesHoldsUpItsDomain(t *testing.T) {
+	for comes, phase := range map[time.Duration]v1alpha1.Phase{
+		time.Minute: v1alpha1.PhaseProgressing, 0: v1alpha1.PhaseWaitingForApproval,
+	} {
+		w := newWorld()
+		w.addNode("a", map[string]string{"rack": "r"}, "v1")
+		w.addNode("b", map[string]string{"rack": "r", "first": "yes"}, "v1")
+		w.addNode("c", map[string]string{"rack": "s"}, "v1")
+		m := w.nodes["a"]
+		m.fault, m.daemon.Available, m.daemon.Since = "it is out of order", false, time.Time{}
+		if comes > 0 {
+			m.daemon.Comes = w.now.Add(comes)
+		}
+		w.tell("a")
+		w.start(policy(t, "waves: [{name: first, nodes: {matchLabels: {first: \"yes\"}}}]\nnodeFaults: {max: 100%}\n"+
+			"domains: [{key: rack, maxUnavailable: 1}]"), daemonSet("v1"))
+		w.update("v2")
+		w.pass(10 * time.Second)
+		w.expect(t, phase, "first")
+	}
+}
+
 // TestWhatIsTakenAwayCannotFail: the target was given to a node and leaves it out since; that its pod crashes
 // until it goes is no evidence.
 func TestWhatIsTakenAwayCannotFail(t *testing.T) {

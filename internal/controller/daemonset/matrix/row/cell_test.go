@@ -117,3 +117,22 @@ func TestFailuresInFlightTogetherPauseOnce(t *testing.T) {
 		t.Errorf("after the second failure the pause ends at %v, after the first one it was to end at %v", r.fresh.until, until)
 	}
 }
+
+// A pod that has ended, or is about to, shows that its node had a daemon: it is not one that waits for its first. Why it
+// ended is known until it goes.
+func TestWhatHasEndedShows(t *testing.T) {
+	const crashed, ending = "container d ended with exit code 1", "its old pod has not ended yet"
+	for trouble, change := range map[string]func(*fact.Pod){
+		crashed: func(p *fact.Pod) { p.Phase, p.Trouble = fact.PodFailed, crashed },
+		ending:  func(p *fact.Pod) { p.Terminating, p.Trouble = true, crashed },
+	} {
+		r := fleetRow(1)
+		c := r.cells["node-00000"]
+		is := c.pods[0].info
+		change(&is)
+		r.change(c.pods[0], is)
+		if d, _ := r.facts(c); !d.Ended || d.Revision != "" || d.Trouble != trouble {
+			t.Errorf("the daemon is %+v, want one in trouble since %s", d, trouble)
+		}
+	}
+}
