@@ -132,7 +132,8 @@ func (r *Row) doom(c *cell, rm removal) action.Action {
 	case action.ReasonFetch:
 		return r.fetch(c, rm.pod)
 	case action.ReasonFailed:
-		c.own().failures.Next(r.info.Generation, rm.pod.info.Revision, r.now, r.cfg.FailedPodBackoff, r.cfg.MaxFailedPodBackoff)
+		c.own().failures.Next(r.info.Generation, rm.pod.info.Revision, r.now,
+			r.cfg.FailedPodBackoff, r.cfg.MaxFailedPodBackoff)
 	case action.ReasonNodeUnfit:
 		a.Detail = r.LeftOut(c.node)
 	case action.ReasonTurn, action.ReasonOutdated, action.ReasonOutdatedUnavailable:
