@@ -124,7 +124,7 @@ func drawRule(t *rapid.T) func(node string) bool {
 
 func randomEvent(t *rapid.T, w *world, name string, revision *int) {
 	c := w.course
-	switch rapid.IntRange(0, 13).Draw(t, "event") {
+	switch rapid.IntRange(0, 14).Draw(t, "event") {
 	case 0, 1:
 		*revision++
 		w.rules[fmt.Sprint("v", *revision)] = drawRule(t)
@@ -143,6 +143,12 @@ func randomEvent(t *rapid.T, w *world, name string, revision *int) {
 		w.drawBad(t, fmt.Sprint("v", *revision))
 	case 12: // the way back does not work either
 		w.drawBad(t, c.state.stable)
+	case 14: // the node comes to another rack
+		m, z := w.nodes[name], rapid.IntRange(0, 1).Draw(t, "zone")
+		m.labels = map[string]string{"zone": fmt.Sprint("z", z), "rack": fmt.Sprintf("z%d-r%d", z, rapid.IntRange(0, 2).Draw(t, "rack"))}
+		m.object = nil
+		w.tell(name)
+		w.noteTaken(nil)
 	case 13:
 		w.unreadable[c.state.stable] = c.state.stable != w.ds.Newest && rapid.Bool().Draw(t, "unreadable")
 		w.tellRules()
