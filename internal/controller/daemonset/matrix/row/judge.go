@@ -249,11 +249,11 @@ func (j *judgement) handOver() {
 const lasting = 30 * time.Second
 
 // recovers reports whether the pod is not to give way though it is not ready: under a policy, what its probe asks may
-// be back in a moment. It gives way to nothing that has failed.
+// be back in a moment. It gives way to nothing that has failed; what has goes at once on the way back.
 func (j *judgement) recovers(p *Pod) bool {
 	until := p.fellFrom.Add(lasting)
 	switch {
-	case !j.guided:
+	case !j.guided || j.row.guide.course.Returns():
 		return false
 	case j.order.Halted:
 		return true
