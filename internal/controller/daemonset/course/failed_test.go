@@ -90,6 +90,21 @@ func TestEvidenceCountsFromTheRetryOn(t *testing.T) {
 	}
 }
 
+// Restarts that begin to be counted anew after a try was asked for count from nothing.
+func TestRestartsThatAreCountedAnewCountAfterARetry(t *testing.T) {
+	w, canary := halted(t, func(d *standing.Daemon) { d.Restarts, d.Trouble = 7, "exit 1" })
+	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Retry: &v1alpha1.Retry{Revision: "v2", Count: 1}})
+	w.pass(time.Minute)
+	w.expect(t, v1alpha1.PhaseProgressing, "")
+	for _, restarts := range []int32{0, 3} {
+		for _, name := range canary {
+			w.nodes[name].daemon.Restarts = restarts
+			w.tell(name)
+		}
+	}
+	w.expect(t, v1alpha1.PhaseHalted, "3 restarts: exit 1")
+}
+
 // Nodes that fell out of order before the try are none of it.
 func TestFaultsFromBeforeTheRetryAreNoEvidence(t *testing.T) {
 	w := newWorld()
