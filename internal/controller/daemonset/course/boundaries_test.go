@@ -88,6 +88,9 @@ func TestAStepSoaksFromTheLastDeparture(t *testing.T) {
 	if step := w.course.Status().Step; step != "zones/z0" {
 		t.Errorf("step %s has begun", step)
 	}
+	if soaked := w.course.Status().Soaked; soaked == nil || soaked.Duration > 20*time.Second {
+		t.Errorf("20 seconds after the last departure the status says that it has soaked for %v", soaked)
+	}
 	w.pass(20 * time.Second)
 	if step := w.course.Status().Step; step != "zones/z1" {
 		t.Errorf("40 seconds after the last departure step %s is under way", step)

@@ -248,3 +248,27 @@ func TestOldPodsThatWorkOutliveTheStrategy(t *testing.T) {
 		t.Errorf("so many go at once: %v", gone)
 	}
 }
+
+// While a template waits for its first node, one node gives up its daemon for it, also before the next pod is made.
+func TestOneNodeGoesFirstForAll(t *testing.T) {
+	w, _ := tenNodes(t, "", rollingUpdate("5", "0"))
+	info := w.sets["logs"]
+	info.Generation, info.Revision = info.Generation+1, "b"
+	info.First.Set("b", fact.FirstIsWanted)
+	w.setDaemonSet(info, corev1.PodSpec{})
+	gone := 0
+	for range 20 {
+		for _, a := range w.ready() {
+			if _, is := a.(*action.DeletePod); is {
+				gone++
+			}
+		}
+		for len(w.inFlight) > 0 {
+			w.finish(0, action.OK, true) // and the pod is not gone yet
+		}
+		w.tick(time.Second)
+	}
+	if gone != 1 {
+		t.Errorf("%d nodes give up their daemon, want 1", gone)
+	}
+}
