@@ -477,6 +477,7 @@ func (b *beside) barred(t *testing.T) {
 // startupGoes deletes the NodeStartup that a node waits under.
 func (b *beside) startupGoes(t *testing.T) {
 	const name = "gone-0001"
+	b.kubectl(t, "apply", "-f", b.write("startup.yaml", startupOf("net", "late")))
 	b.startupSays(t, plan.DaemonSetsFound, metav1.ConditionFalse, "default/late")
 	b.simulateMore("gone-", 1, "")
 	b.gated(t, name, true)
@@ -487,7 +488,7 @@ func (b *beside) startupGoes(t *testing.T) {
 
 // leavesStartups leaves while a node is closed.
 func (b *beside) leavesStartups(t *testing.T) {
-	b.kubectl(t, "apply", "-f", "startup.yaml")
+	b.kubectl(t, "apply", "-f", b.write("startup.yaml", startupOf("net", "late")))
 	b.startups(t, true)
 	b.startupSays(t, plan.DaemonSetsFound, metav1.ConditionFalse, "default/late")
 	const name = "left-0001"
