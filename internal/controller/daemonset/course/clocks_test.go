@@ -52,6 +52,38 @@ func TestNodesThatFallAreSuspiciousByAnyClock(t *testing.T) {
 	}
 }
 
+// So is a content, or an amount of memory, that is given to pods that run. When that was is by the controller's clock.
+func TestNodesThatFallByWhatRunningPodsGetAreSuspicious(t *testing.T) {
+	for _, off := range offs {
+		w := newWorld()
+		w.addFleet(1, 1, 100, "v1")
+		w.start(policy(t, "waves: [{name: canary, count: 10, maxUnavailable: 10, soak: 5m}]\n"+
+			"failure: {max: 5%, min: 2, startDeadline: 1m, then: Rollback}"), dsWith("v1", 1))
+		w.pass(20 * time.Minute)
+		w.update("v2")
+		w.pass(30 * time.Second)
+		fallen := 0
+		for _, name := range w.names() {
+			m := w.nodes[name]
+			if m.daemon.Revision != "v2" {
+				continue
+			}
+			m.daemon.Given = true
+			w.tell(name)
+			if fallen < 2 {
+				fallen++
+				m.fault, m.silent, m.since = "it is ill", true, w.now.Add(off)
+				m.daemon.Available, m.daemon.Since = false, time.Time{}
+				w.tell(name)
+			}
+		}
+		w.pass(time.Minute)
+		if phase, message := w.course.Phase(); phase != v1alpha1.PhaseRolledBack {
+			t.Errorf("the API's clock is off by %s: %s: %s", off, phase, message)
+		}
+	}
+}
+
 // A pod that is on its way out uses up the limit, by whatever clock it was to be gone long ago.
 func TestGoingPodsUseUpTheLimitByAnyClock(t *testing.T) {
 	for _, off := range offs {

@@ -96,11 +96,11 @@ func (c *Course) remembers(n *node) bool {
 }
 
 // fellAfterItsChange reports whether the node fell out of order soon after it was given its pod. Of a silent one the
-// API's clock says both. Any other fault has a time of the node's own clock, so this process' says it if it has seen
-// both.
+// API's clock says both. Any other fault has a time of the node's own clock, and what was given to a pod that runs one
+// of a controller's, so this process' says it if it has seen both.
 func (c *Course) fellAfterItsChange(n *node) bool {
 	fell, bound := n.fact.Since, n.daemon.Bound
-	if !n.fact.Silent && n.change.bound.After(c.began) {
+	if (!n.fact.Silent || n.daemon.Given) && n.change.bound.After(c.began) {
 		fell, bound = n.fell, n.change.bound
 	}
 	return !fell.Before(bound) && fell.Before(bound.Add(suspicion))

@@ -28,6 +28,8 @@ type Daemon struct {
 	Two bool
 	// Made is when the newest pod was made, Bound when it was bound to the node.
 	Made, Bound time.Time
+	// Given tells that it had run before, and was given the revision at Made, by the clock of the controller that did.
+	Given bool
 	// Restarts is how often containers of the newest pod have restarted.
 	Restarts int32
 	// Trouble says why the newest pod does not come up: an image that cannot be

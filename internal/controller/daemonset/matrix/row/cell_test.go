@@ -136,3 +136,20 @@ func TestWhatHasEndedShows(t *testing.T) {
 		}
 	}
 }
+
+// When a pod that runs was pointed at other content, or resized, is by the clock of the controller that did that.
+func TestTimesThatAreNotTheAPIs(t *testing.T) {
+	for _, given := range []bool{false, true} {
+		p := &Pod{info: fact.Pod{Created: start, BoundAt: start}}
+		want := start
+		if given {
+			want = start.Add(time.Hour)
+			p.info.Pointed = want
+		}
+		var d standing.Daemon
+		p.stays(&d)
+		if d.Given != given || !d.Made.Equal(want) || !d.Bound.Equal(want) {
+			t.Errorf("pointed: %t: %+v", given, d)
+		}
+	}
+}

@@ -271,7 +271,7 @@ func (p *Pod) stays(d *standing.Daemon) {
 	d.Revision, d.Ending, d.Was = is.Revision, "", ""
 	d.Made, d.Bound = is.Created, is.BoundAt
 	if !is.Pointed.IsZero() { // to its revision it is another pod
-		d.Made, d.Bound = is.Pointed, is.Pointed
+		d.Made, d.Bound, d.Given = is.Pointed, is.Pointed, true
 	}
 	d.Trouble, d.Certain, d.NoRoom = is.Trouble, is.Certain, is.Unplaceable
 	if d.Trouble == "" && !p.unsureUntil.IsZero() {
