@@ -313,9 +313,7 @@ func (o *owner) dispatch(a action.Action) {
 		o.rowLane.Submit(func(ctx context.Context) {
 			updated, out := o.exec.updateRollout(ctx, ds, have, a)
 			o.buffer.result(func(o *owner) {
-				if updated != nil {
-					o.rollouts.Step(rollouts.Rollout{Object: updated})
-				}
+				o.rollouts.Step(rollouts.Written{Was: have, Is: updated, Outcome: out})
 				o.matrix.Step(action.Answer{Action: a, Outcome: out})
 			})
 		})

@@ -66,7 +66,7 @@ func (e *executor) updateRollout(ctx context.Context, ds *appsv1.DaemonSet, have
 	klog.FromContext(ctx).Info("Cannot write where a rollout stands, will try again", "daemonSet", klog.KObj(ds), "err",
 		err)
 	e.metrics.writesFailed.Inc()
-	return nil, action.Failed
+	return nil, rollouts.OutcomeOf(err)
 }
 
 // someRollout makes sure that there is a rollout. One that is made is paused if there is a

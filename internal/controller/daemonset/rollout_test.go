@@ -88,7 +88,7 @@ func TestARolloutThatIsDeletedJustBeforeItsStatusIsWritten(t *testing.T) {
 			e.rollouts = api
 			ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "logs", UID: "1"}}
 			have := &v1alpha1.DaemonSetRollout{ObjectMeta: metav1.ObjectMeta{Name: "logs"}}
-			if _, out := e.updateRollout(t.Context(), ds, have, &action.UpdateRollout{}); out != action.Failed {
+			if _, out := e.updateRollout(t.Context(), ds, have, &action.UpdateRollout{}); out != action.Gone {
 				t.Errorf("the outcome is %s", out)
 			}
 			if api.created != nil {
@@ -96,4 +96,25 @@ func TestARolloutThatIsDeletedJustBeforeItsStatusIsWritten(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A rollout that goes while no watch is open, and was made while none was, is followed by one that is paused.
+func TestARolloutThatGoesUnseen(t *testing.T) {
+	t.Parallel()
+	a := policyAPI{newFakeAPI(t), func() bool { return false }}
+	for i := range 4 {
+		a.add(policyNode(i))
+	}
+	a.add(testDaemonSet("logs"))
+	a.add(waitsForApproval("careful"))
+	stop := startWithPolicies(t, a)
+	defer func() { stop() }()
+	wantPhase(t, a, v1alpha1.PhaseComplete, "")
+	setImage(t, a.fakeAPI, "logs", "demo:v2")
+	wantPhase(t, a, v1alpha1.PhaseWaitingForApproval, "")
+	a.mu.Lock()
+	delete(a.objects[kindRollout], keyOf("default", "logs")) // and nobody is told
+	a.mu.Unlock()
+	setImage(t, a.fakeAPI, "logs", "demo:v3")
+	wantPhase(t, a, v1alpha1.PhasePaused, "its DaemonSetRollout was deleted while it was")
 }

@@ -51,6 +51,8 @@ type Book struct {
 	// erased says of DaemonSets whose rollout was deleted in the middle of a change why
 	// the next one is to be paused.
 	erased map[types.UID]string
+	// missing are rollouts that the API did not have when they were written, since when, and of whose end no news came.
+	missing map[types.UID]time.Time
 	// free are DaemonSets that have left their policy, until one selects them again: what
 	// they change meanwhile is theirs.
 	free  map[types.UID]bool
@@ -80,6 +82,7 @@ func New(rows Rows, locate rolloutpolicy.Locate) *Book {
 		left:     map[types.NamespacedName]bool{},
 		blind:    map[types.UID]bool{},
 		erased:   map[types.UID]string{},
+		missing:  map[types.UID]time.Time{},
 		free:     map[types.UID]bool{},
 		tasks:    map[types.UID]*task{},
 	}
@@ -125,6 +128,8 @@ func (b *Book) Step(e Event) {
 		b.onPolicy(e)
 	case Rollout:
 		b.onRollout(e)
+	case Written:
+		b.onWritten(e)
 	case Sight:
 		b.onSight(e)
 	case Now:
@@ -206,6 +211,7 @@ func (b *Book) compile(object *v1alpha1.RolloutPolicy) *policy {
 func (b *Book) onRollout(e Rollout) {
 	name := nameOf(e.Object)
 	have := b.rollouts[name]
+	delete(b.missing, e.Object.UID)
 	if b.comesLate(e) {
 		return
 	}
