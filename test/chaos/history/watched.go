@@ -86,7 +86,7 @@ const late = 5 * time.Second
 
 // paced judges when a node's change began: over all DaemonSets of a policy there may be as
 // many in any time as its pace allows, and what it had saved up before, for ten seconds at
-// most. A new process may begin two at once.
+// most. A new process may begin two at once. A resize has no time, and is not judged.
 func (j *judge) paced(d decision, g *guidance, p *corev1.Pod, now time.Time) {
 	perMinute := int32(0)
 	for _, policy := range g.policies {
@@ -96,7 +96,7 @@ func (j *judge) paced(d decision, g *guidance, p *corev1.Pod, now time.Time) {
 		}
 		perMinute = max(perMinute, *n)
 	}
-	if len(g.policies) == 0 {
+	if len(g.policies) == 0 || now.IsZero() {
 		return
 	}
 	uid := g.policies[0].UID
