@@ -117,3 +117,22 @@ func TestWhatTheTargetBrokeDoesNotHoldUpTheWayBack(t *testing.T) {
 		}
 	}
 }
+
+// A node that no revision wants when it is deleted is not remembered.
+func TestANodeOutsideIsNoAbsentee(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 1, 3, "v1")
+	w.start(policy(t, "{}"), daemonSet("v1"))
+	for name, remembered := range map[string]int{"z0-r0-00": 1, "z0-r0-01": 0} {
+		n := w.course.nodes[name]
+		n.daemon.Available, n.change.taken = false, true
+		if remembered == 0 {
+			n.chosen = standing.Chosen{}
+		}
+		w.course.absentees = nil
+		w.removeNode(name)
+		if got := len(w.course.absentees); got != remembered {
+			t.Errorf("of %s %d are remembered, want %d", name, got, remembered)
+		}
+	}
+}

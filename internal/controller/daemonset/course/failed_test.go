@@ -504,3 +504,24 @@ func TestALostDaemonOfALostRevisionUsesUpNoLimit(t *testing.T) {
 		w.expect(t, v1alpha1.PhaseComplete, "3 of 3")
 	}
 }
+
+// A revision that has failed may come to be called as the stable one is: that one has not failed.
+func TestARevisionThatIsCalledAsTheStableOneHasNotFailed(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 1, 3, "v1")
+	w.start(policy(t, "{}"), daemonSet("v1"))
+	w.update("v2")
+	w.pass(5 * time.Second)
+	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Abort: &v1alpha1.Abort{Revision: "v2"}})
+	w.pass(5 * time.Second)
+	w.expect(t, v1alpha1.PhaseRolledBack, "revision v2")
+	w.ds.Renamed = "v2"
+	w.update("v1")
+	w.pass(time.Minute)
+	w.expect(t, v1alpha1.PhaseComplete, "3 of 3 nodes have revision v1")
+	for _, f := range w.course.Status().FailedRevisions {
+		if f.Revision == "v1" {
+			t.Errorf("v1 counts as failed: %+v", f)
+		}
+	}
+}

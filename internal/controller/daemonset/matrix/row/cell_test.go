@@ -153,3 +153,39 @@ func TestTimesThatAreNotTheAPIs(t *testing.T) {
 		}
 	}
 }
+
+// A pod that does not say since when it is ready soaks since it was made.
+func TestAPodOfNoTimeSoaksSinceItWasMade(t *testing.T) {
+	p := &Pod{}
+	p.Update(fact.Pod{UID: "pod", Bound: true, Created: start, Ready: true}, start.Add(time.Hour))
+	if since := p.since(5); !since.Equal(start.Add(5 * time.Second)) {
+		t.Errorf("a pod that was made at %v is available since %v", start, since)
+	}
+}
+
+// A pod that was made, and is not seen for long, may be there all the same.
+func TestAPodThatIsNotSeenMayBeThere(t *testing.T) {
+	for _, answered := range []bool{true, false} {
+		c := &cell{tries: &tries{creating: creation{name: "pod", answered: answered, until: start}}}
+		c.expire(start, time.Minute)
+		until := start.Add(time.Minute)
+		if in := c.unanswered == "pod" && c.unansweredUntil.Equal(until); in != answered || c.creating.name != "" {
+			t.Errorf("answered %v: it is in doubt: %v, under way: %q", answered, in, c.creating.name)
+		}
+	}
+}
+
+// A deletion that is seen before its answer is in no doubt, whatever the answer is.
+func TestADeletionThatIsSeenIsInNoDoubt(t *testing.T) {
+	for _, seen := range []bool{true, false} {
+		r := fleetRow(1)
+		p := r.cells["node-00000"].pods[0]
+		is := p.info
+		is.Terminating = seen
+		r.change(p, is)
+		r.deleted(&action.DeletePod{Node: is.Node, PodUID: is.UID}, action.Unknown)
+		if p.unsureUntil.IsZero() != seen {
+			t.Errorf("seen %v: it is in doubt until %v", seen, p.unsureUntil)
+		}
+	}
+}
