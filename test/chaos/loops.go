@@ -35,6 +35,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/nodeipam"
 	"github.com/everynode/everynode/internal/controller/nodelifecycle"
 	"github.com/everynode/everynode/internal/controller/nodelifecycle/health"
+	"github.com/everynode/everynode/internal/controller/nodestartup"
 	"github.com/everynode/everynode/internal/controller/podgc"
 	podgcplan "github.com/everynode/everynode/internal/controller/podgc/plan"
 	"github.com/everynode/everynode/internal/controller/serviceaccount"
@@ -45,6 +46,8 @@ import (
 	"github.com/everynode/everynode/test/chaos/faults"
 	"github.com/everynode/everynode/test/chaos/history"
 	"github.com/everynode/everynode/test/chaos/history/revision"
+	"github.com/everynode/everynode/test/chaos/plan"
+	"github.com/everynode/everynode/test/chaos/startup"
 	"github.com/everynode/everynode/test/chaos/store"
 )
 
@@ -85,7 +88,7 @@ var loopsByName = map[string]func(fittings) error{
 			Recorder: &record.FakeRecorder{},
 			Rollouts: daemonset.NewRolloutWriter(f.ours), Watches: f.watches,
 			NormalizeTemplate: defaults.SetTemplate, Content: copies.Access{Client: f.client},
-			CopiesLinger: lingering, LiveContent: true,
+			CopiesLinger: lingering, LiveContent: true, Startups: true,
 			Variants: daemonset.NewVariantWriter(f.ours), Trials: podwriter.Writer{Client: f.client},
 		})
 		if err != nil {
@@ -155,6 +158,9 @@ var loopsByName = map[string]func(fittings) error{
 			Writer:      nodeipam.NewWriter(f.client),
 			ClusterCIDR: netip.MustParsePrefix("10.244.0.0/16"),
 		})
+	},
+	plan.StartupLoop: func(f fittings) error {
+		return nodestartup.Add(f.manager, nodestartup.Config{Startups: f.ours.NodeStartups(), Gates: startup.Gates{Client: f.client}})
 	},
 	"serviceaccount": func(f fittings) error {
 		return serviceaccount.Add(f.manager, serviceaccount.Config{Client: f.client})

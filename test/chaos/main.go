@@ -61,6 +61,10 @@ func main() {
 		fmt.Fprintf(os.Stderr, "-trouble is %q, must be one of %q\n", *trouble, plan.Troubles)
 		os.Exit(2)
 	}
+	if err := os.MkdirAll(o.keep, 0o755); err != nil {
+		fmt.Fprintf(os.Stderr, "-logs: %v\n", err)
+		os.Exit(2)
+	}
 	quiet()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -24,6 +24,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/apiserver/storages"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
 	"github.com/everynode/everynode/internal/pki"
 	"github.com/everynode/everynode/internal/simulator/illness"
 	"github.com/everynode/everynode/internal/storage/etcd"
@@ -60,8 +61,8 @@ type parts struct {
 // startParts starts everything in the round's folder.
 func startParts(ctx context.Context, r *round) (*parts, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	seed := r.seed
-	p := &parts{ctx: ctx, seed: seed, journal: r.journal, fleet: newFleet(), loops: map[string]*loop{}, end: cancel}
+	p := &parts{ctx: ctx, seed: r.seed, journal: r.journal, fleet: newFleet(), loops: map[string]*loop{}, end: cancel,
+		accounts: map[string]restclient.ImpersonationConfig{plan.StartupLoop: ground.Account(nodestartup.Account)}}
 	p.trouble, p.dead = r.plan.Trouble, r.plan.Trouble == plan.DeadNodes
 	if r.plan.Policies || r.plan.Varied {
 		ills, err := illness.Parse(ground.Ills(&r.plan))
@@ -72,17 +73,14 @@ func startParts(ctx context.Context, r *round) (*parts, error) {
 		p.ills = ills
 	}
 	if p.trouble == plan.Content {
-		p.accounts = map[string]restclient.ImpersonationConfig{"daemonset": {
-			UserName: "system:serviceaccount:kube-system:daemon-set-controller",
-			Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"},
-		}}
+		p.accounts["daemonset"] = ground.Account("daemon-set-controller")
 	}
 	if err := p.serve(r.dir); err != nil {
 		p.abandon()
 		return nil, err
 	}
-	for i, name := range plan.Loops {
-		line := faults.NewLine(p.config.Transport, rand.New(rand.NewPCG(seed, uint64(i)+1)))
+	for i, name := range r.plan.Runs() {
+		line := faults.NewLine(p.config.Transport, rand.New(rand.NewPCG(r.seed, uint64(i)+1)))
 		p.loops[name] = &loop{name: name, line: line}
 		if err := p.loops[name].start(p); err != nil {
 			p.abandon()
@@ -273,8 +271,7 @@ func refuseNode(ctx context.Context, line *faults.Line, j *journal, name, words 
 	j.note("end  pods for %s are refused", name)
 }
 
-// heal ends everything that goes wrong. In one round of three a node that is
-// silent is so until it was noticed.
+// heal ends everything that goes wrong. In one round of three a node that is silent is so until it was noticed.
 func (p *parts) heal(ctx context.Context) error {
 	for _, l := range p.loops {
 		l.line.Heal()

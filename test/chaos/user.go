@@ -141,9 +141,11 @@ func (u *user) step(ctx context.Context, s plan.Step) (string, error) {
 		plan.ClassNode:
 		return u.node(ctx, s)
 	case plan.LeaveTogether:
-		return startup.Leave(func(i int) (string, error) {
+		return startup.Each(func(i int) (string, error) {
 			return u.node(ctx, plan.Step{Op: plan.RemoveNode, Pick: s.Pick + i})
 		})
+	case plan.ReturnTogether:
+		return startup.Each(func(int) (string, error) { return u.node(ctx, plan.Step{Op: plan.AddNode}) })
 	}
 	if what, is, err := u.tailor.Step(ctx, s); is {
 		return what, err

@@ -140,6 +140,14 @@ type Plan struct {
 	Steps []Step
 }
 
+// Runs are the loops that the round runs on Parts.
+func (p *Plan) Runs() []string {
+	if p.Startup {
+		return append(slices.Clone(Loops), StartupLoop)
+	}
+	return Loops
+}
+
 // Sets is how many names of DaemonSets a round uses.
 const Sets = 3
 

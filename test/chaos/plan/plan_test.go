@@ -133,7 +133,7 @@ func TestTroubles(t *testing.T) {
 
 // Variants are made up last: a round is as it was without them, and all that users do to them comes up.
 func TestVary(t *testing.T) {
-	seen, kinds := map[Op]bool{}, map[string]int{}
+	seen, kinds, loops := map[Op]bool{}, map[string]int{}, map[string]bool{}
 	for seed := range uint64(200) {
 		for _, kind := range []Kind{Parts, Process} {
 			policies := seed%2 == 0
@@ -148,24 +148,32 @@ func TestVary(t *testing.T) {
 			for _, s := range slices.Concat(p.First, p.Steps) {
 				seen[s.Op] = true
 			}
+			for _, loop := range p.Runs() {
+				loops[loop] = true
+			}
 			p.First = slices.DeleteFunc(p.First, func(s Step) bool { return about(s.Op) })
-			p.Steps = slices.DeleteFunc(p.Steps, func(s Step) bool { return about(s.Op) })
+			p.Steps = slices.DeleteFunc(p.Steps, func(s Step) bool { return about(s.Op) || s.Loop == StartupLoop })
 			for name, is := range map[string]bool{"varied": p.Varied, "ramps": p.Ramps, "startup": p.Startup, "rigid": p.Rigid} {
 				if is {
 					kinds[name]++
 				}
 			}
-			if p.Startup && (kind == Parts || p.Apart) || p.Ramps && !policies {
-				t.Errorf("seed %d has a NodeStartup on %s, or ramps without policies", seed, kind)
-			}
-			if back := seen[LeaveTogether] && seen[BringBack]; kinds["startup"] > 0 != back {
-				t.Errorf("seed %d: nodes come back: %v", seed, back)
+			if p.Startup == p.Apart || p.Ramps && !policies {
+				t.Errorf("seed %d has a NodeStartup beside a controller apart, or none, or ramps without policies", seed)
 			}
 			p.Varied, p.Ramps, p.Startup, p.Rigid = false, false, false, false
 			if diff := cmp.Diff(plain, p); diff != "" {
 				t.Errorf("seed %d is another one beside its variants:\n%s", seed, diff)
 			}
 		}
+	}
+	for _, op := range []Op{LeaveTogether, ReturnTogether, BringBack} {
+		if !seen[op] {
+			t.Errorf("%q never comes up", op)
+		}
+	}
+	if len(loops) != len(Loops)+1 {
+		t.Errorf("the loops are %v", loops)
 	}
 	for _, c := range varying {
 		if !seen[c.op] {
@@ -178,5 +186,5 @@ func TestVary(t *testing.T) {
 }
 
 func about(op Op) bool {
-	return op == LeaveTogether || op == BringBack || slices.ContainsFunc(varying, func(c chance) bool { return c.op == op })
+	return op == LeaveTogether || op == ReturnTogether || op == BringBack || slices.ContainsFunc(varying, func(c chance) bool { return c.op == op })
 }

@@ -17,16 +17,25 @@ const (
 	ClassNode     Op = "give node another class"
 )
 
-// How nodes come to start: some leave, and come back when their server has been killed.
+// How nodes come to start: some leave, and come back, on a process when their server has been killed.
 const (
-	LeaveTogether Op = "nodes leave until the server is killed"
-	BringBack     Op = "server is killed, and the nodes that left are back"
+	LeaveTogether  Op = "nodes leave together"
+	ReturnTogether Op = "nodes come back together"
+	BringBack      Op = "server is killed, and the nodes that left are back"
 )
 
 // varying is what users do to variants in rounds that have them.
 var varying = []chance{
 	{MakeVariant, 4}, {EditVariant, 8}, {SpoilVariant, 3}, {RefuseVariant, 2}, {ClashVariant, 3}, {DeleteVariant, 3},
 	{ClassNode, 6},
+}
+
+// StartupLoop is the loop that opens nodes which start, where there is a NodeStartup.
+const StartupLoop = "nodestartup"
+
+// startupFaults are those of that loop.
+var startupFaults = []chance{
+	{StopLoop, 3}, {KillLoop, 3}, {PauseLoop, 3}, {DropWatches, 2}, {Relist, 2}, {SlowWatches, 3}, {FlakyWrites, 4},
 }
 
 // Varying says in which rounds there are DaemonSetVariants.
@@ -48,7 +57,7 @@ func (p *Plan) Vary(dice Dice, length time.Duration, in Varying) {
 	}
 	p.Varied = true
 	p.Ramps = p.Policies && dice.IntN(3) == 0
-	p.Startup = p.Kind == Process && !p.Apart // another controller knows no NodeStartups
+	p.Startup = !p.Apart // another controller knows no NodeStartups
 	if p.Policies {
 		length *= policedLength
 	}
@@ -66,8 +75,26 @@ func (p *Plan) Vary(dice Dice, length time.Duration, in Varying) {
 	}
 	p.Rigid = dice.IntN(3) == 0
 	if p.Startup {
-		p.Steps = append(p.Steps, Step{At: part(dice, 0, length/3), Op: LeaveTogether, Pick: dice.IntN(1 << 20)},
-			Step{At: part(dice, length/3, length*2/3), Op: BringBack})
+		p.start(dice, length)
 	}
 	slices.SortStableFunc(p.Steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
+}
+
+// start has nodes leave together and come back. In parts the loop that opens them is disturbed too.
+func (p *Plan) start(dice Dice, length time.Duration) {
+	p.Steps = append(p.Steps, Step{At: part(dice, 0, length/3), Op: LeaveTogether, Pick: dice.IntN(1 << 20)})
+	back := part(dice, length/3, length*2/3)
+	if p.Kind == Process {
+		p.Steps = append(p.Steps, Step{At: back, Op: BringBack})
+		return
+	}
+	p.Steps = append(p.Steps, Step{At: back, Op: ReturnTogether})
+	for range 1 + dice.IntN(4) {
+		s := step(dice, startupFaults, length)
+		s.Loop = StartupLoop
+		if s.Op != KillLoop && s.Op != DropWatches && s.Op != Relist {
+			s.For = part(dice, 100*time.Millisecond, length/2)
+		}
+		p.Steps = append(p.Steps, s)
+	}
 }

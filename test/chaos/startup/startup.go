@@ -4,32 +4,37 @@ package startup
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	everynode "github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
-// Together is how many nodes leave at a time.
+// Together is how many nodes leave, and come back, at a time.
 const Together = 2
 
-// Leave has nodes leave, and names them.
-func Leave(remove func(i int) (name string, err error)) (string, error) {
-	var left []string
+// Each does something with that many nodes, and names them.
+func Each(do func(i int) (name string, err error)) (string, error) {
+	var names []string
 	for i := range Together {
-		name, err := remove(i)
+		name, err := do(i)
 		if err != nil {
-			return strings.Join(left, ", "), err
+			return strings.Join(names, ", "), err
 		}
-		left = append(left, name)
+		names = append(names, name)
 	}
-	return strings.Join(left, ", "), nil
+	return strings.Join(names, ", "), nil
 }
 
 // Make makes a NodeStartup with a group of each DaemonSet. None is waited for long: it may be gone, or not work.
@@ -61,4 +66,31 @@ func Wait(ctx context.Context, to kubernetes.Interface, pods int) error {
 		}
 	}
 	return nil
+}
+
+// Gates changes the taints of nodes that start, as who may patch nodes.
+type Gates struct{ Client kubernetes.Interface }
+
+// SetGate implements nodenodestartup.GateWriter.
+func (g Gates) SetGate(ctx context.Context, n *corev1.Node, seen, gate *corev1.Taint, without []string) error {
+	now, err := g.Client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if now.UID != n.UID || !reflect.DeepEqual(nodestartup.TaintOf(now.Spec.Taints), seen) {
+		return apierrors.NewConflict(corev1.Resource("nodes"), n.Name, errors.New("its gate is another by now"))
+	}
+	// Only who has seen the newest node changes it.
+	meta := map[string]any{"resourceVersion": now.ResourceVersion}
+	if len(without) > 0 {
+		meta["annotations"] = map[string]string{nodestartup.WithoutAnnotation: strings.Join(without, ",")}
+	}
+	body, err := json.Marshal(map[string]any{
+		"metadata": meta, "spec": map[string]any{"taints": nodestartup.With(now.Spec.Taints, gate)},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = g.Client.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, body, metav1.PatchOptions{})
+	return err
 }
