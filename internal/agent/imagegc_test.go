@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/cri"
 	"github.com/everynode/everynode/internal/agent/images"
 	"github.com/everynode/everynode/internal/agent/pods/podstest"
+	"github.com/everynode/everynode/internal/testenv/eventually"
 )
 
 // TestUnusedImagesAreRemoved fills a disk, as far as the node knows, and looks which images containerd has then.
@@ -29,9 +31,13 @@ func TestUnusedImagesAreRemoved(t *testing.T) {
 		podstest.Must(t, err)
 		return slices.ContainsFunc(list, func(i cri.ImageInfo) bool { return slices.Contains(i.Names, image) })
 	}
-	if !has(unused) || !has(pauseImage) {
-		t.Fatal("the images are not there to begin with")
-	}
+	// What ctr has imported is told to the CRI by an event.
+	eventually.Nil(t, time.Minute, "the images are there to begin with", func(context.Context) error {
+		if !has(unused) || !has(pauseImage) {
+			return errors.New("they are not")
+		}
+		return nil
+	})
 	if dir, err := cri.ImageFS(t.Context(), m.services.Images); err != nil || filepath.Dir(dir) != m.dir+"/root" {
 		t.Errorf("images are said to be in %q, %v; want below %s", dir, err, m.dir+"/root")
 	}
