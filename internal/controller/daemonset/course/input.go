@@ -20,7 +20,8 @@ func (c *Course) input(n *node) standing.Input {
 		Lost:   want != "" && c.ds.Of(want) == nil,
 		Target: c.state.target,
 		Back:   c.back, Changing: c.changing, IsNew: c.isNew, Begun: n.change.begun != nil,
-		Unmoved: c.unmoved(n), Restarted: c.tooManyRestarts(n), Sure: c.sureFrom(n), Recovers: c.recovers(n),
+		Unmoved: c.unmoved(n), Sure: c.sureFrom(n), Recovers: c.recovers(n),
+		Restarted: c.policy != nil && c.restarts(n) >= c.policy.Failure.Restarts,
 		Late: c.deadline(n), Lingers: c.lingersFrom(n), Patience: c.patience(n), Room: c.roomUntil(n),
 	}
 	in.Fetch, in.Joins, in.Departs = n.fetched, c.joins(n), c.departs(n)
@@ -129,11 +130,14 @@ func (c *Course) unmoved(n *node) time.Time {
 
 // lingersFrom is when a pod that was to end counts as one that does not: after as long as a start may take.
 func (c *Course) lingersFrom(n *node) time.Time {
-	if n.daemon.EndsBy.IsZero() || c.policy == nil {
-		return time.Time{}
+	switch {
+	case c.policy == nil:
+	case !n.daemon.EndsBy.IsZero(): // it counts from when it was seen on its way, since the API's clock may be another
+		return n.change.going.Add(n.daemon.Grace + c.policy.Failure.StartDeadline)
+	case n.daemon.Two: // nor may it be deleted
+		return c.unmoved(n)
 	}
-	// The API's clock may be another, so its end counts from when it was seen on its way.
-	return n.change.going.Add(n.daemon.Grace + c.policy.Failure.StartDeadline)
+	return time.Time{}
 }
 
 // superseded: the node has a revision that was the target once and did not fail. It
@@ -211,10 +215,6 @@ func (c *Course) roomUntil(n *node) time.Time {
 		return ends
 	}
 	return time.Time{}
-}
-
-func (c *Course) tooManyRestarts(n *node) bool {
-	return c.policy != nil && c.restarts(n) >= c.policy.Failure.Restarts
 }
 
 // deadline is until when the node's newest pod must be available. It counts from when it was seen

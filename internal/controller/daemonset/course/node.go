@@ -183,7 +183,7 @@ func (c *Course) observeTrouble(ch *change, d, was *standing.Daemon, another boo
 	c.keep(&ch.bound, !d.Bound.IsZero(), was.Bound.IsZero() || another)
 	c.keep(&ch.troubled, d.Troubled(), !was.Troubled() || another && d.Revision != "")
 	switch {
-	case d.Revision == "", another, d.Two:
+	case d.Revision == "", another, d.Two && !d.EndsBy.IsZero(), was.Two && !d.Two:
 		ch.held = time.Time{}
 	case d.Held && ch.held.IsZero():
 		ch.held = c.now
