@@ -22,7 +22,7 @@ func (c *Course) input(n *node) standing.Input {
 		Back:   c.back, Changing: c.changing, IsNew: c.isNew, Begun: n.change.begun != nil,
 		Unmoved: c.unmoved(n), Sure: c.sureFrom(n), Recovers: c.recovers(n),
 		Restarted: c.policy != nil && c.restarts(n) >= c.policy.Failure.Restarts,
-		Late: c.deadline(n), Lingers: c.lingersFrom(n), Patience: c.patience(n), Room: c.roomUntil(n),
+		Late:      c.deadline(n), Lingers: c.lingersFrom(n), Patience: c.patience(n), Room: c.roomUntil(n),
 	}
 	in.Fetch, in.Joins, in.Departs = n.fetched, c.joins(n), c.departs(n)
 	in.First = c.untouched(n, in.Joins)
