@@ -233,7 +233,8 @@ func (j *judge) rollout(e history.Event, r *v1alpha1.DaemonSetRollout) {
 		at := of{set, template}
 		j.said[at] = s
 		for image, digest := range s.digests {
-			if s.from == e.Revision && digest != "" && !j.had[at][repository(image)+"@"+digest] {
+			had := j.had[at][repository(image)+"@"+digest] || j.had[of{template: template}][repository(image)+"@"+digest]
+			if s.from == e.Revision && digest != "" && !had {
 				j.report(Untold, e.Revision, concerned,
 					"rollout %s says of template %s that %s is %s, and pods had %v", r.Name, template, image, digest,
 					slices.Sorted(maps.Keys(j.had[at])))
@@ -269,11 +270,8 @@ func goesTo(r *v1alpha1.DaemonSetRollout, template string) bool {
 	return false
 }
 
-// learn takes in which digests a pod has.
+// learn takes in which digests a pod has. One that nobody owns may be about to be adopted again.
 func (j *judge) learn(at of, p *corev1.Pod) {
-	if at.set == "" {
-		return
-	}
 	if j.had[at] == nil {
 		j.had[at] = map[string]bool{}
 	}
@@ -319,7 +317,7 @@ func (j *judge) create(e history.Event, p *corev1.Pod, at of) {
 		_, byDigest := strings.CutPrefix(image, repository(image)+"@")
 		byTag = byTag || !byDigest
 		switch {
-		case byDigest && !j.had[at][image]:
+		case byDigest && !j.had[at][image] && !j.had[of{template: at.template}][image]:
 			j.report(Untold, e.Revision, []types.UID{p.UID, at.set}, "pod %s of template %s has %s, which no pod had",
 				p.Name, at.template, image)
 		case known && !s.has(image):

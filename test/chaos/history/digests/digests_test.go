@@ -51,6 +51,13 @@ func agent() *appsv1.DaemonSet {
 	return d
 }
 
+// orphan is a pod that nobody owns, and that has a digest.
+func orphan() *corev1.Pod {
+	p := pod("a", "demo:v1", one)
+	p.OwnerReferences = nil
+	return p
+}
+
 // takenOut is a pod that somebody took out of its DaemonSet by its label.
 func takenOut() *corev1.Pod {
 	p := pod("a", "demo:v1", "")
@@ -166,6 +173,7 @@ func TestDigests(t *testing.T) {
 		"all get what the first had":             {told().put(says(one)).make("b", one).make("c", one), "", 2},
 		"one by tag though it is said":           {told().put(says(one)).make("b", "demo:v1"), Unlike, 0},
 		"one with what its tag names now":        {told().put(pod("a", "demo:v1", two)).put(says(one)).make("b", two), Unlike, 0},
+		"one that is adopted had it":             {begin().put(orphan()).put(says(one)).make("b", one), "", 1},
 		"one with a digest that nobody had":      {told().put(says(one)).make("b", two), Untold, 0},
 		"a digest is said that nobody had":       {told().put(says(two)), Untold, 0},
 		"what is said changes":                   {told().put(says(one)).put(pod("a", "demo:v1", two)).put(says(two)), Changed, 0},
