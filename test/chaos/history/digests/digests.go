@@ -233,8 +233,7 @@ func (j *judge) rollout(e history.Event, r *v1alpha1.DaemonSetRollout) {
 		at := of{set, template}
 		j.said[at] = s
 		for image, digest := range s.digests {
-			had := j.had[at][repository(image)+"@"+digest] || j.had[of{template: template}][repository(image)+"@"+digest]
-			if s.from == e.Revision && digest != "" && !had {
+			if s.from == e.Revision && digest != "" && !j.wasHad(at, repository(image)+"@"+digest) {
 				j.report(Untold, e.Revision, concerned,
 					"rollout %s says of template %s that %s is %s, and pods had %v", r.Name, template, image, digest,
 					slices.Sorted(maps.Keys(j.had[at])))
@@ -270,7 +269,13 @@ func goesTo(r *v1alpha1.DaemonSetRollout, template string) bool {
 	return false
 }
 
-// learn takes in which digests a pod has. One that nobody owns may be about to be adopted again.
+// wasHad reports whether a pod of the template has had an image, or one that nobody owned, which may have been adopted
+// again just then.
+func (j *judge) wasHad(at of, image string) bool {
+	return j.had[at][image] || j.had[of{template: at.template}][image]
+}
+
+// learn takes in which digests a pod has.
 func (j *judge) learn(at of, p *corev1.Pod) {
 	if j.had[at] == nil {
 		j.had[at] = map[string]bool{}
@@ -317,7 +322,7 @@ func (j *judge) create(e history.Event, p *corev1.Pod, at of) {
 		_, byDigest := strings.CutPrefix(image, repository(image)+"@")
 		byTag = byTag || !byDigest
 		switch {
-		case byDigest && !j.had[at][image] && !j.had[of{template: at.template}][image]:
+		case byDigest && !j.wasHad(at, image):
 			j.report(Untold, e.Revision, []types.UID{p.UID, at.set}, "pod %s of template %s has %s, which no pod had",
 				p.Name, at.template, image)
 		case known && !s.has(image):
