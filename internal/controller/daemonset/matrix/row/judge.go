@@ -245,25 +245,6 @@ func (j *judgement) handOver() {
 	}
 }
 
-// lasting is how long an old pod may not be ready, as far as nothing else is wrong with it, before it gives way.
-const lasting = 30 * time.Second
-
-// recovers reports whether the pod is not to give way though it is not ready: under a policy, what its probe asks may
-// be back in a moment. It gives way to nothing that has failed; what has goes at once on the way back.
-func (j *judgement) recovers(p *Pod) bool {
-	until := p.fellFrom.Add(lasting)
-	switch {
-	case !j.guided || j.row.guide.course.Returns():
-		return false
-	case j.order.Halted:
-		return true
-	case p.info.Trouble != "" || !until.After(j.now):
-		return false
-	}
-	j.wakeAt(until)
-	return true
-}
-
 // tooMany: one active pod may stay, with surge one of each revision.
 func (j *judgement) tooMany(p *Pod) bool {
 	if j.surge {
