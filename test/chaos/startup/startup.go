@@ -4,10 +4,7 @@ package startup
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,7 +15,7 @@ import (
 
 	everynode "github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/objects/nodestartup"
+	"github.com/everynode/everynode/internal/beside/joining"
 )
 
 // Together is how many nodes leave, and come back, at a time.
@@ -71,26 +68,15 @@ func Wait(ctx context.Context, to kubernetes.Interface, pods int) error {
 // Gates changes the taints of nodes that start, as who may patch nodes.
 type Gates struct{ Client kubernetes.Interface }
 
-// SetGate implements nodenodestartup.GateWriter.
-func (g Gates) SetGate(ctx context.Context, n *corev1.Node, seen, gate *corev1.Taint, without []string) error {
-	now, err := g.Client.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
+// SetGate implements nodestartup.GateWriter.
+func (g Gates) SetGate(ctx context.Context, n *corev1.Node, _, gate *corev1.Taint, without []string) error {
+	raw, err := joining.Regate(n, gate, without)
 	if err != nil {
 		return err
 	}
-	if now.UID != n.UID || !reflect.DeepEqual(nodestartup.TaintOf(now.Spec.Taints), seen) {
-		return apierrors.NewConflict(corev1.Resource("nodes"), n.Name, errors.New("its gate is another by now"))
+	_, err = g.Client.CoreV1().Nodes().Patch(ctx, n.Name, types.JSONPatchType, raw, metav1.PatchOptions{})
+	if apierrors.IsInvalid(err) { // the node is another by now
+		return apierrors.NewConflict(corev1.Resource("nodes"), n.Name, err)
 	}
-	// Only who has seen the newest node changes it.
-	meta := map[string]any{"resourceVersion": now.ResourceVersion}
-	if len(without) > 0 {
-		meta["annotations"] = map[string]string{nodestartup.WithoutAnnotation: strings.Join(without, ",")}
-	}
-	body, err := json.Marshal(map[string]any{
-		"metadata": meta, "spec": map[string]any{"taints": nodestartup.With(now.Spec.Taints, gate)},
-	})
-	if err != nil {
-		return err
-	}
-	_, err = g.Client.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, body, metav1.PatchOptions{})
 	return err
 }
