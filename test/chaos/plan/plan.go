@@ -248,6 +248,11 @@ func partFault(dice Dice, length time.Duration) Step {
 	if dice.IntN(2) == 0 && s.Op != RefuseNode {
 		s.Loop = Loops[dice.IntN(len(Loops))]
 	}
+	return s.lasting(dice, length)
+}
+
+// lasting is a loop's fault that goes on for a while, if it is one of those that do.
+func (s Step) lasting(dice Dice, length time.Duration) Step {
 	if s.Op != DropWatches && s.Op != Relist && s.Op != KillLoop {
 		s.For = part(dice, 100*time.Millisecond, length/2)
 	}

@@ -92,9 +92,6 @@ func (p *Plan) start(dice Dice, length time.Duration) {
 	for range 1 + dice.IntN(4) {
 		s := step(dice, startupFaults, length)
 		s.Loop = StartupLoop
-		if s.Op != KillLoop && s.Op != DropWatches && s.Op != Relist {
-			s.For = part(dice, 100*time.Millisecond, length/2)
-		}
-		p.Steps = append(p.Steps, s)
+		p.Steps = append(p.Steps, s.lasting(dice, length))
 	}
 }

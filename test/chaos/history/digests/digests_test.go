@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/objects/pod/podtest"
 	"github.com/everynode/everynode/test/chaos/history"
 )
 
@@ -144,11 +145,9 @@ func elsewhere() *v1alpha1.RolloutPolicy {
 // mounts has a pod with a volume of an image; its node says that it mounts the one with id, "" for nothing.
 func mounts(name, image, id string) *corev1.Pod {
 	p := pod(name, one, one)
-	p.Spec.Volumes = []corev1.Volume{{Name: "v"}}
-	p.Spec.Volumes[0].Image = &corev1.ImageVolumeSource{Reference: image}
+	p.Spec.Volumes = []corev1.Volume{podtest.ImageVolume("v", image)}
 	if id != "" {
-		status := &corev1.VolumeStatus{Image: &corev1.ImageVolumeStatus{ImageRef: id}}
-		p.Status.ContainerStatuses[0].VolumeMounts = []corev1.VolumeMountStatus{{Name: "v", VolumeStatus: status}}
+		p.Status.ContainerStatuses[0].VolumeMounts = []corev1.VolumeMountStatus{podtest.Mounted("v", id)}
 	}
 	return p
 }
