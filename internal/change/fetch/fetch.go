@@ -100,18 +100,22 @@ func Of(annotations map[string]string) (*Request, error) {
 // Can reports whether a node with these labels fetches images when it is asked: its agent says so.
 func Can(labels map[string]string) bool { return labels[Name] == "true" }
 
-// Images are those that a pod with the spec needs on its node: of volumes, init containers and containers, in the order
-// in which they are needed and each once. Of more than MaxImages they are the first, and more is how many others there
-// are: the pod pulls these.
+// Images are the first MaxImages of All, and more is how many others there are: the pod pulls these.
 func Images(spec *corev1.PodSpec) (out []Image, more int) {
+	out = All(spec)
+	if more = len(out) - MaxImages; more > 0 {
+		return out[:MaxImages], more
+	}
+	return out, 0
+}
+
+// All are the images that a pod with the spec needs on its node: of volumes, init containers and containers, in the
+// order in which they are needed and each once.
+func All(spec *corev1.PodSpec) (out []Image) {
 	seen := map[Image]bool{}
 	add := func(image string, policy corev1.PullPolicy) {
 		i := Image{image, policy}
-		switch {
-		case image == "" || seen[i]:
-		case len(out) == MaxImages:
-			more++
-		default:
+		if image != "" && !seen[i] {
 			out = append(out, i)
 		}
 		seen[i] = true
@@ -126,7 +130,7 @@ func Images(spec *corev1.PodSpec) (out []Image, more int) {
 			add(containers[i].Image, containers[i].ImagePullPolicy)
 		}
 	}
-	return out, more
+	return out
 }
 
 // Lacks says which credentials a pod with the next spec has, and one with the present spec has not; "" for none. The

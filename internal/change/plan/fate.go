@@ -164,13 +164,11 @@ func (p *planner) warnOfFetch() {
 func (p *planner) images() {
 	before := map[string]bool{}
 	if p.old != nil {
-		old, _ := fetch.Images(&p.old.Spec.Template.Spec)
-		for _, o := range old {
+		for _, o := range fetch.All(&p.old.Spec.Template.Spec) {
 			before[o.Image] = true
 		}
 	}
-	needed, _ := fetch.Images(&p.set.DaemonSet.Spec.Template.Spec)
-	for _, is := range needed {
+	for _, is := range fetch.All(&p.set.DaemonSet.Spec.Template.Spec) {
 		if before[is.Image] {
 			continue
 		}
