@@ -35,15 +35,19 @@ func (p *patch) do(op, path string, value any) {
 	p.operations = append(p.operations, operation{Op: op, Path: path, Value: value})
 }
 
+const annotations = "/metadata/annotations"
+
+// pathOf is where the annotation with a key is.
+func pathOf(key string) string { return annotations + "/" + strings.ReplaceAll(key, "/", "~1") }
+
 // annotate sets annotations of a Node, or takes those off whose value is nil. What is not there is not taken off.
 func (p *patch) annotate(have map[string]string, all ...annotation) {
-	const at = "/metadata/annotations"
 	if have == nil && slices.ContainsFunc(all, func(a annotation) bool { return a.value != nil }) {
-		p.do("test", at, missing)
-		p.do("add", at, map[string]string{})
+		p.do("test", annotations, missing)
+		p.do("add", annotations, map[string]string{})
 	}
 	for _, a := range all {
-		path := at + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(a.key)
+		path := pathOf(a.key)
 		_, there := have[a.key]
 		switch {
 		case a.value != nil:
@@ -138,7 +142,7 @@ func Regate(n *corev1.Node, gate *corev1.Taint, without []string) ([]byte, error
 func Write(n *corev1.Node, due plan.Due) ([]byte, error) {
 	p := onto(n)
 	if have, marked := n.Annotations[nodestartup.MarkAnnotation]; marked {
-		p.do("test", "/metadata/annotations/"+strings.ReplaceAll(nodestartup.MarkAnnotation, "/", "~1"), have)
+		p.do("test", pathOf(nodestartup.MarkAnnotation), have)
 	}
 	mark := due.Mark.String()
 	all := []annotation{{nodestartup.MarkAnnotation, &mark}}
