@@ -16,18 +16,11 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/joining"
 	"github.com/everynode/everynode/internal/controller/nodestartup/plan"
-	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
 // SetSet tells of a DaemonSet.
 func (s *Server) SetSet(ds *appsv1.DaemonSet) {
-	standing := plan.Found
-	switch {
-	case ds.DeletionTimestamp != nil:
-		standing = plan.Missing
-	case !nodestartup.Tolerated(&ds.Spec.Template.Spec):
-		standing = plan.Barred
-	}
+	standing := plan.StandingOf(ds)
 	s.locked(func() { s.sets[types.NamespacedName{Namespace: ds.Namespace, Name: ds.Name}] = standing })
 }
 

@@ -87,13 +87,11 @@ func (p *planner) warnBeside() {
 		return
 	}
 	lacking := plan.Lacking(p.new, func(name types.NamespacedName) plan.Standing {
-		switch ds := p.sets[name]; {
-		case ds == nil:
+		ds := p.sets[name]
+		if ds == nil {
 			return plan.Missing
-		case p.bars(ds):
-			return plan.Barred
 		}
-		return plan.Found
+		return plan.StandingOf(ds.DaemonSet)
 	})
 	if len(lacking) > 0 {
 		p.add("%s", plan.BarredBy(p.new.Name, lacking))

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,6 +39,17 @@ const (
 	Found
 	Barred
 )
+
+// StandingOf is how a DaemonSet is, nil for none, where nobody adds the toleration to its pods.
+func StandingOf(ds *appsv1.DaemonSet) Standing {
+	switch {
+	case ds == nil || ds.DeletionTimestamp != nil:
+		return Missing
+	case !nodestartup.Tolerated(&ds.Spec.Template.Spec):
+		return Barred
+	}
+	return Found
+}
 
 // Due is what is to be written on a node beside another DaemonSet controller. The zero value is nothing.
 type Due struct {
