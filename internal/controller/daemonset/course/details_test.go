@@ -305,7 +305,7 @@ func TestNodesThatReturnAreNotMisplaced(t *testing.T) {
 			w.tell(name)
 		}
 	}
-	w.now = w.now.Add(lasting)
+	w.now = w.now.Add(Lasting)
 	w.course.Tick(w.now)
 	if w.course.queue.Totals[standing.Pending] == 0 || w.course.Misplaced() != 0 {
 		t.Errorf("%d nodes may go back, and %d are misplaced", w.course.queue.Totals[standing.Pending], w.course.Misplaced())

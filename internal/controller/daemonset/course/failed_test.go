@@ -231,7 +231,7 @@ func TestPodsOfTheRetryAreJudgedAtOnce(t *testing.T) {
 		w.starts = time.Minute
 		w.pass(10 * time.Second)
 		pulls()
-		w.pass(lasting)
+		w.pass(Lasting)
 		w.expect(t, v1alpha1.PhaseRolledBack, "no such image")
 		w.starts = time.Second
 		w.pass(time.Minute)
@@ -290,7 +290,7 @@ func TestFailedNodeOfALaterStepHoldsUpNobody(t *testing.T) {
 	m := w.nodes[name]
 	m.daemon = standing.Daemon{Refused: "the API refuses the pod"}
 	w.tell(name)
-	w.now = w.now.Add(2 * lasting)
+	w.now = w.now.Add(2 * Lasting)
 	w.course.Tick(w.now)
 	if n := w.course.failures(); n != 1 {
 		t.Fatalf("%d nodes count as failed, want the one whose pod is refused", n)

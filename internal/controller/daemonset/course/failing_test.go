@@ -158,7 +158,7 @@ func TestAPodThatNobodyBindsHoldsTheStep(t *testing.T) {
 // The pod that is to start beside the old one is refused for a while. Its node still has the old one, so it
 // uses up no limit: the others go on, and it is tried again. Once that has lasted, it is evidence.
 func TestARefusedSuccessorHoldsUpNobody(t *testing.T) {
-	for _, lasts := range []time.Duration{0, lasting - time.Second, lasting} {
+	for _, lasts := range []time.Duration{0, Lasting - time.Second, Lasting} {
 		w := newWorld()
 		w.addFleet(1, 1, 10, "v1")
 		ds := dsWith("v1", 1)
@@ -191,8 +191,8 @@ func TestARefusedSuccessorHoldsUpNobody(t *testing.T) {
 			w.pass(time.Second)
 		}
 		refuse()
-		if v, why := w.course.Verdict(name); lasts >= lasting &&
-			(v != standing.FailedRevision || why != "the webhook is away") || lasts < lasting && v != standing.Waiting {
+		if v, why := w.course.Verdict(name); lasts >= Lasting &&
+			(v != standing.FailedRevision || why != "the webhook is away") || lasts < Lasting && v != standing.Waiting {
 			t.Errorf("refused for %s: %s: %s", lasts, v, why)
 		}
 		m.daemon.Held = false

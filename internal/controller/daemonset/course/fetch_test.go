@@ -91,7 +91,7 @@ func (w *world) fetchedBefore(t *rapid.T, p Permit, step rolloutpolicy.Step) {
 	said := m.daemon.Fetch
 	has := said.Revision == target && said.Reason.Done()
 	waited := !m.wished.IsZero() && m.wishedFor == target && w.now.Sub(m.wished) >= wave.FetchDeadline-2*time.Second
-	if !has && (!waited || said.Revision == target && said.Reason != "" && w.now.Sub(m.asked) > lasting+2*time.Second) {
+	if !has && (!waited || said.Revision == target && said.Reason != "" && w.now.Sub(m.asked) > Lasting+2*time.Second) {
 		t.Fatalf("%+v begins; its node %q says %+v, and it is wished for %s since %s", p, m.fetches, said, m.wishedFor,
 			m.wished)
 	}

@@ -105,7 +105,7 @@ func (c *Course) recovers(n *node) time.Time {
 		ends = from.Add(c.policy.Failure.StartDeadline)
 	}
 	if !ch.fell.IsZero() && n.daemon.Trouble == "" { // what its probe asks may be back in a moment
-		ends = deadline.Later(ends, ch.fell.Add(min(lasting, c.policy.Failure.StartDeadline)))
+		ends = deadline.Later(ends, ch.fell.Add(min(Lasting, c.policy.Failure.StartDeadline)))
 	}
 	if ends.After(c.now) {
 		return ends
@@ -182,10 +182,10 @@ func (c *Course) old(n *node) bool {
 // restarts is how often the node's newest pod restarted since the evidence begins.
 func (c *Course) restarts(n *node) int32 { return n.daemon.Restarts - n.change.overlooked }
 
-// lasting is how long a trouble must be seen before it counts as one that waiting does not end: a
+// Lasting is how long a trouble must be seen before it counts as one that waiting does not end: a
 // ConfigMap may come a moment later than its reader, and registries and webhooks restart. A kubelet has
 // tried three times by then.
-const lasting = 30 * time.Second
+const Lasting = 30 * time.Second
 
 // sureFrom is when the trouble that the node's pod is in counts as one that waiting does not end;
 // zero if it does already, or the pod is in none.
@@ -193,7 +193,7 @@ func (c *Course) sureFrom(n *node) time.Time {
 	if n.change.troubled.IsZero() || c.policy == nil {
 		return time.Time{}
 	}
-	at := n.change.troubled.Add(min(lasting, c.policy.Failure.StartDeadline))
+	at := n.change.troubled.Add(min(Lasting, c.policy.Failure.StartDeadline))
 	if !at.After(c.now) {
 		return time.Time{}
 	}

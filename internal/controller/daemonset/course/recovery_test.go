@@ -153,7 +153,7 @@ func TestPodsThatAreReadyAreNotFree(t *testing.T) {
 			w.course.SetDaemon(name, m.daemon)
 		}
 		w.tellRules()
-		w.now = w.now.Add(lasting) // others are waited for that long
+		w.now = w.now.Add(Lasting) // others are waited for that long
 		w.course.Tick(w.now)
 		want := map[bool]int{true: 2, false: 20}[ready]
 		if n := len(w.take(100)); n != want {

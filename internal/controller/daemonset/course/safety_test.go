@@ -177,7 +177,7 @@ func TestNothingGoesBackToWhatCannotBeRead(t *testing.T) {
 
 // What waiting may end must last before it counts, and a thing that passes leaves no evidence.
 func TestTroubleThatPassesIsNoFailure(t *testing.T) {
-	for _, lasts := range []time.Duration{lasting - time.Second, lasting + time.Second} {
+	for _, lasts := range []time.Duration{Lasting - time.Second, Lasting + time.Second} {
 		w := newWorld()
 		w.addFleet(1, 1, 10, "v1")
 		w.start(policy(t, "failure: {min: 1, then: Rollback}"), daemonSet("v1"))
@@ -191,7 +191,7 @@ func TestTroubleThatPassesIsNoFailure(t *testing.T) {
 		w.pass(lasts)
 		m.daemon.Trouble, m.daemon.Certain = "", false
 		w.tell(name)
-		if phase, message := w.course.Phase(); (phase == v1alpha1.PhaseRolledBack) != (lasts > lasting) {
+		if phase, message := w.course.Phase(); (phase == v1alpha1.PhaseRolledBack) != (lasts > Lasting) {
 			t.Errorf("after %s it is %s: %s", lasts, phase, message)
 		}
 	}

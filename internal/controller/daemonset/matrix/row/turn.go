@@ -5,6 +5,7 @@ import (
 
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/fetch"
+	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
@@ -261,13 +262,10 @@ func (j *judgement) beingResized() bool {
 	return j.live == 1 && (!p.pointedUntil.IsZero() || p.info.Between || p.info.Resized && p.info.Mounted.IsZero())
 }
 
-// lasting is how long an old pod may not be ready, as far as nothing else is wrong with it, before it gives way.
-const lasting = 30 * time.Second
-
 // recovers reports whether the pod is not to give way though it is not ready: under a policy, what its probe asks may
 // be back in a moment. It gives way to nothing that has failed; what has goes at once on the way back.
 func (j *judgement) recovers(p *Pod) bool {
-	until := p.fellFrom.Add(lasting)
+	until := p.fellFrom.Add(course.Lasting)
 	switch {
 	case !j.guided || j.row.guide.course.Returns():
 		return false
