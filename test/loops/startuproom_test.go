@@ -23,13 +23,15 @@ func TestRoomIsKeptForDaemonsToCome(t *testing.T) {
 	j.daemonSet("cni")
 	j.daemonSet("storage")
 	body := `{"spec":{"template":{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"5"}}}]}}}}`
-	_, err := j.Client.AppsV1().DaemonSets("default").Patch(t.Context(), "storage", types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{})
+	_, err := j.Client.AppsV1().DaemonSets("default").Patch(t.Context(), "storage", types.StrategicMergePatchType,
+		[]byte(body), metav1.PatchOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = j.own.NodeStartups().Create(t.Context(), &v1alpha1.NodeStartup{ObjectMeta: metav1.ObjectMeta{Name: "order"},
-		Spec: v1alpha1.NodeStartupSpec{Gate: v1alpha1.GateNone, Groups: []v1alpha1.StartupGroup{groupOf("cni"), groupOf("storage")}},
-	}, metav1.CreateOptions{})
+	order := &v1alpha1.NodeStartup{ObjectMeta: metav1.ObjectMeta{Name: "order"}}
+	order.Spec.Gate = v1alpha1.GateNone
+	order.Spec.Groups = []v1alpha1.StartupGroup{groupOf("cni"), groupOf("storage")}
+	_, err = j.own.NodeStartups().Create(t.Context(), order, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,9 +41,10 @@ func TestRoomIsKeptForDaemonsToCome(t *testing.T) {
 	j.join("n")
 	j.gate("n", "order_1")
 	pod := func(name string) {
-		_, err := j.Client.CoreV1().Pods("default").Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "demo:v1", Resources: corev1.ResourceRequirements{
-				Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}}}}}}, metav1.CreateOptions{})
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		p.Spec.Containers = []corev1.Container{{Name: "c", Image: "demo:v1"}}
+		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}
+		_, err := j.Client.CoreV1().Pods("default").Create(t.Context(), p, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -519,11 +519,13 @@ func BenchmarkAnyNode(b *testing.B) {
 	}
 }
 
-// Room that is kept for daemons to come goes to no pod of the same priority or a lower one, nor to another daemon, but to
-// the daemon itself and to what is more important.
+// Room that is kept for daemons to come goes to no pod of the same priority or a lower one, nor to another daemon, but
+// to the daemon itself and to what is more important.
 func TestRoomForDaemonsToCome(t *testing.T) {
 	owned := func(p *corev1.Pod, by types.UID) *corev1.Pod {
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "d", UID: by, Controller: new(true)}}
+		p.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: "apps/v1", Kind: "DaemonSet", Name: "d", UID: by, Controller: new(true),
+		}}
 		return p
 	}
 	place := func(p *corev1.Pod, before ...*corev1.Pod) (placement.Result, placement.Preemption, string) {
@@ -537,29 +539,27 @@ func TestRoomForDaemonsToCome(t *testing.T) {
 		preemption := w.placer.Preempt(fit.NewPod(p), &result.Diagnosis, view)
 		return result, preemption, result.Diagnosis.Message("")
 	}
+	const full = "0/1 nodes are available: 1 Insufficient cpu."
+	const kept = "0/1 nodes are available: 1 " + placement.TextRoomKept + "."
 	for _, c := range []struct {
 		name string
 		pod  *corev1.Pod
-		fits bool
+		want string // "" for a pod that fits
 	}{
-		{"beside it", pod("p", "2", 0), true},
-		{"in its room", pod("p", "3", 0), false},
-		{"as important", pod("p", "3", 10), false},
-		{"more important", pod("p", "3", 11), true},
-		{"itself", owned(pod("p", "3", 10), "d"), true},
-		{"another daemon", owned(pod("p", "3", 10), "e"), false},
-		{"more than there is", pod("p", "5", 0), false},
+		{"beside it", pod("p", "2", 0), ""},
+		{"in its room", pod("p", "3", 0), kept},
+		{"as important", pod("p", "3", 10), kept},
+		{"more important", pod("p", "3", 11), ""},
+		{"itself", owned(pod("p", "3", 10), "d"), ""},
+		{"another daemon", owned(pod("p", "3", 10), "e"), kept},
+		{"more than there is", pod("p", "5", 0), full},
 	} {
 		result, _, message := place(c.pod)
-		kept := "0/1 nodes are available: 1 " + placement.TextRoomKept + "."
-		if c.name == "more than there is" {
-			kept = "0/1 nodes are available: 1 Insufficient cpu."
-		}
-		if (result.Node != "") != c.fits || !c.fits && message != kept {
+		if fits := c.want == ""; (result.Node != "") != fits || !fits && message != c.want {
 			t.Errorf("%s: it is on %q: %s", c.name, result.Node, message)
 		}
-		if helped := result.Diagnosis.HelpedBy&fit.TaintsChanged != 0; !c.fits && helped != (message != "0/1 nodes are available: 1 Insufficient cpu.") {
-			t.Errorf("%s: another taint helps: %v", c.name, helped)
+		if helps := result.Diagnosis.HelpedBy&fit.TaintsChanged != 0; helps != (c.want == kept) {
+			t.Errorf("%s: another taint helps: %v", c.name, helps)
 		}
 	}
 	// One that may make others go makes room beside the daemon, not in its place.

@@ -46,8 +46,9 @@ func TestARolloutOfWhoseEndNoNewsCome(t *testing.T) {
 	if !writes(0, r, action.Gone) {
 		t.Fatal("it counts as there")
 	}
-	if told := w.rows.told["u1"]; !strings.HasPrefix(told.PausedWhy, "its DaemonSetRollout was deleted while it was Progressing;") {
-		t.Errorf("the next one is paused because %q", told.PausedWhy)
+	why := w.rows.told["u1"].PausedWhy
+	if !strings.HasPrefix(why, "its DaemonSetRollout was deleted while it was Progressing;") {
+		t.Errorf("the next one is paused because %q", why)
 	}
 	w.Step(Written{Is: r}) // an answer from before
 	if !w.rows.told["u1"].Spec.Paused {
@@ -74,12 +75,13 @@ func TestNewsOfARolloutThatWasMissing(t *testing.T) {
 
 func TestOutcomeOfAWrite(t *testing.T) {
 	kind := schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "daemonsetrollouts"}
+	unserved := apierrors.NewGenericServerResponse(404, "put", kind, "logs", "404 page not found", 0, true)
 	for name, c := range map[string]struct {
 		err  error
 		want action.Outcome
 	}{
 		"no such rollout": {apierrors.NewNotFound(kind, "logs"), action.Gone},
-		"no such kind":    {apierrors.NewGenericServerResponse(404, "put", kind, "logs", "404 page not found", 0, true), action.Failed},
+		"no such kind":    {unserved, action.Failed},
 		"another error":   {errors.New("no answer"), action.Failed},
 	} {
 		if got := OutcomeOf(c.err); got != c.want {

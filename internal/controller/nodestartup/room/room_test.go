@@ -2,6 +2,7 @@ package room
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -16,33 +17,50 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/fit"
 	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
 func daemonSet(name, cpu string, change func(*appsv1.DaemonSet)) *appsv1.DaemonSet {
-	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, UID: types.UID(name), Generation: 1}}
-	ds.Spec.Template.Spec.Containers = []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{
-		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}}}}
+	ds := &appsv1.DaemonSet{}
+	ds.Namespace, ds.Name, ds.UID, ds.Generation = "kube-system", name, types.UID(name), 1
+	ds.Spec.Template.Spec.Containers = []corev1.Container{{Name: "main"}}
+	ds.Spec.Template.Spec.Containers[0].Resources.Requests = corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse(cpu),
+	}
 	if change != nil {
 		change(ds)
 	}
 	return ds
 }
 
+// asking are DaemonSets, each by its name and how much CPU its daemon asks for.
+func asking(daemons ...string) (out []client.Object) {
+	for _, d := range daemons {
+		name, cpu, _ := strings.Cut(d, "=")
+		out = append(out, daemonSet(name, cpu, nil))
+	}
+	return out
+}
+
 // starts is a node of four cores and five pods that starts at a group, where pods of DaemonSets run.
 func starts(value string, running ...string) *fit.Node {
 	c := fit.NewCluster()
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"disk": "ssd"}}}
-	n.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourcePods: resource.MustParse("5")}
+	n.Status.Allocatable = corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourcePods: resource.MustParse("5"),
+	}
 	if value != "" {
-		n.Spec.Taints = []corev1.Taint{{Key: nodestartup.TaintKey, Value: value, Effect: corev1.TaintEffectPreferNoSchedule}}
+		gate := corev1.Taint{Key: nodestartup.TaintKey, Value: value, Effect: corev1.TaintEffectPreferNoSchedule}
+		n.Spec.Taints = []corev1.Taint{gate}
 	}
 	c.SetNode(n)
 	for _, name := range running {
 		ds := daemonSet(name, "1", nil)
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, UID: types.UID("pod of " + name)}, Spec: ds.Spec.Template.Spec}
-		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(ds, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}
+		p := &corev1.Pod{Spec: ds.Spec.Template.Spec}
+		p.Namespace, p.Name, p.UID = "kube-system", name, types.UID("pod of "+name)
+		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(ds, belongings.Kind)}
 		p.Spec.NodeName = "n"
 		c.SetPod(p)
 	}
@@ -71,7 +89,7 @@ func keeper(t *testing.T, objects ...client.Object) *Keeper {
 
 func TestToCome(t *testing.T) {
 	elsewhere := func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.NodeSelector = map[string]string{"disk": "none"} }
-	sets := []client.Object{daemonSet("cni", "1", nil), daemonSet("storage", "1", elsewhere), daemonSet("log", "1", nil), daemonSet("last", "1", nil)}
+	sets := append(asking("cni=1", "log=1", "last=1"), daemonSet("storage", "1", elsewhere))
 	for name, c := range map[string]struct {
 		node *fit.Node
 		sets []client.Object
@@ -84,9 +102,9 @@ func TestToCome(t *testing.T) {
 		"it has started":        {starts(""), sets, nil},
 		"another NodeStartup":   {starts("other_1"), sets, nil},
 		"a taint by hand":       {starts("default"), sets, nil},
-		"no room for one":       {starts("default_1"), []client.Object{daemonSet("cni", "5", nil), daemonSet("log", "1", nil)}, []string{"log"}},
-		"no room for all":       {starts("default_1"), []client.Object{daemonSet("cni", "3", nil), daemonSet("log", "2", nil), daemonSet("last", "1", nil)}, []string{"cni", "last"}},
-		"no place for all pods": {starts("default_1", "a", "b", "c"), []client.Object{daemonSet("cni", "0", nil), daemonSet("log", "0", nil), daemonSet("last", "0", nil)}, []string{"cni", "log"}},
+		"no room for one":       {starts("default_1"), asking("cni=5", "log=1"), []string{"log"}},
+		"no room for all":       {starts("default_1"), asking("cni=3", "log=2", "last=1"), []string{"cni", "last"}},
+		"no place for all pods": {starts("default_1", "a", "b", "c"), asking("cni=0", "log=0", "last=0"), []string{"cni", "log"}},
 		"one on its way out": {starts("default_3"), []client.Object{daemonSet("last", "1", func(ds *appsv1.DaemonSet) {
 			ds.DeletionTimestamp, ds.Finalizers = new(metav1.Now()), []string{"x"}
 		})}, nil},
@@ -142,7 +160,9 @@ func TestToComeOfAnotherTemplate(t *testing.T) {
 
 func TestPriorityOfADaemonToCome(t *testing.T) {
 	class := func(name string, value int32, fallback bool) *schedulingv1.PriorityClass {
-		return &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value, GlobalDefault: fallback}
+		c := &schedulingv1.PriorityClass{Value: value, GlobalDefault: fallback}
+		c.Name = name
+		return c
 	}
 	named := func(name string) func(*appsv1.DaemonSet) {
 		return func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.PriorityClassName = name }
