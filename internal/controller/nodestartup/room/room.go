@@ -17,12 +17,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/controller/nodestartup/plan"
 	"github.com/everynode/everynode/internal/fit"
 	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
+
+var kind = appsv1.SchemeGroupVersion.WithKind("DaemonSet")
 
 // Keeper knows the daemons that nodes keep room for. Only one goroutine may use it. Call New.
 type Keeper struct {
@@ -98,7 +99,7 @@ func (k *Keeper) daemon(ctx context.Context, name types.NamespacedName) (*daemon
 	}
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: ds.Namespace, Name: ds.Name, UID: "to come " + ds.UID, Labels: ds.Spec.Template.Labels,
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(&ds, belongings.Kind)},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(&ds, kind)},
 	}}
 	p.Spec = ds.Spec.Template.Spec
 	p.Spec.Priority = &priority

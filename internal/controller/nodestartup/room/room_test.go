@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/fit"
 	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
@@ -60,7 +59,7 @@ func starts(value string, running ...string) *fit.Node {
 		ds := daemonSet(name, "1", nil)
 		p := &corev1.Pod{Spec: ds.Spec.Template.Spec}
 		p.Namespace, p.Name, p.UID = "kube-system", name, types.UID("pod of "+name)
-		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(ds, belongings.Kind)}
+		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(ds, kind)}
 		p.Spec.NodeName = "n"
 		c.SetPod(p)
 	}
