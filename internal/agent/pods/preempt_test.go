@@ -49,9 +49,7 @@ func TestStaticPodMakesRoom(t *testing.T) {
 		t.Errorf("it failed with %s: %s", got.Status.Reason, got.Status.Message)
 	}
 	a.AwaitEvent(t, "large: Warning Preempting Preempted in order to admit critical pod")
-	if got := a.Get("uid-small"); got.Status.Phase != corev1.PodRunning {
-		t.Errorf("the other one is %+v, want it running", got.Status)
-	}
+	a.Await(t, "uid-small", "running on", podstest.HasPhase(corev1.PodRunning))
 	// One that would not fit on the empty node ends nobody.
 	p.SetStatics([]*corev1.Pod{asks(podstest.StaticPod("s", "1"), "1200m"), asks(podstest.StaticPod("huge", "2"), "3")})
 	podstest.Eventually(t, "the one that is too large is refused", func() bool {

@@ -282,6 +282,11 @@ func (m *Memory) created(a Action, o Outcome, now time.Time) {
 	}
 }
 
+// starting reports whether a container is being started.
+func (m *Memory) starting() bool {
+	return slices.ContainsFunc(m.containers, func(c containerMemory) bool { return c.starting })
+}
+
 func settle(r *retry, o Outcome, now time.Time) {
 	if !o.Failed() {
 		*r = retry{}

@@ -86,7 +86,7 @@ func phaseOf(in *Input, status *corev1.PodStatus) ending {
 	}
 	running, waiting, stopped, failed := count(status.ContainerStatuses)
 	switch {
-	case in.terminating() && !in.Runtime.anyAlive():
+	case in.terminating() && !mayRun(in):
 		if failed > 0 || stopped < len(in.Pod.Spec.Containers) {
 			return ending{phase: corev1.PodFailed}
 		}
@@ -100,12 +100,15 @@ func phaseOf(in *Input, status *corev1.PodStatus) ending {
 	}
 }
 
-// stopping says whether a pod that is to end has containers that run. It has not ended before they have, so that nobody
-// starts another one in its place too soon.
+// stopping says whether a pod that is to end has containers that run, or may. It has not ended before they have, so that
+// nobody starts another one in its place too soon.
 func stopping(in *Input) bool {
 	s := &in.Pod.Status
-	return in.Runtime.anyAlive() && s.Phase != corev1.PodFailed && s.Phase != corev1.PodSucceeded
+	return mayRun(in) && s.Phase != corev1.PodFailed && s.Phase != corev1.PodSucceeded
 }
+
+// mayRun reports whether a container has a process, or may soon: one is being started, which nobody sees yet.
+func mayRun(in *Input) bool { return in.Runtime.anyAlive() || in.Memory.starting() }
 
 // count sorts container statuses; one that waits for a restart counts as stopped.
 func count(statuses []corev1.ContainerStatus) (running, waiting, stopped, failed int) {
