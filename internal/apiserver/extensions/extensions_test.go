@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/everynode/everynode/internal/testenv"
 )
@@ -155,6 +156,44 @@ func (c *cluster) create(r schema.GroupVersionResource, namespace string, o *uns
 func field(o *unstructured.Unstructured, path ...string) any {
 	v, _, _ := unstructured.NestedFieldNoCopy(o.Object, path...)
 	return v
+}
+
+// compilations is how many times the rules of a definition were compiled in this process.
+func compilations(t *testing.T) (n uint64) {
+	t.Helper()
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "apiserver_cel_compilation_duration_seconds" {
+			n += f.GetMetric()[0].GetHistogram().GetSampleCount()
+		}
+	}
+	return n
+}
+
+// TestRulesOfKindsAreCompiledWithTheirDefinition makes and changes objects: no rule is compiled for one of them.
+func TestRulesOfKindsAreCompiledWithTheirDefinition(t *testing.T) {
+	c := start(t)
+	c.define(definition(t))
+	c.create(widgets, "default", object(widgets, "Widget", "first", `{"size":1}`))
+	before := compilations(t)
+	if before == 0 {
+		t.Fatal("no rule was compiled, or the library counts under another name")
+	}
+	client := c.dynamic.Resource(widgets).Namespace("default")
+	for i := range 50 {
+		o := c.create(widgets, "default", object(widgets, "Widget", fmt.Sprint("w", i), `{"size":2}`))
+		o.SetLabels(map[string]string{"a": "b"})
+		_, err := client.Update(t.Context(), o, metav1.UpdateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after := compilations(t); after != before {
+		t.Errorf("50 objects, each changed once, have rules compiled %d times", after-before)
+	}
 }
 
 // TestCustomObjects is what people do with kinds of their own.

@@ -27,11 +27,11 @@ var baseEnv = sync.OnceValue(func() *environment.EnvSet {
 
 // compiler compiles what knows no variables. It is costly to make, too, and an object may have tens of thousands of
 // webhooks with conditions.
-var compiler = sync.OnceValue(func() expressionCompiler { return plugincel.NewCompiler(baseEnv()) })
+var compiler = sync.OnceValue(func() plugincel.Compiler { return plugincel.NewCompiler(baseEnv()) })
 
-// expressionCompiler compiles CEL.
-type expressionCompiler interface {
-	CompileCELExpression(plugincel.ExpressionAccessor, plugincel.OptionalVariableDeclarations, environment.Type) plugincel.CompilationResult
+// checker tells what is wrong with an expression; nil if nothing is.
+type checker interface {
+	check(plugincel.ExpressionAccessor, plugincel.OptionalVariableDeclarations) *apiservercel.Error
 }
 
 // validateConditions checks the conditions under which a webhook or policy is
@@ -43,7 +43,7 @@ func validateConditions(conditions []admissionv1.MatchCondition, hasParams bool,
 	if len(conditions) > maxConditions {
 		return field.ErrorList{field.TooMany(path, len(conditions), maxConditions)}
 	}
-	c := compiler()
+	c := plain{}
 	var errs field.ErrorList
 	names := sets.New[string]()
 	for i := range enough.Each(conditions, &errs) {
@@ -66,12 +66,9 @@ func validateConditions(conditions []admissionv1.MatchCondition, hasParams bool,
 
 // compileVariables returns a compiler that knows the variables, and what is
 // wrong with them.
-func compileVariables(variables []admissionv1.Variable, hasParams bool) (*plugincel.CompositedCompiler, field.ErrorList) {
+func compileVariables(variables []admissionv1.Variable, hasParams bool) (*policyCompiler, field.ErrorList) {
 	path := specPath.Child("variables")
-	c, err := plugincel.NewCompositedCompiler(baseEnv())
-	if err != nil {
-		return nil, field.ErrorList{field.InternalError(path, fmt.Errorf("make a CEL compiler: %w", err))}
-	}
+	c := newPolicyCompiler(hasParams)
 	var errs field.ErrorList
 	names := sets.New[string]()
 	for i, v := range enough.Each(variables, &errs) {
@@ -88,34 +85,32 @@ func compileVariables(variables []admissionv1.Variable, hasParams bool) (*plugin
 			errs = append(errs, field.Required(at.Child("expression"), "expression is not specified"))
 			continue
 		}
-		result := c.CompileAndStoreVariable(&validating.Variable{Name: v.Name, Expression: v.Expression},
-			plugincel.OptionalVariableDeclarations{HasParams: hasParams, HasAuthorizer: true}, environment.NewExpressions)
-		errs = append(errs, compileError(result, v.Expression, at.Child("expression"))...)
+		errs = append(errs, compileError(c.declare(&validating.Variable{Name: v.Name, Expression: v.Expression}),
+			v.Expression, at.Child("expression"))...)
 	}
 	return c, errs
 }
 
-func compiles(c expressionCompiler, e plugincel.ExpressionAccessor, hasParams bool, path *field.Path) field.ErrorList {
+func compiles(c checker, e plugincel.ExpressionAccessor, hasParams bool, path *field.Path) field.ErrorList {
 	return compilesWith(c, e, plugincel.OptionalVariableDeclarations{HasParams: hasParams, HasAuthorizer: true}, path)
 }
 
-func compilesPatch(c expressionCompiler, e plugincel.ExpressionAccessor, hasParams bool, path *field.Path) field.ErrorList {
+func compilesPatch(c checker, e plugincel.ExpressionAccessor, hasParams bool, path *field.Path) field.ErrorList {
 	return compilesWith(
 		c, e, plugincel.OptionalVariableDeclarations{HasParams: hasParams, HasAuthorizer: true, HasPatchTypes: true}, path,
 	)
 }
 
 func compilesWith(
-	c expressionCompiler, e plugincel.ExpressionAccessor, options plugincel.OptionalVariableDeclarations, path *field.Path,
+	c checker, e plugincel.ExpressionAccessor, options plugincel.OptionalVariableDeclarations, path *field.Path,
 ) field.ErrorList {
 	if strings.TrimSpace(e.GetExpression()) == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	return compileError(c.CompileCELExpression(e, options, environment.NewExpressions), e.GetExpression(), path)
+	return compileError(c.check(e, options), e.GetExpression(), path)
 }
 
-func compileError(result plugincel.CompilationResult, expression string, path *field.Path) field.ErrorList {
-	err := result.Error
+func compileError(err *apiservercel.Error, expression string, path *field.Path) field.ErrorList {
 	if err == nil {
 		return nil
 	}

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 
@@ -57,7 +56,7 @@ func validateValidatingPolicy(s *admissionv1.ValidatingAdmissionPolicySpec) fiel
 	return errs
 }
 
-func validateValidation(c *plugincel.CompositedCompiler, v *admissionv1.Validation, hasParams bool, path *field.Path) field.ErrorList {
+func validateValidation(c *policyCompiler, v *admissionv1.Validation, hasParams bool, path *field.Path) field.ErrorList {
 	errs := compiles(
 		c, &validating.ValidationCondition{Expression: v.Expression, Message: v.Message, Reason: v.Reason}, hasParams,
 		path.Child("expression"),
@@ -94,7 +93,7 @@ func validateMutatingPolicy(s *admissionv1.MutatingAdmissionPolicySpec) field.Er
 	return errs
 }
 
-func validateMutation(c *plugincel.CompositedCompiler, m *admissionv1.Mutation, hasParams bool, path *field.Path) field.ErrorList {
+func validateMutation(c *policyCompiler, m *admissionv1.Mutation, hasParams bool, path *field.Path) field.ErrorList {
 	apply, jsonPatch := path.Child("applyConfiguration"), path.Child("jsonPatch")
 	switch m.PatchType {
 	case "":

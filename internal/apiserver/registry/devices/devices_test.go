@@ -259,3 +259,20 @@ func TestValidateSlice(t *testing.T) {
 		t.Error("a field that nothing acts on is kept")
 	}
 }
+
+// A DaemonSet whose pods claim devices by a template makes a claim for each node: all with the same selectors.
+func TestClaimsOfATemplateCompileItsSelectorsOnce(t *testing.T) {
+	const text = `device.driver == "gpu.example.com" && device.attributes["gpu.example.com"].model == "a100"`
+	check := func() {
+		if errs := validateExpression(text, field.NewPath("expression"), false); len(errs) > 0 {
+			t.Fatal(errs)
+		}
+	}
+	check()
+	if allocations := testing.AllocsPerRun(20, check); allocations > 10 {
+		t.Errorf("a selector that is known makes %.0f things", allocations)
+	}
+	if errs := validateExpression("device.nonsense", field.NewPath("expression"), false); len(errs) == 0 {
+		t.Error("nonsense is taken")
+	}
+}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/registry/csi"
+	"github.com/everynode/everynode/internal/objects/compiled"
 )
 
 // each checks the length of a list, and every element. Of a list that is too long nothing more is said.
@@ -191,16 +192,35 @@ func validateExpression(expression string, path *field.Path, stored bool) field.
 	if stored {
 		kind = environment.StoredExpressions
 	}
-	result := devicecel.GetCompiler(devicecel.Features{EnableConsumableCapacity: true}).
-		CompileCELExpression(expression, devicecel.Options{EnvType: &kind})
-	if result.Error != nil {
-		return field.ErrorList{compilationError(result.Error, expression, path)}
-	}
-	if result.MaxCost > resourcev1.CELSelectorExpressionMaxCost {
+	most, err := costs.Get(selector{expression, kind}, func() (uint64, error) {
+		result := devicecel.GetCompiler(devicecel.Features{EnableConsumableCapacity: true}).
+			CompileCELExpression(expression, devicecel.Options{EnvType: &kind})
+		if result.Error != nil {
+			return 0, result.Error
+		}
+		return result.MaxCost, nil
+	})
+	var wrong *apicel.Error
+	switch {
+	case errors.As(err, &wrong):
+		return field.ErrorList{compilationError(wrong, expression, path)}
+	case err != nil:
+		return field.ErrorList{field.InternalError(path, err)}
+	case most > resourcev1.CELSelectorExpressionMaxCost:
 		return field.ErrorList{field.Forbidden(path, "too complex, exceeds cost limit")}
 	}
 	return nil
 }
+
+// selector is an expression, and what it may use.
+type selector struct {
+	expression string
+	kind       environment.Type
+}
+
+// costs are what selectors cost at most. A template's claims, one for each pod, have the same selectors. An expression
+// has 10 KiB at most.
+var costs = compiled.New[selector, uint64](500)
 
 func compilationError(err *apicel.Error, expression string, path *field.Path) *field.Error {
 	switch err.Type {

@@ -14,6 +14,8 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"k8s.io/apimachinery/pkg/api/resource"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+
+	"github.com/everynode/everynode/internal/objects/compiled"
 )
 
 // Max is how many characters a formula may have.
@@ -70,13 +72,24 @@ func quantity(v ref.Val) ref.Val {
 	return types.Double(q.AsApproximateFloat64())
 }
 
-// Compile reads a formula.
+// kept is how many formulas are kept. One takes up to some tens of kilobytes.
+const kept = 500
+
+// known are the formulas that were read last. Each DaemonSet that a variant chooses reads them, at each change of any
+// variant, and stored ones are read again.
+var known = compiled.New[string, *Formula](kept)
+
+// Compile reads a formula. One that it knows is not read again.
 func Compile(text string) (*Formula, error) {
-	switch {
-	case strings.TrimSpace(text) == "":
-		return nil, errors.New("is empty")
-	case len(text) > Max:
+	if len(text) > Max {
 		return nil, fmt.Errorf("has more than %d characters", Max)
+	}
+	return known.Get(text, func() (*Formula, error) { return read(text) })
+}
+
+func read(text string) (*Formula, error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, errors.New("is empty")
 	}
 	env, err := environment()
 	if err != nil {

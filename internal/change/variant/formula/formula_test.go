@@ -116,3 +116,17 @@ func FuzzFormula(f *testing.F) {
 		}
 	})
 }
+
+// At each change of a variant every DaemonSet reads the formulas of all that choose it.
+func TestAFormulaIsReadOnce(t *testing.T) {
+	const text = "max(0.1, min(2.0, node.allocatable['cpu'] * 0.05))"
+	read := func() {
+		if _, err := Compile(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read()
+	if allocations := testing.AllocsPerRun(20, read); allocations > 5 {
+		t.Errorf("a formula that is known makes %.0f things", allocations)
+	}
+}
