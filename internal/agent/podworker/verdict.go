@@ -100,8 +100,8 @@ func phaseOf(in *Input, status *corev1.PodStatus) ending {
 	}
 }
 
-// stopping says whether a pod that is to end has containers that run, or may. It has not ended before they have, so that
-// nobody starts another one in its place too soon.
+// stopping says whether a pod that is to end has containers that run, or may. It has not ended before they have, so
+// that nobody starts another one in its place too soon.
 func stopping(in *Input) bool {
 	s := &in.Pod.Status
 	return mayRun(in) && s.Phase != corev1.PodFailed && s.Phase != corev1.PodSucceeded
