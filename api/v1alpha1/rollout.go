@@ -316,6 +316,10 @@ type ContentStatus struct {
 	// OvertakenSince is when that began.
 	// +optional
 	OvertakenSince *metav1.Time `json:"overtakenSince,omitempty"`
+	// Kept tells that content is no part of revisions any more, and that copies of it are still there. They go when no
+	// pod has referred to them for a while.
+	// +optional
+	Kept bool `json:"kept,omitempty"`
 }
 
 // OvertakenOften is how many times content must have been overtaken for people to be told.

@@ -963,6 +963,13 @@ func schema_everynode_everynode_api_v1alpha1_ContentStatus(ref common.ReferenceC
 							Ref:         ref(metav1.Time{}.OpenAPIModelName()),
 						},
 					},
+					"kept": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Kept tells that content is no part of revisions any more, and that copies of it are still there. They go when no pod has referred to them for a while.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
 				},
 			},
 		},

@@ -36,6 +36,8 @@ func (r labRows) Rollout(uid types.UID) (v1alpha1.DaemonSetRolloutStatus, bool) 
 	return r.rows.Rollout(uid)
 }
 
+func (r labRows) Keeps(types.UID) bool { return false }
+
 // labObjects are what the API of a lab holds.
 type labObjects struct{ *lab }
 

@@ -206,6 +206,9 @@ func (c *Core) Step(e matrix.Event) {
 	c.Matrix.Step(e)
 }
 
+// Keeps reports that no copies of content are there: what is foretold deletes none.
+func (c *Core) Keeps(types.UID) bool { return false }
+
 // Settle has the book of variants work out what follows from what it was told. What it wants stored counts as stored.
 func (c *Core) Settle() {
 	if c.Variants == nil {

@@ -238,6 +238,8 @@ func (o *owner) apply(kind string, c change) {
 	case *v1alpha1.RolloutPolicy:
 		o.rollouts.Step(rollouts.Policy{Object: obj, Gone: c.deleted})
 	case *v1alpha1.DaemonSetRollout:
+		owner := types.UID(obj.Labels[rollouts.OwnerLabel])
+		o.contents.Tell(contents.Stored{Rollout: obj, Owner: owner, Gone: c.deleted})
 		o.rollouts.Step(rollouts.Rollout{Object: obj, Gone: c.deleted})
 	case *v1alpha1.NodeStartup:
 		o.startups.Tell(obj, c.deleted)

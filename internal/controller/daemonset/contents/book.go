@@ -42,6 +42,8 @@ type Book struct {
 	now    time.Time
 	sets   map[types.UID]*set
 	spaces map[string]*space
+	// stored are the DaemonSets of rollouts that speak of content, as they are stored.
+	stored map[types.NamespacedName]types.UID
 	// marked are the pods that say which content they have.
 	marked map[types.UID]mark
 	// counts are how many those are, by DaemonSet and revision.
@@ -150,8 +152,8 @@ type sight struct {
 func New(rows Rows) *Book {
 	return &Book{
 		Linger: linger, rows: rows, sets: map[types.UID]*set{}, spaces: map[string]*space{}, marked: map[types.UID]mark{},
-		counts: map[types.UID]map[string]int{},
-		dirty:  map[types.UID]bool{}, planned: map[types.UID]bool{}, due: map[types.UID]time.Time{},
+		stored: map[types.NamespacedName]types.UID{}, counts: map[types.UID]map[string]int{},
+		dirty: map[types.UID]bool{}, planned: map[types.UID]bool{}, due: map[types.UID]time.Time{},
 	}
 }
 
@@ -180,12 +182,20 @@ type Sight struct {
 	Over      bool
 }
 
+// Stored is a rollout as it is stored, or gone, and the DaemonSet that it is of.
+type Stored struct {
+	Rollout *v1alpha1.DaemonSetRollout
+	Owner   types.UID
+	Gone    bool
+}
+
 // Now says what time it is.
 type Now struct{ time.Time }
 
 func (DaemonSet) event() {}
 func (Object) event()    {}
 func (Sight) event()     {}
+func (Stored) event()    {}
 func (Now) event()       {}
 func (Result) event()    {}
 
@@ -198,6 +208,8 @@ func (b *Book) Tell(e Event) {
 		b.onObject(e)
 	case Sight:
 		b.onSight(e)
+	case Stored:
+		b.onStored(e)
 	case Now:
 		b.now = e.Time
 	case Result:
@@ -235,6 +247,32 @@ func (b *Book) onDaemonSet(e DaemonSet) {
 	}
 }
 
+// onStored keeps whether there may be copies that neither a policy nor a revision or a pod tells of: a controller that
+// starts would look for none.
+func (b *Book) onStored(e Stored) {
+	name := types.NamespacedName{Namespace: e.Rollout.Namespace, Name: e.Rollout.Name}
+	was := b.stored[name]
+	delete(b.stored, name)
+	if e.Rollout.Status.Content != nil && !e.Gone {
+		b.stored[name] = e.Owner
+	}
+	if b.stored[name] == was {
+		return
+	}
+	b.moved = true
+	for _, uid := range []types.UID{was, e.Owner} {
+		if s := b.sets[uid]; s != nil && s.told != nil {
+			b.settle(s)
+		}
+	}
+}
+
+// speaks reports whether the rollout of a DaemonSet that is stored speaks of content. So there may be copies.
+func (b *Book) speaks(s *set) bool {
+	return s.object != nil &&
+		b.stored[types.NamespacedName{Namespace: s.object.Namespace, Name: s.object.Name}] == s.object.UID
+}
+
 func (b *Book) space(namespace string) *space {
 	sp := b.spaces[namespace]
 	if sp == nil {
@@ -267,7 +305,7 @@ func (b *Book) onSight(e Sight) {
 // touch has all DaemonSets of a namespace be looked at.
 func (b *Book) touch(namespace string) {
 	for uid, s := range b.sets {
-		if s.object != nil && s.object.Namespace == namespace && s.concerned() {
+		if s.object != nil && s.object.Namespace == namespace && (s.concerned() || b.speaks(s)) {
 			b.dirty[uid] = true
 		}
 	}
@@ -275,6 +313,16 @@ func (b *Book) touch(namespace string) {
 
 // concerned reports whether content has to do with the DaemonSet.
 func (s *set) concerned() bool { return s.rules != nil || len(s.known) > 0 }
+
+// Keeps reports whether copies of content of a DaemonSet are there, or may be.
+func (b *Book) Keeps(uid types.UID) bool {
+	s := b.sets[uid]
+	if s == nil || s.object == nil {
+		return false
+	}
+	sp := b.spaces[s.object.Namespace]
+	return len(s.known) > 0 || b.speaks(s) && (sp == nil || !sp.sight[content.ConfigMap].read)
+}
 
 func read(o metav1.Object) *object {
 	switch o := o.(type) {
@@ -427,6 +475,7 @@ func (b *Book) reads(uid types.UID, s *set) (secrets, any bool) {
 	if s.rules != nil {
 		secrets, any = s.rules.Secrets, true
 	}
+	any = any || b.speaks(s)
 	if st, known := b.rollout(uid); known {
 		any = any || content.IDOf(st.StableRevision) != "" || content.IDOf(st.TargetRevision) != ""
 	}

@@ -63,7 +63,7 @@ func (b *Book) Jobs() (jobs []*Job) {
 		}
 	}
 	for uid := range b.dirty {
-		if s := b.sets[uid]; s != nil && s.concerned() {
+		if s := b.sets[uid]; s != nil && (s.concerned() || b.speaks(s)) {
 			b.settle(s)
 		}
 		b.planned[uid] = true
@@ -147,9 +147,15 @@ func (b *Book) stays(s *set, k *known) bool {
 	return !slices.ContainsFunc(s.job.going, func(o metav1.Object) bool { return needed[read(o).Ref] })
 }
 
-// wantsKey reports whether a key is to be made: what is to be hashed needs one, and there is none.
+// wantsKey reports whether a key is to be made: what is to be hashed needs one, and there is none. One that somebody
+// deletes is made again for as long as copies are checked with it.
 func (b *Book) wantsKey(s *set, sp *space) bool {
-	return sp.sight[content.Secret].read && sp.objects[keyRef] == nil && s.rules != nil && content.Keyed(s.refs)
+	if !sp.sight[content.Secret].read || sp.objects[keyRef] != nil {
+		return false
+	}
+	keyed := func(k *known) bool { return content.Keyed(k.Refs()) }
+	return s.rules != nil && content.Keyed(s.refs) ||
+		sp.key != nil && slices.ContainsFunc(slices.Collect(maps.Values(s.known)), keyed)
 }
 
 // wanted are the IDs of the contents that somebody needs; sure is false while it is not known of all.
@@ -281,6 +287,7 @@ func (b *Book) leftovers(s *set, sp *space, wanted map[string]bool) (out []metav
 	for id := range s.known {
 		if !wanted[id] && s.known[id].manifest == nil {
 			delete(s.known, id)
+			b.lookAgain(s, b.now) // where it was the last one, this is told
 		}
 	}
 	since := map[content.Ref]time.Time{}
@@ -300,7 +307,7 @@ func (b *Book) leftovers(s *set, sp *space, wanted map[string]bool) (out []metav
 			out = append(out, o.meta)
 		}
 	}
-	if len(s.known) > len(wanted) || len(wanted) > 1 {
+	if len(s.known) > len(wanted) || len(wanted) > 1 || s.rules == nil && len(wanted) > 0 {
 		b.lookAgain(s, b.now.Add(b.Linger)) // What is stable may be another by then.
 	}
 	s.unwanted = since

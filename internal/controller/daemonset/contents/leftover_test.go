@@ -68,6 +68,44 @@ func TestACopyThatWasMadeWithoutAnAnswerGoes(t *testing.T) {
 	}
 }
 
+// TestACopyIsFoundThatNobodySpeaksOf: copies stay for a while after the last pod that refers to them, where content is
+// no part of revisions any more. A controller that starts then finds them by the rollout, which stays as long.
+func TestACopyIsFoundThatNobodySpeaksOf(t *testing.T) {
+	for name, policy := range map[string]string{"no policy": "", "a policy without content": plain} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, careful)
+			w.pass(time.Hour)
+			w.wantRuns(map[string]int{"good": 5})
+			w.policy = nil
+			if policy != "" {
+				w.policy = w.compile(policy)
+			}
+			w.tellPolicy()
+			w.edit()
+			w.pass(10 * time.Second)
+			if marked(w) > 0 || w.copies() == 0 || w.stored == nil || w.stored.Content == nil {
+				t.Fatalf("%d pods refer to copies, of which there are %d, and the rollout says %+v", marked(w), w.copies(), w.stored)
+			}
+			w.start(false)
+			w.pass(10 * time.Minute)
+			if w.stored == nil || w.stored.Content == nil {
+				t.Error("before the namespace was read the rollout speaks of no copies any more")
+			}
+			w.read()
+			w.settle()
+			for range 10 {
+				w.pass(time.Minute)
+			}
+			if len(w.objects) > 3 || w.stored != nil && (policy == "" || w.stored.Content != nil) { // the author's, and the key
+				t.Errorf("there are %v, and the rollout says %+v", sorted(w.objects), w.stored)
+			}
+			if w.reading[content.ConfigMap] {
+				t.Error("the namespace is read for nothing")
+			}
+		})
+	}
+}
+
 func (w *world) secretsAreNoContentAnyMore() {
 	w.policy = w.compile(`
 waves: [{name: canary, count: 1}]

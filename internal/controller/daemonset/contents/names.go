@@ -1,6 +1,8 @@
 package contents
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -147,4 +149,29 @@ func (b *Book) sameObjects(s *set, from, to string) bool {
 		}
 	}
 	return true
+}
+
+// digestOf is the digest of a revision of the template that there is. Of a content that is not known it is what was
+// told of it, or stored.
+func (b *Book) digestOf(s *set, revision string) string {
+	id := content.IDOf(revision)
+	switch k := s.known[id]; {
+	case id == "":
+		return s.info.Digest
+	case k != nil:
+		return Digest(s.info.Digest, k.Digest)
+	case s.told != nil && s.told.Revision == revision:
+		return s.told.Digest
+	}
+	st, _ := b.rollout(s.info.UID)
+	return st.TargetDigest
+}
+
+// Digest is that of a template and a content.
+func Digest(template, of string) string {
+	if of == "" {
+		return template
+	}
+	sum := sha256.Sum256([]byte(template + "\n" + of))
+	return "sha256:" + hex.EncodeToString(sum[:])
 }

@@ -257,6 +257,30 @@ func (r *random) rest() {
 	if r.copies() != 3 {
 		r.Errorf("there are %d copies, want those of one content", r.copies())
 	}
+	r.end()
+}
+
+// end has content be no part of revisions for good, or the policy go, while controllers die: in the end no copy is
+// left.
+func (r *random) end() {
+	if r.policy = nil; rapid.Bool().Draw(r.t, "keeps its policy") {
+		r.policy = r.compile(withoutContent(soaking))
+	}
+	r.deleted = map[string]int{}
+	r.tellPolicy()
+	r.edit()
+	for range rapid.IntRange(0, 5).Draw(r.t, "deaths") {
+		r.pass(time.Duration(rapid.IntRange(1, 1200).Draw(r.t, "seconds")) * time.Second)
+		r.crash()
+	}
+	for range 10 {
+		r.pass(10 * time.Minute)
+	}
+	if r.copies() != 0 || r.reading[content.ConfigMap] {
+		st := r.status()
+		r.Errorf("without content there are %d copies; the namespace is read: %t; the rollout is %s: %s", r.copies(),
+			r.reading[content.ConfigMap], st.Phase, st.Message)
+	}
 }
 
 // Templates and content are edited at random, content is turned off and on, changes are aborted, pods and copies go,

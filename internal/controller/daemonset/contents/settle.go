@@ -2,8 +2,6 @@ package contents
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -328,23 +326,10 @@ func (b *Book) without(s *set) fact.DaemonSet {
 			info.Revision, info.Digest, info.Content = is, b.digestOf(s, is), st.Content
 		}
 	}
-	return info
-}
-
-// digestOf is the digest of a revision of the template that there is. Of a content that is not known it is what was
-// told of it, or stored.
-func (b *Book) digestOf(s *set, revision string) string {
-	id := content.IDOf(revision)
-	switch k := s.known[id]; {
-	case id == "":
-		return s.info.Digest
-	case k != nil:
-		return Digest(s.info.Digest, k.Digest)
-	case s.told != nil && s.told.Revision == revision:
-		return s.told.Digest
+	if info.Content == nil && s.rollout != nil && b.Keeps(info.UID) {
+		info.Content = &v1alpha1.ContentStatus{Kept: true}
 	}
-	st, _ := b.rollout(s.info.UID)
-	return st.TargetDigest
+	return info
 }
 
 // with is the DaemonSet with a content.
@@ -354,15 +339,6 @@ func (b *Book) with(s *set, c content.Content) fact.DaemonSet {
 	info.Digest = Digest(info.Digest, c.Digest)
 	info.Content = b.changes(s, &c)
 	return info
-}
-
-// Digest is that of a template and a content.
-func Digest(template, of string) string {
-	if of == "" {
-		return template
-	}
-	sum := sha256.Sum256([]byte(template + "\n" + of))
-	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 // meanwhile is the DaemonSet while its content cannot be used: with the content it had, if its template is
@@ -391,7 +367,7 @@ func (b *Book) meanwhile(s *set) fact.DaemonSet {
 
 // given reports whether a revision that was told is there to be given: there are copies of its content, for all that is
 // known. After a start nobody knows that yet of what a status names; and without content no pod of a new DaemonSet was
-// to have it, nor one whose stable revision has content: a program that knows none may have named the target.
+// to have it, nor one of a stable revision with content: a program that knows none may have named the target.
 func (b *Book) given(s *set, revision string) bool {
 	if id := content.IDOf(revision); id != "" {
 		k := s.known[id]

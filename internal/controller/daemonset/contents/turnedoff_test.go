@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -137,4 +138,23 @@ func TestContentThatIsTurnedOffGoesBackToTheContentOfBefore(t *testing.T) {
 	if s := w.status(); deleted > 1 || s.StableRevision != before {
 		t.Errorf("%d pods were deleted, want the canary's; stable is %s, and was %s", deleted, s.StableRevision, before)
 	}
+}
+
+// Somebody deletes the key with which copies are checked, while content is no part of revisions any more: it is made
+// again, the same one. Without it no pod of the stable revision could be made, and a node whose pod is lost would wait.
+func TestAKeyIsMadeAgainWhileContentIsOff(t *testing.T) {
+	w := newWorld(t, careful)
+	w.pass(time.Hour)
+	w.policy = w.compile(soakingCanary(plain))
+	w.tellPolicy()
+	key := w.objects[keyRef].(*corev1.Secret)
+	w.drop(keyRef)
+	w.pass(time.Minute)
+	if again, is := w.objects[keyRef].(*corev1.Secret); !is || string(again.Data["key"]) != string(key.Data["key"]) {
+		t.Fatal("the key is not made again")
+	}
+	w.start(true)
+	w.book.Step(podGone(w, "n4"))
+	w.pass(time.Minute)
+	w.wantRuns(map[string]int{"good": 5})
 }

@@ -130,6 +130,7 @@ func (w *world) start(readable bool) {
 		w.matrix.Step(fact.Node{Name: fmt.Sprintf("n%d", i), Labels: map[string]string{content.LiveName: "true"}})
 	}
 	w.book.Tell(DaemonSet{Object: w.set})
+	w.tellStored()
 	w.tellPolicy()
 	for _, node := range slices.Sorted(maps.Keys(w.pods)) {
 		w.book.Step(w.pods[node])
@@ -160,6 +161,23 @@ func (w *world) readKind(kind content.Kind) {
 		}
 	}
 	w.book.Tell(Sight{Namespace: "ns", Kind: kind, Read: true})
+}
+
+// tellStored tells of the rollout as it is stored.
+func (w *world) tellStored() {
+	r := &v1alpha1.DaemonSetRollout{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "agent"}}
+	if w.stored != nil {
+		r.Status = *w.stored
+	}
+	w.book.Tell(Stored{Rollout: r, Owner: w.set.UID, Gone: w.stored == nil})
+}
+
+// leave deletes the rollout that nobody follows any more, once no copy is left.
+func (w *world) leave() {
+	if w.policy == nil && w.stored != nil && !w.book.Keeps(w.set.UID) {
+		w.stored = nil
+		w.tellStored()
+	}
 }
 
 func (w *world) tellPolicy() {
@@ -275,6 +293,7 @@ func (w *world) follow() {
 // settle does what is to be done, until there is nothing more.
 func (w *world) settle() {
 	for range 1000 {
+		w.leave()
 		w.follow()
 		jobs, actions := w.work()
 		for _, n := range w.book.News() {
@@ -381,6 +400,7 @@ func (w *world) act(a action.Action) {
 		if c := w.stored.Content; c != nil && c.Restarts != "" {
 			w.said = c
 		}
+		w.tellStored()
 		w.matrix.Step(action.Answer{Action: a, Outcome: action.OK})
 	case *action.UpdateStatus:
 		w.matrix.Step(action.Answer{Action: a, Outcome: action.OK})
@@ -431,7 +451,7 @@ func (w *world) check() {
 // checkStable: what there would be to go back to is there, also while no pod has it.
 func (w *world) checkStable() {
 	w.Helper()
-	if w.stored == nil || w.refuse != nil || !w.book.space("ns").sight[content.ConfigMap].read {
+	if w.stored == nil || w.policy == nil || w.refuse != nil || !w.book.space("ns").sight[content.ConfigMap].read {
 		return
 	}
 	members, _ := w.book.Members(w.set.UID, content.IDOf(w.stored.StableRevision))

@@ -26,6 +26,8 @@ const OwnerLabel = "everynode.io/daemonset-uid"
 type Rows interface {
 	Step(e matrix.Event)
 	Rollout(uid types.UID) (v1alpha1.DaemonSetRolloutStatus, bool)
+	// Keeps reports whether copies of content of a DaemonSet are there, or may be.
+	Keeps(uid types.UID) bool
 }
 
 // Book holds DaemonSets, policies and rollouts.

@@ -25,7 +25,10 @@ type rows struct {
 	told     map[types.UID]fact.Rollout
 	statuses map[types.UID]v1alpha1.DaemonSetRolloutStatus
 	gone     []types.UID
+	keeps    map[types.UID]bool
 }
+
+func (r *rows) Keeps(uid types.UID) bool { return r.keeps[uid] }
 
 func (r *rows) Step(e matrix.Event) {
 	switch e := e.(type) {
@@ -677,5 +680,40 @@ func TestAnAnswerAfterItsRolloutHasGone(t *testing.T) {
 	b.Step(DaemonSet{Object: ds, Gone: true})
 	if len(b.ended) > 0 {
 		t.Errorf("with the DaemonSet gone it still knows %v", b.ended)
+	}
+}
+
+// TestARolloutStaysForCopies: a rollout without a policy goes when no copy of content is left, and not before: a
+// controller that starts finds them by it. Where it remembers what failed as well, it only speaks of content no more.
+func TestARolloutStaysForCopies(t *testing.T) {
+	for _, failed := range []bool{false, true} {
+		w := newWorld()
+		r := &v1alpha1.DaemonSetRollout{ObjectMeta: w.object("logs", "r1")}
+		r.Labels = map[string]string{OwnerLabel: "u1"}
+		r.Status.Content = &v1alpha1.ContentStatus{Kept: true}
+		if failed {
+			r.Status.FailedRevisions = []v1alpha1.FailedRevision{{Revision: "logs-1"}}
+		}
+		w.rows.keeps = map[types.UID]bool{"u1": true}
+		w.Step(Rollout{Object: r})
+		w.daemonSet("logs", "u1")
+		jobs := w.Jobs()
+		if len(jobs) != 1 || jobs[0].Left == nil || jobs[0].Left.Status.Content == nil || jobs[0].Over() == nil {
+			t.Fatalf("failed %t: with copies: %+v", failed, jobs)
+		}
+		left := jobs[0].Left
+		left.ResourceVersion = "900"
+		w.Step(Result{Job: jobs[0], Rollout: left})
+		if jobs = w.Jobs(); len(jobs) != 0 {
+			t.Fatalf("failed %t: it is written again: %+v", failed, jobs[0])
+		}
+		w.rows.keeps = nil
+		jobs = w.Jobs()
+		switch {
+		case len(jobs) != 1, !failed && jobs[0].Delete == nil, failed && jobs[0].Left == nil:
+			t.Fatalf("failed %t: without copies: %+v", failed, jobs)
+		case failed && jobs[0].Left.Status.Content != nil:
+			t.Errorf("without copies it speaks of %+v", jobs[0].Left.Status.Content)
+		}
 	}
 }

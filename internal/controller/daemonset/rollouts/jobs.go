@@ -192,14 +192,22 @@ func (b *Book) leftover(name types.NamespacedName) *Job {
 	case r == nil || r.DeletionTimestamp != nil:
 		delete(b.left, name)
 		return nil
-	case ds != nil && r.Labels[OwnerLabel] == string(ds.UID) && onDelete(ds):
+	case ds == nil || r.Labels[OwnerLabel] != string(ds.UID):
+		return b.keep(r, DaemonSetGone, "Deleted", false,
+			"the DaemonSet is gone; its failed revisions are remembered for a day")
+	case onDelete(ds):
 		return b.ignored(name, r) // what has failed is still worth to know
-	case ds != nil && r.Labels[OwnerLabel] == string(ds.UID) && !remembers(r):
-		return &Job{Delete: r} // it follows no policy any more
-	case ds != nil && r.Labels[OwnerLabel] == string(ds.UID):
-		return b.keep(r, PolicyGone, "NoPolicy", "no policy selects the DaemonSet; what failed, and a pause, are remembered for a day")
 	}
-	return b.keep(r, DaemonSetGone, "Deleted", "the DaemonSet is gone; its failed revisions are remembered for a day")
+	copies := b.rows.Keeps(ds.UID)
+	switch {
+	case remembers(r):
+		return b.keep(r, PolicyGone, "NoPolicy", copies,
+			"no policy selects the DaemonSet; what failed, and a pause, are remembered for a day")
+	case copies:
+		return b.keep(r, PolicyGone, "NoPolicy", copies,
+			"no policy selects the DaemonSet; copies of its content are still there")
+	}
+	return &Job{Delete: r} // it follows no policy any more
 }
 
 // remembers reports whether a rollout holds what must outlive its policy: taking a label off and putting it back
@@ -209,12 +217,17 @@ func remembers(r *v1alpha1.DaemonSetRollout) bool {
 	return r.Spec.Paused || len(s.FailedRevisions) > 0 || len(s.EarlierFailures) > 0 || s.ForgottenFailures > 0
 }
 
-// keep has a rollout say in a condition why it is left over, and deletes it a day later.
-func (b *Book) keep(r *v1alpha1.DaemonSetRollout, condition, reason, message string) *Job {
+// keep has a rollout say in a condition why it is left over, and deletes it a day later. It speaks of content for as
+// long as there may be copies, so that a controller that starts looks for them.
+func (b *Book) keep(r *v1alpha1.DaemonSetRollout, condition, reason string, copies bool, message string) *Job {
 	c := meta.FindStatusCondition(r.Status.Conditions, condition)
 	switch {
-	case c == nil || c.Status != metav1.ConditionTrue || r.Status.ObservedGeneration != r.Generation:
+	case c == nil || c.Status != metav1.ConditionTrue || r.Status.ObservedGeneration != r.Generation,
+		r.Status.Content != nil && !copies:
 		next := r.DeepCopy()
+		if !copies {
+			next.Status.Content = nil
+		}
 		next.Status.ObservedGeneration = r.Generation // what people write is seen, and changes nothing
 		meta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{
 			Type: condition, Status: metav1.ConditionTrue, Reason: reason, ObservedGeneration: r.Generation,

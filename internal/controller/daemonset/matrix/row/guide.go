@@ -243,8 +243,9 @@ func contentOf(s *v1alpha1.DaemonSetRolloutStatus, said *v1alpha1.ContentStatus)
 	}
 	if said != nil {
 		out.Message, out.Overtaken, out.OvertakenSince = said.Message, said.Overtaken, said.OvertakenSince
+		out.Kept = said.Kept
 	}
-	if out.Stable == "" && out.Target == "" && out.Message == "" {
+	if out.Stable == "" && out.Target == "" && out.Message == "" && !out.Kept {
 		return nil
 	}
 	return &out
