@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"path/filepath"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -40,8 +41,9 @@ import (
 var days = flag.Int("days", 1, "how many days the node is alone; each takes some seconds")
 
 // TestTenDaysAlone leaves a node without any server for days, by the clock of a bubble. A pod that is well runs on in the
-// container that it had, one that fails is started again and again, and neither memory nor goroutines nor what the
-// runtime holds grows. When the server is back, it learns within minutes how all are.
+// container that it had, one that fails is started again and again, and neither memory nor goroutines nor files nor what
+// the runtime holds grows: images that nobody uses go from a disk that is full of them, and logs are rotated. When the
+// server is back, it learns within minutes how all are.
 func TestTenDaysAlone(t *testing.T) {
 	dataDir := t.TempDir()
 	written := &lines{}
@@ -60,20 +62,29 @@ func TestTenDaysAlone(t *testing.T) {
 		}
 
 		n.away.Store(true)
+		for i := range 17 {
+			n.disk.pull(fmt.Sprint("left behind ", i), 5) // 95 % with that of the daemons
+		}
+		alone := 0
 		fails := func() {
-			if id := n.running(t, failing); id != "" {
-				podstest.Must(t, n.runtime.StopContainer(t.Context(), id, 0))
+			alone++
+			n.disk.minute(t, alone)
+			if alone > 10 {
+				n.disk.check(t)
+			}
+			if id := n.running(t, failing); id != "" && alone%4 == 0 { // it has written a while
+				podstest.Must(t, n.disk.StopContainer(t.Context(), id, 0))
 			}
 		}
 		n.live(8*time.Hour, fails) // Until the queue of events is full.
-		before := n.size()
+		before := n.size(t)
 		written.count.Store(0)
 		n.tries.Store(0)
 		hours := *days*24 - 8
 		n.live(time.Duration(hours)*time.Hour, fails)
-		after := n.size()
+		after := n.size(t)
 		t.Logf("after 8 hours %+v, after %d days %+v; %d requests and %d lines", before, *days, after, n.tries.Load(), written.count.Load())
-		if after.heap > before.heap+1<<20 || after.goroutines > before.goroutines+2 {
+		if after.heap > before.heap+1<<20 || after.goroutines > before.goroutines+2 || after.files > before.files+2 {
 			t.Errorf("after 8 hours %+v, after %d days %+v", before, *days, after)
 		}
 		if tries := n.tries.Load(); int(tries) > hours*3600/2 {
@@ -82,8 +93,11 @@ func TestTenDaysAlone(t *testing.T) {
 		if got := written.count.Load(); int(got) > hours*60 {
 			t.Errorf("%d lines are logged, want less than one a minute", got)
 		}
+		if n.disk.reopened < hours*60 || n.disk.removed < hours/2 {
+			t.Errorf("%d logs were rotated and %d images removed", n.disk.reopened, n.disk.removed)
+		}
 		for uid, most := range map[types.UID]int{steady: 1, failing: 2} {
-			held, err := n.runtime.Observe(t.Context(), uid)
+			held, err := n.disk.Observe(t.Context(), uid)
 			podstest.Must(t, err)
 			if len(held.Sandboxes) != 1 || len(held.Containers) > most {
 				t.Errorf("pod %s has %d sandboxes and %d containers", uid, len(held.Sandboxes), len(held.Containers))
@@ -95,7 +109,7 @@ func TestTenDaysAlone(t *testing.T) {
 
 		n.away.Store(false)
 		n.live(10*time.Minute, nil)
-		for uid, restarts := range map[types.UID]int32{steady: 0, failing: int32(*days) * 200} {
+		for uid, restarts := range map[types.UID]int32{steady: 0, failing: int32(*days) * 150} {
 			got := n.status(t, uid)
 			if got.Phase != corev1.PodRunning || len(got.ContainerStatuses) != 1 || got.ContainerStatuses[0].RestartCount < restarts {
 				t.Errorf("the server says of pod %s: %+v", uid, got)
@@ -119,8 +133,9 @@ type aloneNode struct {
 	client  *fake.Clientset
 	away    atomic.Bool
 	tries   atomic.Int32
-	runtime *hollow.Runtime
+	disk    *disk
 	pods    *pods.Manager
+	dataDir string
 	stop    func()
 }
 
@@ -128,7 +143,8 @@ func startNode(t *testing.T, dataDir string) *aloneNode {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	clk := clock.RealClock{}
-	n := &aloneNode{client: fake.NewClientset(), runtime: hollow.NewRuntime(clk)}
+	held := newDisk(t, filepath.Join(dataDir, "disk"))
+	n := &aloneNode{client: fake.NewClientset(), disk: held, dataDir: dataDir}
 	n.client.PrependReactor("*", "*", func(clienttesting.Action) (bool, apiruntime.Object, error) {
 		n.tries.Add(1)
 		if !n.away.Load() {
@@ -151,7 +167,7 @@ func startNode(t *testing.T, dataDir string) *aloneNode {
 	statuses := status.New(status.APIWriter{Client: n.client})
 	heard := events.Recorder{EventRecorder: recorder}
 	n.pods = pods.New(ctx, pods.Config{
-		Runtime: n.runtime, Devices: hollow.NoDevices{}, Claims: hollow.NoClaims{}, Images: hollow.AllImages{},
+		Runtime: n.disk, Devices: hollow.NoDevices{}, Claims: hollow.NoClaims{}, Images: hollow.AllImages{},
 		Volumes: &podstest.Volumes{}, Statuses: statuses, Events: heard, Env: noEnv, Clock: clk,
 		HostIPs: func() []string { return []string{"10.0.0.7"} }, Node: func() *corev1.Node { return &corev1.Node{} },
 		Prober: pods.Probes{Manager: probes.New(probes.Config{Clock: clk, OnEvent: heard.Container, Version: "v0.0.0",
@@ -161,10 +177,11 @@ func startNode(t *testing.T, dataDir string) *aloneNode {
 			OnChange: func(uid types.UID) { n.pods.ProbeChanged(uid) },
 		})},
 	})
-	n.runtime.Changed = n.pods.RuntimeChanged
-	ended := make(chan struct{}, 3)
+	n.disk.Changed = n.pods.RuntimeChanged
+	ended := make(chan struct{}, 5)
 	for _, run := range []func(){
-		func() { statuses.Run(ctx) }, func() { n.runtime.Watch(ctx, n.pods) }, func() { _ = reporter.Run(ctx) },
+		func() { statuses.Run(ctx) }, func() { n.disk.Watch(ctx, n.pods) }, func() { _ = reporter.Run(ctx) },
+		func() { held.logs.Rotate(ctx) }, func() { held.collector().Run(ctx) },
 	} {
 		go func() { run(); ended <- struct{}{} }()
 	}
@@ -211,7 +228,7 @@ func (n *aloneNode) live(long time.Duration, each func()) {
 // running is the container of a pod that runs, empty for none.
 func (n *aloneNode) running(t *testing.T, uid types.UID) string {
 	t.Helper()
-	held, err := n.runtime.Observe(t.Context(), uid)
+	held, err := n.disk.Observe(t.Context(), uid)
 	podstest.Must(t, err)
 	for _, c := range held.Containers {
 		if c.State == podworker.Running {
@@ -260,16 +277,20 @@ func (n *aloneNode) checkNode(t *testing.T) {
 type size struct {
 	heap       uint64
 	goroutines int
+	files      int
 }
 
 // String shows the size for people.
-func (s size) String() string { return fmt.Sprintf("%d KB, %d goroutines", s.heap>>10, s.goroutines) }
+func (s size) String() string {
+	return fmt.Sprintf("%d KB, %d goroutines, %d files", s.heap>>10, s.goroutines, s.files)
+}
 
-func (n *aloneNode) size() size {
+func (n *aloneNode) size(t *testing.T) size {
+	t.Helper()
 	synctest.Wait()
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return size{m.HeapAlloc, runtime.NumGoroutine()}
+	return size{m.HeapAlloc, runtime.NumGoroutine(), files(t, n.dataDir)}
 }
