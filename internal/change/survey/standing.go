@@ -12,6 +12,7 @@ import (
 
 	"github.com/everynode/everynode/internal/change/fetch"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/objects/nodestartup"
@@ -86,6 +87,10 @@ func (v *View) turn(name string) string {
 	switch {
 	case *v.busy != "":
 		return "its turn: " + *v.busy
+	case v.Rules != nil && v.Rollout != nil: // its controller knows of nodes that use it up since before
+		if _, by, is := strings.Cut(v.Rollout.Status.Message, words.UsedUp); is {
+			return "its turn: " + words.UsedUp + by
+		}
 	case because != row.AsWanted && v.Rules == nil:
 		return "its turn: " + string(because)
 	}
@@ -97,7 +102,7 @@ func (s *Survey) Busy(c *Core, uid types.UID) string {
 	var busy []string
 	for _, n := range s.Nodes {
 		verdict, _, _ := c.Verdict(uid, n.Name)
-		if verdict == standing.Changing || verdict == standing.FailedRevision {
+		if verdict == standing.Changing || verdict == standing.FailedRevision || c.Between(uid, n.Name) {
 			busy = append(busy, n.Name)
 		}
 	}

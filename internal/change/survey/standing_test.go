@@ -6,15 +6,18 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/fetch"
 	"github.com/everynode/everynode/internal/change/survey"
 	"github.com/everynode/everynode/internal/change/survey/surveytest"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
 )
 
 func standingOf(t *testing.T, edit func(*corev1.Pod)) survey.Standing {
@@ -185,6 +188,46 @@ func TestHowLongANodeCannotFetch(t *testing.T) {
 		}
 		if st := v.Standing("node-2"); st.Verdict != standing.Waiting {
 			t.Errorf("%s: one that has not answered is %s, because %q", name, st.Verdict, st.Reasons)
+		}
+	}
+}
+
+// A node that waits for its turn says who uses up the limit: one whose old pod does not go, or whom the controller names.
+func TestWhoUsesUpTheLimit(t *testing.T) {
+	for name, c := range map[string]struct {
+		message string
+		two     bool
+		want    string
+	}{
+		"nobody":        {"step all: 0 of 2 nodes done", false, "its turn"},
+		"an old pod":    {"", true, "its turn: the limit is used up by node-1"},
+		"by its status": {"step all; " + words.UsedUp + "1 node: n (cpu short)", false, "its turn: " + words.UsedUp + "1 node: n (cpu short)"},
+	} {
+		w := surveytest.New(t)
+		ds, revisions := w.DaemonSet("log-agent", "example.com/agent:1.4", "example.com/agent:1.5")
+		ds.Spec.UpdateStrategy.RollingUpdate = &appsv1.RollingUpdateDaemonSet{MaxSurge: new(intstr.FromInt32(1)), MaxUnavailable: new(intstr.FromInt32(0))}
+		w.Policy("agents", "waves: [{name: all, nodes: {}}]")
+		started := surveytest.Ago(2 * time.Minute)
+		w.Rollout(ds, v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseProgressing, StableRevision: revisions[0],
+			TargetRevision: revisions[1], Step: "all", StepStarted: &started, Message: c.message})
+		for _, node := range []string{"node-1", "node-2"} {
+			w.Node(node)
+			w.Pod(ds, node, revisions[0])
+		}
+		if c.two {
+			w.Pod(ds, "node-1", revisions[1], func(p *corev1.Pod) {
+				p.Name, p.UID, p.CreationTimestamp = "second", "second", surveytest.Ago(51*time.Minute)
+			})
+		}
+		v, err := survey.New(w.Objects).View(ds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st := v.Standing("node-2"); st.Verdict != standing.Waiting || !slices.Equal(st.Reasons, []string{c.want}) {
+			t.Errorf("%s: it is %s because %q, want %q", name, st.Verdict, st.Reasons, c.want)
+		}
+		if st := v.Standing("node-1"); c.two && !says(st, "its old pod is still there") {
+			t.Errorf("the one with two pods is %s because %q", st.Verdict, st.Reasons)
 		}
 	}
 }

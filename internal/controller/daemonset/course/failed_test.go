@@ -498,7 +498,7 @@ func TestALostDaemonOfALostRevisionUsesUpNoLimit(t *testing.T) {
 		}
 		w.pass(time.Hour)
 		if ours {
-			w.expect(t, v1alpha1.PhaseProgressing, "no more may be unavailable while the daemon does not come up on 1 node")
+			w.expect(t, v1alpha1.PhaseProgressing, "the limit is used up, and is not freed by 1 node: lost (it has no daemon, and none can be made: ")
 			continue
 		}
 		w.expect(t, v1alpha1.PhaseComplete, "3 of 3")

@@ -7,50 +7,19 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/course/fetching"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/queue"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
-	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
 	"github.com/everynode/everynode/internal/loop/deadline"
 )
 
-// reasons are those that say the same of each node.
-var reasons = map[standing.State]string{
-	standing.Unmoved:  "the API does not let its pod go; it is tried again",
-	standing.Starting: "its daemon starts",
-	standing.Flapping: "its pod keeps becoming ready again, for longer than the soak may take",
-}
-
 // reason says what there is to say about a node in the state, beside what it waits for.
-func (c *Course) reason(n *node, in *standing.Input, s standing.State) string {
-	d := in.Daemon
+func (c *Course) reason(n *node, in *standing.Input, s standing.State, by standing.Cause) string {
 	switch s {
-	case standing.LeftOut:
-		return "revision " + in.Want + " leaves it out"
-	case standing.Broken:
-		return in.WhyBroken()
-	case standing.Taken:
-		return "its pod of revision " + d.Revision + " is being replaced"
-	case standing.Absent:
-		return cmp.Or(d.Refused, d.Trouble, "it gets a pod")
-	case standing.Unbound:
-		return d.Unbound()
-	case standing.Soaking:
-		return "soaks until " + words.Clock(in.Soaked)
-	case standing.Leaving:
-		return cmp.Or(d.Trouble, "its pod is taken away")
 	case standing.Failed, standing.Kept:
 		f, _ := c.state.failures.Of(n.Name)
-		return f.Why
-	case standing.Stuck:
-		return cmp.Or(d.Refused, d.Trouble, "its daemon does not become available")
-	case standing.Crowded, standing.Roomless:
-		return d.NoRoom
+		return cmp.Or(f.Why, in.Why(s, by))
 	case standing.Awaiting, standing.Unfetched:
 		return fetching.Words(&in.Fetch, c.state.target, n.canFetch())
-	case standing.Faulty:
-		return in.Fault
-	case standing.Lingering:
-		return "its old pod was to end by " + words.Clock(d.EndsBy) + ", and is still there"
 	}
-	return reasons[s]
+	return in.Why(s, by)
 }
 
 // judge gives a node's standing. It changes nothing.
@@ -66,7 +35,8 @@ func (c *Course) judgeBy(n *node, in *standing.Input) view {
 		return view{order: standing.Order{Target: target, Changing: in.Changing}} // outside, which counts as nothing
 	}
 	v := view{Standing: queue.Standing{State: standing.Classify(in)}, order: c.order(in)}
-	v.cause, v.reason, v.wake = c.cause(n, in), c.reason(n, in, v.State), in.Wake(v.State)
+	v.cause, v.wake = c.cause(n, in), in.Wake(v.State)
+	v.reason = c.reason(n, in, v.State, v.cause)
 	if !v.wake.After(c.now) {
 		v.wake = time.Time{}
 	}

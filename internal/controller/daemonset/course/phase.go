@@ -350,14 +350,14 @@ func (c *Course) wayBackIsLost() bool {
 		c.queue.Totals[standing.Done] < c.queue.Totals[standing.Selected]
 }
 
-// blockedBy says which nodes use up the limit and do not come up; "" if there is room.
+// blockedBy says which nodes use up the limit, and what they wait for; "" if there is room.
 func (c *Course) blockedBy() string {
 	m, any := c.queue.Blocked.Min()
 	if !any || c.queue.Totals[standing.Ours] < c.most() {
 		return ""
 	}
-	return fmt.Sprintf("; no more may be unavailable while the daemon does not come up on %s, such as %s (%s)",
-		words.Nodes(c.queue.Blocked.Len()), m.Name, cmp.Or(c.known(m).view.reason, "its change was let begin"))
+	many := c.queue.Blocked.Len()
+	return "; " + words.UsedUp + words.Nodes(many) + words.Such(many, m.Name, c.known(m).view.reason)
 }
 
 // trails reports whether the change is complete. Nodes that were away then still get the target, each inside a window

@@ -27,7 +27,7 @@ func TestARevisionThatAsksForLessGoesOut(t *testing.T) {
 			daemonSet("v1"))
 		w.expect(t, v1alpha1.PhaseComplete, "4 of 10 nodes have revision v1; 6 are out of order")
 		w.update("v2")
-		if v, why := w.course.Verdict("z0-r0-00"); v != standing.NoRoom || why != "cpu short" {
+		if v, why := w.course.Verdict("z0-r0-00"); v != standing.NoRoom || why != "no room for its pod of revision v1, which it is to have until its step begins: cpu short" {
 			t.Errorf("a node before its step is %s: %s", v, why)
 		}
 		for range 600 {

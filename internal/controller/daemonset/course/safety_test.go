@@ -54,7 +54,7 @@ func TestRollbackToWhatDoesNotStartStopsAtTheLimit(t *testing.T) {
 			t.Fatalf("after %d s: %d nodes without an available daemon, maxUnavailable is 5; v2 is on %d; %s %s", i, w.downNodes(), w.on("v2"), p, m)
 		}
 	}
-	w.expect(t, v1alpha1.PhaseRolledBack, "no more may be unavailable while the daemon does not come up on 5 nodes, such as")
+	w.expect(t, v1alpha1.PhaseRolledBack, "the limit is used up, and is not freed by 5 nodes, such as")
 	w.again() // another process knows as much
 	w.pass(10 * time.Minute)
 	if w.downNodes() > 5+3 {

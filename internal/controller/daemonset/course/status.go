@@ -127,6 +127,12 @@ func (c *Course) StepOf(name string) string {
 	return ""
 }
 
+// Between reports whether the node uses up the limit by what is under way there, such as the end of its old pod.
+func (c *Course) Between(name string) bool {
+	n := c.nodes[name]
+	return n != nil && n.view.cause == standing.UnderWay && n.view.Has(standing.Ours)
+}
+
 // Verdict is where a node stands, and why.
 func (c *Course) Verdict(name string) (standing.Verdict, string) {
 	n := c.nodes[name]

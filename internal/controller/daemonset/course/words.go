@@ -97,8 +97,8 @@ func (c *Course) waitsFor(n *node) string {
 	if at := c.queue.Steps[n.step]; c.gate.Shut(n.step) && !c.back && at != nil && at.Awaited.Len() > 0 {
 		return "it waits for others of its step" + c.awaits(at)
 	}
-	if n.daemon.Refused != "" {
-		return n.daemon.Refused + "; it is tried again"
+	if n.view.reason != "" {
+		return n.view.reason
 	}
 	if c.policy == nil {
 		return "its turn" + c.heldUp()

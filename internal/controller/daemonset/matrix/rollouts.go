@@ -103,6 +103,13 @@ func (m *Matrix) Verdict(uid types.UID, node string) (standing.Verdict, string, 
 	return v, why, true
 }
 
+// Between reports whether a node uses up the limit of a DaemonSet by what is under way there, such as the end of its
+// old pod; false if its changes follow no policy.
+func (m *Matrix) Between(uid types.UID, node string) bool {
+	c := m.courseOf(uid)
+	return c != nil && c.Between(node)
+}
+
 // Rollout is where the rollout of a DaemonSet stands; false if its changes follow no
 // policy, or nothing has been decided yet.
 func (m *Matrix) Rollout(uid types.UID) (v1alpha1.DaemonSetRolloutStatus, bool) {

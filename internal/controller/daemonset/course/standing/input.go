@@ -1,7 +1,6 @@
 package standing
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/everynode/everynode/internal/loop/deadline"
@@ -99,14 +98,6 @@ func (in *Input) failing() State {
 		return Kept
 	}
 	return Failed
-}
-
-// WhyBroken says why a node that is Broken has no available daemon.
-func (in *Input) WhyBroken() string {
-	if in.Lost && in.Daemon.Revision == "" {
-		return "it has no daemon, and none can be made: revision " + in.Want + " is gone or cannot be read"
-	}
-	return "its daemon was not available before: " + cmp.Or(in.Daemon.Trouble, "its pod is not ready")
 }
 
 // Wake is when the state may change by time alone; zero if it does not.

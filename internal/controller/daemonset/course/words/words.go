@@ -31,6 +31,9 @@ func Such(many int, name, why string) string {
 	return fmt.Sprintf(": %s (%s)", name, why)
 }
 
+// UsedUp is said of a limit before the nodes that do not free it.
+const UsedUp = "the limit is used up, and is not freed by "
+
 // Clock writes a time for people.
 func Clock(t time.Time) string { return t.UTC().Format("15:04:05 UTC") }
 
