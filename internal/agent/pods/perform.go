@@ -121,6 +121,9 @@ func (t task) createSandbox(ctx, setUp context.Context) podworker.Outcome {
 		}
 		return failed(failedPrepare, err)
 	}
+	if setUp.Err() != nil {
+		return failed("FailedCreatePodSandBox", setUp.Err()) // the pod is to end, and has no use for one any more
+	}
 	_, err := t.cfg.Runtime.CreateSandbox(ctx, t.pod, t.action.Attempt)
 	if err == nil {
 		return podworker.Outcome{}
@@ -167,6 +170,10 @@ func (t task) startContainer(ctx, setUp context.Context) podworker.Outcome {
 		return t.notStarted(podworker.ReasonCreateContainerError, err)
 	}
 	t.cfg.Events.Container(t.pod, c.Name, corev1.EventTypeNormal, "Created", "Created container: "+c.Name)
+	if setUp.Err() != nil {
+		// The pod is to end: it has been made to no purpose, and does not run for a moment.
+		return podworker.Outcome{Reason: podworker.ReasonRunContainerError, Message: setUp.Err().Error()}
+	}
 	if err := t.cfg.Runtime.StartContainer(ctx, t.pod, c.Name, id, t.action.Attempt); err != nil {
 		return t.notStarted(podworker.ReasonRunContainerError, err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/everynode/everynode/internal/agent/images"
 	"github.com/everynode/everynode/internal/agent/podadmission"
 	"github.com/everynode/everynode/internal/agent/podworker"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
 // observeRetry is how long a worker waits before it reads from a runtime that just failed.
@@ -44,12 +45,13 @@ type worker struct {
 	results chan result
 
 	// mailbox guards what came in since the last look: newPod to freed.
-	mailbox  sync.Mutex
-	newPod   *corev1.Pod
-	gone     bool
-	dirty    bool
-	ending   *podworker.Termination
-	discards bool
+	mailbox sync.Mutex
+	newPod  *corev1.Pod
+	gone    bool
+	dirty   bool
+	ending  *podworker.Termination
+	// over says that the pod ended, discards that what it left is to go.
+	over, discards bool
 	// freed says that there may be room for what the pod was not given.
 	freed bool
 
@@ -118,23 +120,27 @@ func (w *worker) isGone() bool {
 	return w.gone
 }
 
-// Terminate has the pod end; false if it is to end already.
+// Terminate has the pod end; false if it is to end already, which it then does within the shorter grace.
 func (w *worker) terminate(t podworker.Termination) bool {
 	w.mailbox.Lock()
 	defer w.mailbox.Unlock()
-	if w.ending != nil || w.gone {
+	if w.gone {
 		return false
+	}
+	first := w.ending == nil
+	if !first {
+		t.Reason, t.Message, t.Grace = w.ending.Reason, w.ending.Message, min(t.Grace, w.ending.Grace)
 	}
 	w.ending = &t
 	w.poke()
-	return true
+	return first
 }
 
-// discard has the pod leave nothing in the runtime once it ended; false if it was told so before.
+// discard has a pod that ended leave nothing in the runtime; false if it did not end, or was told so before.
 func (w *worker) discard() bool {
 	w.mailbox.Lock()
 	defer w.mailbox.Unlock()
-	if w.discards {
+	if w.discards || !w.over {
 		return false
 	}
 	w.discards = true
@@ -227,6 +233,9 @@ func (w *worker) step(ctx context.Context, running *sync.WaitGroup) (time.Durati
 	}
 	if plan.Abandon && w.abandon != nil {
 		w.abandon()
+	}
+	if plan.Ending {
+		w.report() // the last status is there before the pod is asked to go
 	}
 	w.begin(ctx, plan.Actions, running)
 	w.report()
@@ -329,7 +338,7 @@ func (w *worker) checkIn(ctx context.Context) {
 		return
 	}
 	w.checked = true
-	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+	if podfacts.IsTerminal(pod) || w.memory.Ended() {
 		return
 	}
 	fresh := !w.home.Active(pod.UID)
@@ -425,11 +434,14 @@ func (w *worker) report() {
 		w.in.Fetched = w.cfg.Fetcher.Answer(w.uid)
 	}
 	w.status = podworker.Status(w.in, prev, w.cfg.HostIPs())
+	w.memory.Recall(&w.status)
 	w.cfg.Statuses.Set(pod, w.status)
 	w.home.reported(w.uid, &w.status)
-	ended := w.status.Phase == corev1.PodFailed || w.status.Phase == corev1.PodSucceeded
-	if ended && !w.released {
+	if w.memory.Ended() && !w.released {
 		w.released = true
+		w.mailbox.Lock()
+		w.over = true
+		w.mailbox.Unlock()
 		w.cfg.Book.ended(w.uid, &w.status)
 		w.home.release(w.uid)
 	}

@@ -182,7 +182,7 @@ func (d *decider) graceFor(c *Container, reason string) int64 {
 	if pod.DeletionGracePeriodSeconds != nil {
 		grace = *pod.DeletionGracePeriodSeconds
 	}
-	if reason == KillPodFinished && d.mem.terminated.Reason != "" {
+	if (reason == KillPodFinished || reason == KillPodDeleted) && d.mem.terminated.Reason != "" {
 		grace = min(grace, d.mem.terminated.Grace)
 	}
 	return max(grace, 1)

@@ -27,6 +27,7 @@ const (
 type Memory struct {
 	serialRunning    int
 	setupRunning     bool
+	creating         bool // a sandbox is being created
 	volumesReady     bool
 	volumesTried     bool
 	volumesDown      bool
@@ -60,19 +61,24 @@ type Termination struct {
 	Grace int64
 }
 
-// Terminate ends a pod that did not end yet. Only the first call counts.
+// Terminate ends a pod that did not end yet. The first call says why, and the shortest grace counts.
 func (m *Memory) Terminate(t Termination) {
 	if m.terminated.Reason == "" {
 		m.terminated = t
 	}
+	m.terminated.Grace = min(m.terminated.Grace, t.Grace)
 }
 
-// Recall says how the pod ended in an earlier run of the agent, if it did. The API may not know.
+// Recall says how the pod ended, if it did: as was reported, in this run of the agent or in an earlier one. Then it has
+// ended for good, though the API may not know and what it left may be gone.
 func (m *Memory) Recall(s *corev1.PodStatus) {
 	if s.Phase == corev1.PodFailed || s.Phase == corev1.PodSucceeded {
 		m.recalled = ending{s.Phase, s.Reason, s.Message}
 	}
 }
+
+// Ended reports whether Recall was told that the pod ended.
+func (m *Memory) Ended() bool { return m.recalled.phase != "" }
 
 // Discard says that what a pod that ended left in the runtime, dead containers and their logs, is to go: the room is
 // needed.
@@ -106,8 +112,9 @@ type containerMemory struct {
 	name string
 	// starting says that a start is under way.
 	starting bool
-	// imageReady says that the image was made present for the start that comes next.
-	imageReady bool
+	// image is the one that was made present for the start that comes next; empty for none. Failing is the one whose pull
+	// failed last.
+	image, failing string
 	// waiting is why the last try did not get the container running; empty after a success.
 	waiting Outcome
 	retry   retry
@@ -197,9 +204,11 @@ func (m *Memory) Begin(a Action, now time.Time) {
 		m.setupRunning = slices.Contains([]ActionKind{SetUpVolumes, CreateSandbox, PullImage, StartContainer}, a.Kind)
 	}
 	switch a.Kind {
+	case CreateSandbox:
+		m.creating = true
 	case StartContainer:
 		c := m.container(a.Container)
-		c.imageReady, c.starting = false, true
+		c.image, c.starting = "", true
 		if a.again {
 			c.restart = backOff{}
 		}
@@ -242,7 +251,7 @@ func (m *Memory) Done(a Action, o Outcome, now time.Time) {
 	case CreateSandbox:
 		m.created(a, o, now)
 	case PullImage:
-		m.container(a.Container).pulled(o, now)
+		m.container(a.Container).pulled(a.image, o, now)
 	case WidenPod, ResizeContainer, NarrowPod:
 		m.sizes.done(a, o, now)
 	case StartContainer:
@@ -274,6 +283,7 @@ func (m *Memory) Done(a Action, o Outcome, now time.Time) {
 }
 
 func (m *Memory) created(a Action, o Outcome, now time.Time) {
+	m.creating = false
 	settle(&m.sandbox, o, now)
 	if !o.Failed() {
 		m.sizes.made(a.wanted)
@@ -295,12 +305,15 @@ func settle(r *retry, o Outcome, now time.Time) {
 	r.fail(o.Message, now)
 }
 
-func (c *containerMemory) pulled(o Outcome, now time.Time) {
+func (c *containerMemory) pulled(image string, o Outcome, now time.Time) {
 	c.toldPull = false
-	c.imageReady = !o.Failed()
+	if c.failing != image {
+		c.pull = backOff{}
+	}
+	c.failing = image
 	switch {
 	case !o.Failed():
-		c.pull = backOff{}
+		c.pull, c.image, c.failing = backOff{}, image, ""
 		// A start that failed before is still the latest that is known of the container, and what lengthens the wait for the
 		// next one; a pull that failed is not.
 		if pullReason(c.waiting.Reason) {

@@ -75,6 +75,8 @@ type Action struct {
 	// wanted are the resources that containers are to have, by name; kept those that were given to containers while they
 	// ran, by ID.
 	wanted, kept map[string]corev1.ResourceRequirements
+	// image is the one that is to be made present.
+	image string
 	// again says that the container's spec changed since the last start: earlier failures do not count.
 	again bool
 }

@@ -2,18 +2,35 @@ package podworker
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
+
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
-// chaos drives a world with actions that end late, in any order, or never because the agent is killed.
+// chaos drives a world with actions that end late, in any order, or never because the agent is killed. Meanwhile what they
+// are about changes, and the runtime is already half through with them.
 type chaos struct {
 	*world
-	underWay []Action
+	underWay []begun
 	log      []string
+	// ended is what the node gave the pod's room away for; empty while the pod has it.
+	ended corev1.PodPhase
+	// images are those that were made present for the containers' next starts.
+	images map[string]string
+}
+
+// begun is an action under way, with the pod as it was when it began, and the image that it starts.
+type begun struct {
+	Action
+	pod   *corev1.Pod
+	image string
+	// made says that the runtime has the container already, which is being started.
+	made bool
 }
 
 func (c *chaos) note(format string, args ...any) { c.log = append(c.log, fmt.Sprintf(format, args...)) }
@@ -32,12 +49,22 @@ func genPod(t *rapid.T) *corev1.Pod {
 	if rapid.Bool().Draw(t, "startup") {
 		s.startup = []string{"a"}
 	}
-	return s.pod()
+	if rapid.IntRange(0, 3).Draw(t, "deadline") == 0 {
+		s.activeDeadlineSec = 30
+	}
+	pod := s.pod()
+	if rapid.Bool().Draw(t, "claims") {
+		pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}}
+	}
+	if rapid.Bool().Draw(t, "hostPort") {
+		pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 80}}
+	}
+	return pod
 }
 
 func TestInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		c := &chaos{world: newWorld(genPod(t))}
+		c := &chaos{world: newWorld(genPod(t)), images: map[string]string{}}
 		defer func() {
 			if t.Failed() {
 				for _, line := range c.log {
@@ -55,8 +82,10 @@ func TestInvariants(t *testing.T) {
 
 // event is one thing that happens.
 func (c *chaos) event(t *rapid.T) {
-	switch rapid.SampledFrom([]string{"decide", "decide", "decide", "end", "end", "end", "fail", "exit", "exit", "advance",
-		"sandbox", "probe", "delete", "gone", "kill agent", "change image", "unknown", "back"}).Draw(t, "event") {
+	event := rapid.SampledFrom([]string{"decide", "decide", "decide", "end", "end", "end", "fail", "exit", "exit", "advance",
+		"sandbox", "probe", "delete", "gone", "kill agent", "change image", "unknown", "make", "terminate", "discard", "away",
+		"back", "clock", "late"}).Draw(t, "event")
+	switch event {
 	case "decide":
 		c.decideAndBegin(t)
 	case "end":
@@ -102,8 +131,106 @@ func (c *chaos) event(t *rapid.T) {
 		if alive := c.alive(); len(alive) > 0 {
 			c.setState(rapid.SampledFrom(alive).Draw(t, "which"), Unknown)
 		}
+	case "make":
+		c.make()
+	default:
+		c.more(t, event)
 	}
+	c.tell()
+}
+
+// more is what happens to the pod as a whole, and to what is around it.
+func (c *chaos) more(t *rapid.T, event string) {
+	switch event {
+	case "terminate":
+		if rapid.IntRange(0, 5).Draw(t, "really") == 0 {
+			c.note("the node ends the pod")
+			c.memory.Terminate(Termination{Reason: "Evicted", Grace: rapid.Int64Range(1, 30).Draw(t, "grace")})
+		}
+	case "discard":
+		if c.ended != "" {
+			c.note("what it left is to go")
+			c.memory.Discard()
+		}
+	case "away", "back":
+		c.note("the API is %s", event)
+		c.away = event == "away"
+	case "clock":
+		c.now = c.now.Add(-time.Hour)
+	case "late":
+		c.late()
+	}
+}
+
+// tell reports the pod's status, as a worker does, which gives the room back once it ended.
+func (c *chaos) tell() {
 	c.report()
+	if !c.gone && c.pod != nil && ended(&c.status) && c.ended == "" {
+		c.note("it is reported %s", c.status.Phase)
+		c.ended = c.status.Phase
+	}
+}
+
+// make has the runtime make the container that is being started: others see it before whoever starts it hears of it.
+func (c *chaos) make() {
+	for i := range c.underWay {
+		b := &c.underWay[i]
+		switch {
+		case b.Kind != StartContainer:
+		case !b.made:
+			b.made = true
+			c.note("made: %s", b.Action)
+			c.createOf(b.pod, b.Action, Created)
+		default:
+			c.note("runs: %s", b.Action)
+			c.setCreated(b.Action)
+		}
+	}
+}
+
+// late has a start come through that nobody waits for any more: it was answered with an error, or its agent was killed.
+func (c *chaos) late() {
+	for i := range c.runtime.Containers {
+		m := &c.runtime.Containers[i]
+		in := slices.IndexFunc(c.runtime.Sandboxes, func(s Sandbox) bool { return s.ID == m.SandboxID && s.Ready })
+		others := slices.ContainsFunc(c.runtime.Containers, func(o Container) bool { return o.Name == m.Name && o.alive() }) ||
+			slices.ContainsFunc(c.underWay, func(b begun) bool { return b.Container == m.Name })
+		if m.State == Created && in >= 0 && !others && c.runtime.newest(m.Name) == m {
+			c.note("%s starts late", m.ID)
+			m.State, m.StartedAt = Running, c.now
+		}
+	}
+}
+
+// setCreated starts the container of an action that was made, if its sandbox still is.
+func (c *chaos) setCreated(a Action) {
+	for i := range c.runtime.Containers {
+		if m := &c.runtime.Containers[i]; m.Name == a.Container && m.Attempt == a.Attempt && m.State == Created {
+			m.State, m.StartedAt = Running, c.now
+		}
+	}
+}
+
+// do is what comes of an action that was begun, in the runtime.
+func (c *chaos) do(b begun) Outcome {
+	switch {
+	case b.Kind == StartContainer && b.made:
+		c.setCreated(b.Action)
+		return Outcome{}
+	case b.Kind == StartContainer:
+		c.createOf(b.pod, b.Action, Running)
+		return Outcome{}
+	default:
+		return c.perform(b.Action)
+	}
+}
+
+// finish ends an action under way.
+func (c *chaos) finish(b begun, o Outcome) {
+	if b.Kind == PullImage && !o.Failed() {
+		c.images[b.Container] = podfacts.Container(b.pod, b.Container).Image
+	}
+	c.memory.Done(b.Action, o, c.now)
 }
 
 func (c *chaos) setState(id string, s ContainerState) {
@@ -138,7 +265,7 @@ func (c *chaos) decideAndBegin(t *rapid.T) {
 			c.memory.Done(a, Outcome{}, c.now)
 			continue
 		}
-		c.underWay = append(c.underWay, a)
+		c.underWay = append(c.underWay, begun{Action: a, pod: c.pod, image: c.images[a.Container]})
 	}
 	busy := 0
 	for _, a := range c.underWay {
@@ -165,6 +292,15 @@ func (c *chaos) checkAction(t *rapid.T, a Action) {
 		if c.gone || c.pod.DeletionTimestamp != nil {
 			t.Fatalf("%s, though the pod is being deleted", a)
 		}
+		if want := podfacts.Container(c.pod, a.Container).Image; c.images[a.Container] != want {
+			t.Fatalf("%s of image %s, though the image that was pulled is %s", a, want, c.images[a.Container])
+		}
+	}
+	if c.ended != "" && slices.Contains([]ActionKind{SetUpVolumes, CreateSandbox, PullImage, StartContainer}, a.Kind) {
+		t.Fatalf("%s, though the pod was reported %s", a, c.ended)
+	}
+	if a.Kind == Forget && len(c.underWay) > 0 {
+		t.Fatalf("Forget, while %s is under way", c.underWay[0].Action)
 	}
 	if a.Kind == RemoveContainer {
 		for _, other := range c.runtime.Containers {
@@ -197,18 +333,23 @@ func (c *chaos) end(t *rapid.T, fail bool) {
 	o := Outcome{}
 	switch {
 	case !fail:
-		o = c.perform(a)
+		o = c.do(a)
+	case rapid.Bool().Draw(t, "though done"):
+		if !a.made || rapid.Bool().Draw(t, "quite") {
+			c.do(a)
+		}
+		o = Outcome{Reason: "Failed", Message: "deadline exceeded"}
 	case a.Kind == PullImage:
 		o = Outcome{Reason: ReasonErrImagePull, Message: "unreachable"}
 	case a.Kind == StartContainer && rapid.Bool().Draw(t, "hook"):
 		// The container was started and its hook failed.
-		c.perform(a)
+		c.do(a)
 		o = Outcome{Reason: ReasonPostStartHookError, Message: "hook"}
 	default:
 		o = Outcome{Reason: "Failed", Message: "chaos"}
 	}
-	c.note("ends %t: %s", !o.Failed(), a)
-	c.memory.Done(a, o, c.now)
+	c.note("ends %t: %s", !o.Failed(), a.Action)
+	c.finish(a, o)
 }
 
 // killAgent ends the agent. Each action under way may have been done or not. What runs now must run on.
@@ -216,12 +357,20 @@ func (c *chaos) killAgent(t *rapid.T) {
 	c.note("the agent is killed")
 	for _, a := range c.underWay {
 		if rapid.Bool().Draw(t, "done") {
-			c.note("still done: %s", a)
-			c.perform(a)
+			c.note("still done: %s", a.Action)
+			c.do(a)
 		}
 	}
 	c.underWay = nil
+	reported := c.status
 	c.restart()
+	switch {
+	case c.ended == "" || ended(&c.pod.Status):
+	case rapid.Bool().Draw(t, "remembered"):
+		c.memory.Recall(&reported)
+	default: // Nobody was told: it is as if it had not ended.
+		c.ended = ""
+	}
 }
 
 // check fails on what must never be.
@@ -240,7 +389,32 @@ func (c *chaos) check(t *rapid.T) {
 			}
 		}
 	}
+	if c.ended != "" {
+		c.checkEnded(t)
+	}
 	c.checkStatus(t)
+}
+
+// checkEnded fails if a pod that was reported to have ended has something that others may have been given since.
+func (c *chaos) checkEnded(t *rapid.T) {
+	if alive := c.alive(); len(alive) > 0 {
+		t.Fatalf("the pod was reported %s, and %v run", c.ended, alive)
+	}
+	for _, b := range c.underWay {
+		if b.Kind == StartContainer {
+			t.Fatalf("the pod was reported %s, and %s is under way", c.ended, b.Action)
+		}
+	}
+	if c.pod == nil {
+		return
+	}
+	up := slices.ContainsFunc(c.runtime.Sandboxes, func(s Sandbox) bool { return s.Ready })
+	if up && !c.pod.Spec.HostNetwork && len(c.pod.Spec.Containers[0].Ports) > 0 {
+		t.Fatalf("the pod was reported %s, and its sandbox has its port: %s", c.ended, c.text())
+	}
+	if c.claimed && len(c.pod.Spec.ResourceClaims) > 0 {
+		t.Fatalf("the pod was reported %s, and drivers have not undone what they did for its claims", c.ended)
+	}
 }
 
 func (c *chaos) checkStatus(t *rapid.T) {
@@ -266,14 +440,14 @@ func (c *chaos) checkStatus(t *rapid.T) {
 
 // drive lets everything succeed from now on: a pod that should run comes to run, one that is deleted goes.
 func (c *chaos) drive(t *rapid.T) {
-	c.probes = nil
+	c.probes, c.away = nil, false
 	for range 400 {
 		for len(c.underWay) > 0 {
 			a := c.underWay[0]
 			c.underWay = c.underWay[1:]
-			c.memory.Done(a, c.perform(a), c.now)
+			c.finish(a, c.do(a))
 		}
-		c.report()
+		c.tell()
 		for _, s := range []string{"i"} {
 			if last := c.runtime.newest(s); last != nil && last.State == Running {
 				c.exit(last.ID, 0)
@@ -297,7 +471,7 @@ func (c *chaos) drive(t *rapid.T) {
 			}
 		}
 	}
-	c.report()
+	c.tell()
 	switch {
 	case c.gone || c.pod.DeletionTimestamp != nil:
 		if !c.memory.Forgotten() || len(c.runtime.Containers)+len(c.runtime.Sandboxes) > 0 || len(c.running()) > 0 {

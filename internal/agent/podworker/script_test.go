@@ -15,7 +15,7 @@ import (
 
 // TestScripts runs the scripts in testdata/scripts. Their commands:
 //
-//	pod [restart=P] [init=(a,b)] [sidecar=(b)] containers=(x,y) [startup=(x)] [readiness=(x)] [grace=N]   a new pod on a new node
+//	pod [restart=P] [init=(a,b)] [sidecar=(b)] containers=(x,y) [startup=(x)] [readiness=(x)] [grace=N] [claims] [hostport]   a new pod on a new node
 //	step                          one decision, carried out
 //	run                           steps until nothing is left to do now
 //	begin                         one decision, begun and not ended; its actions stay under way
@@ -23,9 +23,11 @@ import (
 //	fail kind=K reason=R [message=M]   the next action of kind K fails
 //	exit NAME code=N              a container exits
 //	twin NAME attempt=N           somebody else started a container of that name
+//	away, back                    nobody reaches the API from now on, or everybody again
 //	lost                          kills that end from now on leave the container running, as the runtime sees it
 //	advance DURATION              time passes
 //	probe NAME [known] [started] [ready] [failed]   what the probes say now
+//	made NAME attempt=N           a container is made, and not started
 //	sandbox-dies                  the sandbox stops, its containers do not
 //	image NAME IMAGE              the spec's image changes
 //	resize NAME MEMORY [restart]  a container asks for so much memory; restart says that it must be restarted for it
@@ -102,10 +104,12 @@ func (s *script) change(t *testing.T, d *datadriven.TestData) {
 		w.exit(w.runtime.newest(d.CmdArgs[0].Key).ID, code)
 	case "lost":
 		w.killsLost = true
-	case "twin":
+	case "away", "back":
+		w.away = d.Cmd == "away"
+	case "twin", "made":
 		a := Action{Container: d.CmdArgs[0].Key, SandboxID: w.runtime.sandbox().ID}
 		d.ScanArgs(t, "attempt", &a.Attempt)
-		w.create(a, Running)
+		w.create(a, map[string]ContainerState{"twin": Running, "made": Created}[d.Cmd])
 	case "advance":
 		by, err := time.ParseDuration(d.CmdArgs[0].Key)
 		if err != nil {
@@ -230,7 +234,14 @@ func parsePod(t *testing.T, d *datadriven.TestData) *corev1.Pod {
 	}
 	s.init, s.sidecar, s.containers = list("init"), list("sidecar"), list("containers")
 	s.startup, s.readiness = list("startup"), list("readiness")
-	return s.pod()
+	pod := s.pod()
+	if d.HasArg("claims") {
+		pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}}
+	}
+	if d.HasArg("hostport") {
+		pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{ContainerPort: 80, HostPort: 80}}
+	}
+	return pod
 }
 
 func planText(w *world, p Plan) string {

@@ -118,11 +118,11 @@ func (d *decider) start(spec *corev1.Container, last *Container, init bool) bool
 	if m != nil && d.waiting(&m.retry) {
 		return false
 	}
-	if m == nil || !m.imageReady {
+	if m == nil || m.image != spec.Image { // the spec may have changed during the pull
 		if m != nil && d.pullBacksOff(spec, m) {
 			return false
 		}
-		d.act(Action{Kind: PullImage, Container: spec.Name, Init: init})
+		d.act(Action{Kind: PullImage, Container: spec.Name, Init: init, image: spec.Image})
 		return true
 	}
 	d.act(Action{Kind: StartContainer, Container: spec.Name, Init: init, SandboxID: d.in.Runtime.sandbox().ID,
@@ -148,7 +148,7 @@ func (d *decider) backsOff(spec *corev1.Container, m *containerMemory, exit time
 }
 
 func (d *decider) pullBacksOff(spec *corev1.Container, m *containerMemory) bool {
-	if m.pull.delay == 0 || !d.before(m.pull.updated.Add(m.pull.delay)) {
+	if m.pull.delay == 0 || m.failing != spec.Image || !d.before(m.pull.updated.Add(m.pull.delay)) {
 		return false
 	}
 	if shown := m.pull.updated.Add(pullErrorShown); d.before(shown) || m.toldPull {

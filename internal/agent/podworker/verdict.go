@@ -1,10 +1,12 @@
 package podworker
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/everynode/everynode/internal/fit/hostport"
 	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
@@ -86,7 +88,7 @@ func phaseOf(in *Input, status *corev1.PodStatus) ending {
 	}
 	running, waiting, stopped, failed := count(status.ContainerStatuses)
 	switch {
-	case in.terminating() && !mayRun(in):
+	case in.terminating() && !inUse(in):
 		if failed > 0 || stopped < len(in.Pod.Spec.Containers) {
 			return ending{phase: corev1.PodFailed}
 		}
@@ -100,15 +102,43 @@ func phaseOf(in *Input, status *corev1.PodStatus) ending {
 	}
 }
 
-// stopping says whether a pod that is to end has containers that run, or may. It has not ended before they have, so
-// that nobody starts another one in its place too soon.
+// stopping says whether a pod that is to end has something that others are given once it has ended. It has not ended
+// before, so that nobody starts another one in its place too soon. One that was reported to have ended stays so.
 func stopping(in *Input) bool {
 	s := &in.Pod.Status
-	return mayRun(in) && s.Phase != corev1.PodFailed && s.Phase != corev1.PodSucceeded
+	return inUse(in) && !in.Memory.Ended() && s.Phase != corev1.PodFailed && s.Phase != corev1.PodSucceeded
 }
 
-// mayRun reports whether a container has a process, or may soon: one is being started, which nobody sees yet.
-func mayRun(in *Input) bool { return in.Runtime.anyAlive() || in.Memory.starting() }
+// inUse reports whether the pod uses the node's room, ports or devices, or may soon.
+func inUse(in *Input) bool {
+	return in.Runtime.anyAlive() || in.Memory.starting() || mayStart(in) || keepsPorts(in) || keepsClaims(in)
+}
+
+// mayStart reports whether a start may come through that nobody waits for any more: the agent that began it was killed,
+// or was told of an error. No container starts in a sandbox that was stopped.
+func mayStart(in *Input) bool {
+	return slices.ContainsFunc(in.Runtime.Containers, func(c Container) bool {
+		return c.State == Created && slices.ContainsFunc(in.Runtime.Sandboxes, func(s Sandbox) bool {
+			return s.ID == c.SandboxID && in.open(&s)
+		})
+	})
+}
+
+// keepsPorts reports whether a sandbox has ports of the node, or may soon: they lead to it until it is stopped.
+func keepsPorts(in *Input) bool {
+	if in.Pod.Spec.HostNetwork || len(hostport.Of(&in.Pod.Spec)) == 0 {
+		return false
+	}
+	return in.Memory.creating || slices.ContainsFunc(in.Runtime.Sandboxes, func(s Sandbox) bool { return in.open(&s) })
+}
+
+// keepsClaims reports whether drivers may have devices prepared for the pod. Other claims get them once it has ended.
+func keepsClaims(in *Input) bool {
+	return len(in.Pod.Spec.ResourceClaims) > 0 && !in.Memory.volumesDown
+}
+
+// open reports whether the sandbox is there and was not stopped.
+func (in *Input) open(s *Sandbox) bool { return s.Ready && !in.Memory.stopped(s.ID) }
 
 // count sorts container statuses; one that waits for a restart counts as stopped.
 func count(statuses []corev1.ContainerStatus) (running, waiting, stopped, failed int) {

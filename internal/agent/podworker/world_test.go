@@ -31,6 +31,10 @@ type world struct {
 	pending Pending
 	// killsLost lets kills end without effect.
 	killsLost bool
+	// away says that nobody reaches the API: it does not hear of statuses.
+	away bool
+	// claimed says that drivers prepared what the pod claims.
+	claimed bool
 }
 
 func newWorld(pod *corev1.Pod) *world {
@@ -53,8 +57,11 @@ func (w *world) perform(a Action) Outcome {
 		return o
 	}
 	switch a.Kind {
+	case TearDownVolumes:
+		w.claimed = false
 	case CreateSandbox:
 		w.ids++
+		w.claimed = true
 		w.runtime.Sandboxes = append(w.runtime.Sandboxes, Sandbox{ID: fmt.Sprintf("s%d", w.ids), Attempt: a.Attempt, Ready: true,
 			IPs: []string{"10.0.0.9"}, HostNetwork: w.pod.Spec.HostNetwork, CreatedAt: w.now})
 	case StartContainer:
@@ -86,15 +93,20 @@ func (w *world) perform(a Action) Outcome {
 	return Outcome{}
 }
 
-func (w *world) create(a Action, state ContainerState) {
+func (w *world) create(a Action, state ContainerState) { w.createOf(w.pod, a, state) }
+
+// createOf makes a container of the pod as it was when that began.
+func (w *world) createOf(pod *corev1.Pod, a Action, state ContainerState) {
 	w.ids++
-	spec := podfacts.Container(w.pod, a.Container)
+	spec := podfacts.Container(pod, a.Container)
 	w.started[a.Container] = append(w.started[a.Container], a.Attempt)
 	c := Container{ID: fmt.Sprintf("%s-%d", a.Container, a.Attempt), Name: a.Container, SandboxID: a.SandboxID, Attempt: a.Attempt,
 		State: state, SpecHash: ContainerHash(spec), Resources: spec.Resources.DeepCopy(), CreatedAt: w.now, Image: spec.Image, ImageID: "sha256:1"}
-	if state == Running {
+	switch state {
+	case Running:
 		c.StartedAt = w.now
-	} else {
+	case Created:
+	default:
 		c.FinishedAt, c.ExitCode, c.Reason = w.now, 128, "StartError"
 	}
 	w.runtime.Containers = append(w.runtime.Containers, c)
@@ -131,6 +143,10 @@ func (w *world) report() {
 		prev = &w.pod.Status
 	}
 	w.status = Status(w.input(), prev, []string{"192.0.2.1"})
+	w.memory.Recall(&w.status)
+	if w.away {
+		return
+	}
 	w.pod = w.pod.DeepCopy()
 	w.pod.Status = w.status
 }
