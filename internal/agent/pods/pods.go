@@ -178,6 +178,11 @@ func (p *Manager) RuntimeListed(all []pleg.PodRef) {
 		}
 	}
 	p.suspects = suspects
+	for uid := range p.admitted {
+		if _, ok := p.workers[uid]; !ok && !suspects[uid] {
+			p.leaves(uid) // it was there at the start, and left by itself
+		}
+	}
 }
 
 // start makes the workers of all pods known now, those that run already first.
@@ -188,11 +193,7 @@ func (p *Manager) start(running []pleg.PodRef) {
 	} else {
 		p.addRecalled(running)
 	}
-	for _, ref := range running {
-		if pod := p.desired[ref.UID]; pod != nil {
-			p.admitted[ref.UID] = podadmission.AsReported(pod)
-		}
-	}
+	p.admitRunning(running)
 	list := make([]*corev1.Pod, 0, len(p.desired))
 	for _, pod := range p.desired {
 		list = append(list, pod)
@@ -203,6 +204,21 @@ func (p *Manager) start(running []pleg.PodRef) {
 		p.workerFor(pod.UID).setPod(pod)
 	}
 	p.desired = nil
+}
+
+// admitRunning has the pods that the runtime has something of have their room, unless all that they left has ended. One
+// that is remembered, and that the API does not have any more, has it until it is removed. The caller holds mu.
+func (p *Manager) admitRunning(running []pleg.PodRef) {
+	for _, ref := range running {
+		known := p.alone.recalled[ref.UID]
+		pod := p.desired[ref.UID]
+		if pod == nil {
+			pod = known.Pod
+		}
+		if pod != nil && (ref.Runs || !podfacts.IsTerminal(pod) && known.Ended == nil) {
+			p.admitted[ref.UID] = podadmission.AsReported(pod)
+		}
+	}
 }
 
 // Remains says whether the pod has a worker, or had something in the runtime at the last look. What it uses is not to
@@ -374,10 +390,10 @@ func (p *Manager) admit(pod *corev1.Pod) (given podadmission.Admission, why *pod
 	return given, nil
 }
 
-// candidate is the pod as admission looks at it. The caller holds mu.
+// candidate is the pod as admission looks at it. One without a worker is about to be removed. The caller holds mu.
 func (p *Manager) candidate(pod *corev1.Pod) podadmission.Pod {
 	w, ok := p.workers[pod.UID]
-	return podadmission.Pod{Object: pod, Static: staticpods.IsUID(pod.UID), Gone: ok && w.isGone()}
+	return podadmission.Pod{Object: pod, Static: staticpods.IsUID(pod.UID), Gone: !ok || w.isGone()}
 }
 
 // Wait returns once ctx has ended and no worker runs. What runs in containers runs on.

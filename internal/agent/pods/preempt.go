@@ -22,6 +22,7 @@ func (p *Manager) makeRoom(victim *corev1.Pod) {
 	if victim.Spec.TerminationGracePeriodSeconds != nil {
 		grace = *victim.Spec.TerminationGracePeriodSeconds
 	}
+	p.leavesOrder(victim.UID)
 	if w, ok := p.workers[victim.UID]; ok {
 		w.terminate(podworker.Termination{Reason: eviction.PreemptReason, Message: eviction.PreemptMessage, Grace: grace})
 	}

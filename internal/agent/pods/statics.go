@@ -45,7 +45,8 @@ func (p *Manager) startStatics() {
 	if !p.runtimeRead || p.statics.awaited || p.shuttingDown {
 		return
 	}
-	if !p.statics.begun {
+	first := !p.statics.begun
+	if first {
 		p.statics.begun = true
 		p.removeStaleStatics()
 	}
@@ -57,7 +58,8 @@ func (p *Manager) startStatics() {
 	}
 	slices.SortFunc(waiting, func(a, b *corev1.Pod) int { return compareNames(a, b) })
 	for _, pod := range waiting {
-		if slices.ContainsFunc(p.listed, func(ref pleg.PodRef) bool { return ref.UID == pod.UID }) {
+		// Later lists may be from before the end of one that had the same manifest.
+		if first && slices.ContainsFunc(p.listed, func(ref pleg.PodRef) bool { return ref.UID == pod.UID }) {
 			p.admitted[pod.UID] = pod
 		}
 		p.workerFor(pod.UID).setPod(pod)
