@@ -249,6 +249,7 @@ func TestProjected(t *testing.T) {
 	setUp(t, m, pod)
 	wantFile(t, filepath.Join(dir, "vault/token"), "team/robot/3")
 	objects.tokenErr = apierrors.NewForbidden(corev1.Resource("serviceaccounts"), "robot", errors.New("no"))
+	objects.clock.Step(4 * time.Minute)
 	wantError(t, m.SetUp(t.Context(), pod), `MountVolume.SetUp failed for volume "v" : failed to fetch token: serviceaccounts "robot" is forbidden: no`)
 	wantFile(t, filepath.Join(dir, "vault/token"), "team/robot/3")
 

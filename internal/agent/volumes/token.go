@@ -3,23 +3,23 @@ package volumes
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"github.com/everynode/everynode/internal/agent/volumes/renewal"
 )
 
 const (
 	// defaultTokenSeconds is a token's life when the projection doesn't say.
 	defaultTokenSeconds = 3600
-	// maxTokenAge is when even a long-lived token is replaced.
-	maxTokenAge = 24 * time.Hour
 	// tokenPatience is how long a new token is waited for when there is an old one.
 	tokenPatience = 5 * time.Second
 )
@@ -79,12 +79,22 @@ type tokenCache struct {
 
 	mu     sync.Mutex
 	tokens map[tokenKey]issuedToken
+	// away is for how long nobody is asked to replace a token, because nobody answered.
+	away renewal.Pause
 }
 
 // issuedToken is a token and when it was got and ends.
 type issuedToken struct {
 	text             string
 	issued, deadline time.Time
+	// refused is for how long no other one is asked for, and why, because the server gave none.
+	refused renewal.Pause
+	why     error
+}
+
+// share is that of a token in what is spread over time.
+func (k tokenKey) share(of ...string) float64 {
+	return renewal.Share(append(of, string(k.pod), k.audience, strconv.FormatInt(k.seconds, 10))...)
 }
 
 // Token is a service account's token that a pod has in a volume.
@@ -99,7 +109,7 @@ type Token struct {
 func newTokenCache(cfg Config) *tokenCache {
 	c := &tokenCache{objects: cfg.Objects, clock: cfg.Clock, issued: cfg.TokenIssued, tokens: map[tokenKey]issuedToken{}}
 	for _, t := range cfg.Tokens {
-		c.tokens[tokenKey{t.Pod, t.Audience, t.Seconds}] = issuedToken{t.Text, t.Issued, t.Ends}
+		c.tokens[tokenKey{t.Pod, t.Audience, t.Seconds}] = issuedToken{text: t.Text, issued: t.Issued, deadline: t.Ends}
 	}
 	return c
 }
@@ -125,13 +135,19 @@ func (m *Manager) Tokens() []Token {
 
 // get returns a token that is good for a while. When a new one can't be had, the old one serves until it ends; and also
 // after that if nobody answers: a token is of no use without an API server, and no reason to keep a pod from starting.
+// After an attempt that failed there is a pause; a pod that has no token yet is not kept waiting.
 func (c *tokenCache) get(ctx context.Context, pod *corev1.Pod, key tokenKey) (string, error) {
 	now := c.clock.Now()
 	c.mu.Lock()
 	token, ok := c.tokens[key]
+	wait := !c.away.Over(now)
 	c.mu.Unlock()
-	if ok && !token.aging(now) {
+	switch {
+	case !ok:
+	case !renewal.Due(token.issued, token.deadline, now, key.share()), wait:
 		return token.text, nil
+	case !token.refused.Over(now):
+		return token.unlessEnded(now)
 	}
 	request := ctx
 	if ok {
@@ -140,24 +156,57 @@ func (c *tokenCache) get(ctx context.Context, pod *corev1.Pod, key tokenKey) (st
 		defer cancel()
 	}
 	fresh, err := c.request(request, pod, key)
-	switch {
-	case err == nil:
-	case ok &&
-		(now.Before(token.deadline) || apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && ctx.Err() == nil):
-		klog.FromContext(ctx).Error(
-			err, "Keeping the old service account token", "pod", klog.KObj(pod), "expires", token.deadline,
-		)
-		return token.text, nil
-	default:
+	if err != nil && (!ok || ctx.Err() != nil) {
 		return "", err
 	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil && !refusal(err) {
+		if c.away.Over(now) { // else another pod's attempt began a pause meanwhile
+			c.away.Fail(now, key.share("away", strconv.Itoa(c.away.Failed())))
+		}
+		klog.FromContext(ctx).Error(
+			err, "Keeping old service account tokens", "pod", klog.KObj(pod), "expires", token.deadline,
+		)
+		return token.text, nil
+	}
+	c.away = renewal.Pause{}
+	if err != nil {
+		token.why = err
+		token.refused.Fail(now, key.share("refused", strconv.Itoa(token.refused.Failed())))
+		c.keep(key, token)
+		klog.FromContext(ctx).Error(
+			err, "No new service account token is to be had", "pod", klog.KObj(pod), "expires", token.deadline,
+		)
+		return token.unlessEnded(now)
+	}
 	c.tokens[key] = fresh
-	c.mu.Unlock()
 	if c.issued != nil {
 		c.issued(!ok)
 	}
 	return fresh.text, nil
+}
+
+// keep notes what became of a token, unless the pod's were forgotten meanwhile. The caller holds mu.
+func (c *tokenCache) keep(key tokenKey, token issuedToken) {
+	if _, ok := c.tokens[key]; ok {
+		c.tokens[key] = token
+	}
+}
+
+// unlessEnded is the text of a token of which the server gives no other one.
+func (t issuedToken) unlessEnded(now time.Time) (string, error) {
+	if now.Before(t.deadline) {
+		return t.text, nil
+	}
+	return "", t.why
+}
+
+// refusal reports whether the server says that there is no such token to be had, as for an account that is gone. That
+// it is overloaded, or does not know this node until it has joined again, is none.
+func refusal(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) ||
+		apierrors.IsBadRequest(err) || apierrors.IsConflict(err)
 }
 
 func (c *tokenCache) request(ctx context.Context, pod *corev1.Pod, key tokenKey) (issuedToken, error) {
@@ -191,18 +240,6 @@ func (c *tokenCache) request(ctx context.Context, pod *corev1.Pod, key tokenKey)
 		deadline = now.Add(life) // by the clock of this machine, which is another than the server's
 	}
 	return issuedToken{text: answer.Status.Token, issued: now, deadline: deadline}, nil
-}
-
-// setBack is by how much a clock may be set back before the age of what was issued is no longer known.
-const setBack = time.Minute
-
-// aging is true when four fifths of the token's life are over, or a day, or when the clock was set back.
-func (t issuedToken) aging(now time.Time) bool {
-	if now.Before(t.issued.Add(-setBack)) {
-		return true
-	}
-	life := t.deadline.Sub(t.issued)
-	return now.After(t.issued.Add(maxTokenAge)) || now.After(t.issued.Add(life/5*4))
 }
 
 // forget drops the tokens of a pod.

@@ -35,6 +35,7 @@ type fakeObjects struct {
 	tokens     []*authenticationv1.TokenRequest
 	reads      int
 	tokenErr   error
+	asked      func() // told of each request for a token; may be nil
 }
 
 func (o *fakeObjects) ConfigMap(_ context.Context, _, name string) (*corev1.ConfigMap, error) {
@@ -57,6 +58,9 @@ func (o *fakeObjects) Secret(_ context.Context, _, name string) (*corev1.Secret,
 }
 
 func (o *fakeObjects) ServiceAccountToken(_ context.Context, namespace, account string, request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
+	if o.asked != nil {
+		o.asked()
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.tokenErr != nil {
