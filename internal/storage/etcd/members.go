@@ -71,16 +71,7 @@ func (s *Server) Quorum() context.Context { return s.leadership.quorum() }
 
 // followLeader looks whether there is a leader until ctx ends.
 func (s *Server) followLeader(ctx context.Context) {
-	ticker := time.NewTicker(time.Duration(s.etcd.Config().ElectionMs) * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-ticker.C:
-			s.leadership.look(now, s.led(ctx))
-		}
-	}
+	s.leadership.follow(ctx, time.Duration(s.etcd.Config().ElectionMs)*time.Millisecond, s.led)
 }
 
 // led reports whether there is a leader. One that a server which was cut off finds counts once a majority has confirmed

@@ -63,6 +63,20 @@ func (l *leadership) look(now time.Time, is bool) {
 	l.missed = 0
 }
 
+// follow looks, an election timeout apart, until ctx ends.
+func (l *leadership) follow(ctx context.Context, every time.Duration, led func(context.Context) bool) {
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			l.look(now, led(ctx))
+		}
+	}
+}
+
 // cutOff is since when there has been no leader, once that is for too long; zero if there is one.
 func (l *leadership) cutOff() time.Time {
 	l.mu.Lock()

@@ -64,7 +64,8 @@ func (f *Feed) List(ctx context.Context, each func(key string, value []byte, rev
 // leaderKey marks, among what a client sends, a watch that ends when the database knows no leader for too long.
 const leaderKey = "everynode-ends-without-leader"
 
-func endingWithoutLeader(ctx context.Context) context.Context {
+// EndingWithoutLeader is a context in which a watch ends when the database knows no leader for too long.
+func EndingWithoutLeader(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, leaderKey, "true")
 }
 
@@ -84,7 +85,7 @@ func EndsWithoutLeader(ctx context.Context) bool {
 // of changes.
 func (f *Feed) Watch(ctx context.Context, after int64, change func(key string, value []byte, revision int64) error,
 	reached func(revision int64) error) error {
-	ctx, cancel := context.WithCancel(endingWithoutLeader(ctx))
+	ctx, cancel := context.WithCancel(EndingWithoutLeader(ctx))
 	defer cancel()
 	for response := range f.client.Watch(ctx, f.prefix, clientv3.WithPrefix(), clientv3.WithRev(after+1),
 		clientv3.WithProgressNotify()) {
@@ -127,7 +128,7 @@ func (f *Feed) Watch(ctx context.Context, after int64, change func(key string, v
 // RequestProgress asks for the revision that a running Watch has reached. It is told to
 // that watch when nothing is left to tell.
 func (f *Feed) RequestProgress(ctx context.Context) error {
-	if err := f.client.RequestProgress(endingWithoutLeader(ctx)); err != nil {
+	if err := f.client.RequestProgress(EndingWithoutLeader(ctx)); err != nil {
 		return fmt.Errorf("ask how far the watch of %s is: %w", f.prefix, err)
 	}
 	return nil
