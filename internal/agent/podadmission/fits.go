@@ -61,7 +61,7 @@ func room(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) *Refusal {
 			Allocatable: limit.Value(),
 		})
 	}
-	for _, lack := range requests(pod).Shortages(resources.FromList(allocatable), requests(others...)) {
+	for _, lack := range requests(pod).Shortages(resources.FromList(allocatable), reserved(others)) {
 		_, known := allocatable[lack.Resource]
 		if known || !extended(lack.Resource) { // of a device that it does not know the node has none to run out of
 			return outOf(lack)
@@ -70,10 +70,13 @@ func room(pod *corev1.Pod, node *corev1.Node, others []*corev1.Pod) *Refusal {
 	return nil
 }
 
-// requests is what the pods ask for together.
-func requests(pods ...*corev1.Pod) (sum resources.Amounts) {
+// requests is what the pod asks for.
+func requests(pod *corev1.Pod) resources.Amounts { return resources.FromList(podfacts.Requests(pod)) }
+
+// reserved is what the pods have together: one that is to have less has what it had until its containers do.
+func reserved(pods []*corev1.Pod) (sum resources.Amounts) {
 	for _, pod := range pods {
-		sum.Add(resources.FromList(podfacts.Requests(pod)))
+		sum.Add(resources.FromList(podfacts.Reserved(pod)))
 	}
 	return sum
 }

@@ -27,7 +27,7 @@ func NoRoom(asked, given *corev1.Pod, node *corev1.Node, others []*corev1.Pod) p
 		}
 		var used resource.Quantity
 		for _, other := range others {
-			used.Add(podfacts.Requests(other)[name])
+			used.Add(podfacts.Reserved(other)[name])
 		}
 		left := limit.DeepCopy()
 		left.Sub(used)

@@ -57,8 +57,8 @@ func (p *Manager) leaves(uid types.UID) {
 	p.retryResizes()
 }
 
-// awaitsRoom says whether the pod must wait for others to end.
+// awaitsRoom says whether the pod must wait for others to end. One that is to end itself waits for nobody.
 func (w *worker) awaitsRoom() bool {
 	w.awaited = slices.DeleteFunc(w.awaited, func(uid types.UID) bool { return !w.home.Active(uid) })
-	return len(w.awaited) > 0 && !w.in.Gone && w.in.Pod.DeletionTimestamp == nil
+	return len(w.awaited) > 0 && !w.in.Gone && w.in.Pod.DeletionTimestamp == nil && !w.memory.ToEnd()
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/everynode/everynode/internal/agent/podadmission"
 	"github.com/everynode/everynode/internal/agent/podworker"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
 // allocate settles how much CPU and memory the pod has that the API shows now.
@@ -33,6 +34,9 @@ func (p *Manager) resize(asked *corev1.Pod) (*corev1.Pod, podworker.Pending) {
 	}
 	if podadmission.SameSize(asked, given) {
 		p.admitted[asked.UID] = asked
+		if podfacts.Resizing(given) && !podfacts.Resizing(asked) {
+			p.retryResizes() // what it asked for less is free only now
+		}
 		return asked, podworker.Pending{}
 	}
 	var others []*corev1.Pod

@@ -30,6 +30,7 @@ func TestResizeWaitsForRoom(t *testing.T) {
 	p := pods.New(t.Context(), pods.Config{Clock: clock.RealClock{}, Node: func() *corev1.Node { return node },
 		Devices: devices.New(devices.Config{Dir: t.TempDir(), Clock: clock.RealClock{}}), Claims: hollow.NoClaims{}})
 	for _, pod := range []*corev1.Pod{small, big} {
+		p.AddIdle(pod.UID)
 		if _, why := p.Admit(pod); why != nil {
 			t.Fatal(why)
 		}
@@ -59,5 +60,42 @@ func TestResizeWaitsForRoom(t *testing.T) {
 	}
 	if got, why := p.Resize(asked); why.Reason != "" || got.Spec.Containers[0].Resources.Requests.Cpu().String() != "2" {
 		t.Errorf("with room it has %+v and %+v", got.Spec.Containers[0].Resources, why)
+	}
+}
+
+// What a pod gives back it has until its containers have less: no other pod is given it before.
+func TestRoomOfAPodThatShrinks(t *testing.T) {
+	sized := func(name, cpu, has string) *corev1.Pod {
+		pod := podstest.Pod(name)
+		pod.Spec.Containers[0].Resources.Requests = amounts(cpu, "1Mi")
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", ContainerID: "containerd://a",
+			AllocatedResources: amounts(has, "1Mi"), Resources: &corev1.ResourceRequirements{Requests: amounts(has, "1Mi")}}}
+		return pod
+	}
+	node := &corev1.Node{Status: corev1.NodeStatus{Allocatable: amounts("4", "1Gi")}}
+	p := pods.New(t.Context(), pods.Config{Clock: clock.RealClock{}, Node: func() *corev1.Node { return node },
+		Devices: devices.New(devices.Config{Dir: t.TempDir(), Clock: clock.RealClock{}}), Claims: hollow.NoClaims{}})
+	for _, pod := range []*corev1.Pod{sized("shrinks", "2", "2"), sized("grows", "1", "1")} {
+		p.AddIdle(pod.UID)
+		if _, why := p.Admit(pod); why != nil {
+			t.Fatal(why)
+		}
+	}
+	if _, why := p.Resize(sized("shrinks", "1", "2")); why.Reason != "" {
+		t.Fatalf("it cannot have less: %+v", why)
+	}
+	grows := sized("grows", "3", "1")
+	if _, why := p.Resize(grows); why.Reason != corev1.PodReasonDeferred {
+		t.Errorf("while the other one has its room, a pod may grow: %+v", why)
+	}
+	if _, why := p.Admit(sized("new", "1500m", "0")); why == nil {
+		t.Error("while the other one has its room, another one may come")
+	}
+	freed := p.AddIdle("uid-grows")
+	if _, why := p.Resize(sized("shrinks", "1", "1")); why.Reason != "" || !freed() {
+		t.Errorf("once it has less: %+v, and others are told: %t", why, freed())
+	}
+	if _, why := p.Resize(grows); why.Reason != "" {
+		t.Errorf("with room: %+v", why)
 	}
 }

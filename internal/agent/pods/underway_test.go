@@ -296,3 +296,25 @@ func TestManifestThatComesBack(t *testing.T) {
 	r.Await(t, "kill uid-p-main-0")
 	a.AwaitEvent(t, "p: Warning Preempting")
 }
+
+// A pod that waits for the end of another one ends at once when it is to end itself, as when its node shuts down.
+func TestPodThatWaitsForRoomIsToEnd(t *testing.T) {
+	r, a := podstest.NewRuntime(), podstest.NewAPI()
+	stop := make(chan struct{})
+	p := podstest.Start(t, slowRuntime{r, stop}, a, twoCPUs)
+	a.Create(asking(podstest.Pod("first"), "1500m"))
+	a.Watch(p)
+	p.RuntimeListed(nil)
+	r.Await(t, "sandbox first", "start first/main")
+	a.Drop("uid-first")
+	a.Create(asking(podstest.Pod("second"), "1500m"))
+	podstest.Eventually(t, "the second pod was taken", func() bool { return p.Active("uid-second") })
+	p.Terminate("uid-second", podworker.Termination{Reason: "Terminated", Message: "shutdown", Grace: 1})
+	got := a.Await(t, "uid-second", "to end", podstest.HasPhase(corev1.PodFailed))
+	if got.Status.Reason != "Terminated" || !p.Active("uid-first") {
+		t.Errorf("it is %s, and the first one is there: %t", got.Status.Reason, p.Active("uid-first"))
+	}
+	close(stop)
+	r.Await(t, "kill uid-first-main-0")
+	r.Await(t, "stop uid-first-0", "remove uid-first-main-0", "remove uid-first-0", "clean uid-first")
+}

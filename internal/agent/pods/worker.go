@@ -351,7 +351,7 @@ func (w *worker) checkIn(ctx context.Context) {
 // takeDevices has a pod that was given room get its devices, which those before it may have had.
 func (w *worker) takeDevices(ctx context.Context) {
 	pod := w.in.Pod
-	if !w.needsDevices || pod == nil || w.in.Gone || pod.DeletionTimestamp != nil {
+	if !w.needsDevices || pod == nil || w.in.Gone || pod.DeletionTimestamp != nil || w.memory.ToEnd() {
 		return
 	}
 	w.needsDevices = false

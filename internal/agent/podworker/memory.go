@@ -63,11 +63,14 @@ type Termination struct {
 
 // Terminate ends a pod that did not end yet. The first call says why, and the shortest grace counts.
 func (m *Memory) Terminate(t Termination) {
-	if m.terminated.Reason == "" {
+	if !m.ToEnd() {
 		m.terminated = t
 	}
 	m.terminated.Grace = min(m.terminated.Grace, t.Grace)
 }
+
+// ToEnd says that Terminate was called.
+func (m *Memory) ToEnd() bool { return m.terminated.Reason != "" }
 
 // Recall says how the pod ended, if it did: as was reported, in this run of the agent or in an earlier one. Then it has
 // ended for good, though the API may not know and what it left may be gone.

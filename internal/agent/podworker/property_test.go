@@ -3,6 +3,7 @@ package podworker
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,8 +19,8 @@ type chaos struct {
 	*world
 	underWay []begun
 	log      []string
-	// ended is what the node gave the pod's room away for; empty while the pod has it.
-	ended corev1.PodPhase
+	// ended is how the pod was reported to have ended, for which the node gave its room away; empty while the pod has it.
+	ended string
 	// images are those that were made present for the containers' next starts.
 	images map[string]string
 }
@@ -165,10 +166,15 @@ func (c *chaos) more(t *rapid.T, event string) {
 // tell reports the pod's status, as a worker does, which gives the room back once it ended.
 func (c *chaos) tell() {
 	c.report()
-	if !c.gone && c.pod != nil && ended(&c.status) && c.ended == "" {
-		c.note("it is reported %s", c.status.Phase)
-		c.ended = c.status.Phase
+	if !c.gone && ended(&c.status) && c.ended == "" {
+		c.ended = c.how()
+		c.note("it is reported %s", c.ended)
 	}
+}
+
+// how is how the pod is reported to be.
+func (c *chaos) how() string {
+	return strings.TrimSpace(string(c.status.Phase) + " " + c.status.Reason)
 }
 
 // make has the runtime make the container that is being started: others see it before whoever starts it hears of it.
@@ -405,8 +411,8 @@ func (c *chaos) checkEnded(t *rapid.T) {
 			t.Fatalf("the pod was reported %s, and %s is under way", c.ended, b.Action)
 		}
 	}
-	if c.pod == nil {
-		return
+	if how := c.how(); how != "" && how != c.ended {
+		t.Fatalf("the pod was reported %s, and then %s", c.ended, how)
 	}
 	up := slices.ContainsFunc(c.runtime.Sandboxes, func(s Sandbox) bool { return s.Ready })
 	if up && !c.pod.Spec.HostNetwork && len(c.pod.Spec.Containers[0].Ports) > 0 {

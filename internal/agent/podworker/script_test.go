@@ -15,7 +15,7 @@ import (
 
 // TestScripts runs the scripts in testdata/scripts. Their commands:
 //
-//	pod [restart=P] [init=(a,b)] [sidecar=(b)] containers=(x,y) [startup=(x)] [readiness=(x)] [grace=N] [claims] [hostport]   a new pod on a new node
+//	pod [restart=P] [init=(a,b)] [sidecar=(b)] containers=(x,y) [startup=(x)] [readiness=(x)] [grace=N] [claims] [hostport] [hostnetwork]   a new pod on a new node
 //	step                          one decision, carried out
 //	run                           steps until nothing is left to do now
 //	begin                         one decision, begun and not ended; its actions stay under way
@@ -24,7 +24,7 @@ import (
 //	exit NAME code=N              a container exits
 //	twin NAME attempt=N           somebody else started a container of that name
 //	away, back                    nobody reaches the API from now on, or everybody again
-//	lost                          kills that end from now on leave the container running, as the runtime sees it
+//	lost                          kills and stops that end from now on leave all as it was, as the runtime sees it
 //	advance DURATION              time passes
 //	probe NAME [known] [started] [ready] [failed]   what the probes say now
 //	made NAME attempt=N           a container is made, and not started
@@ -40,7 +40,7 @@ import (
 //	reject reason=R message=M     the node refuses the pod
 //	terminate reason=R message=M grace=N   the node ends the pod
 //	discard                       what an ended pod left is to go
-//	restart-agent                 the worker forgets everything
+//	restart-agent [remembered]    the worker forgets everything, but for how the pod ended if that is remembered
 //	status                        prints the pod's status
 //	containers                    prints what the runtime holds
 func TestScripts(t *testing.T) {
@@ -167,7 +167,11 @@ func (s *script) change(t *testing.T, d *datadriven.TestData) {
 	case "discard":
 		w.memory.Discard()
 	case "restart-agent":
+		was := w.status
 		w.restart()
+		if d.HasArg("remembered") {
+			w.memory.Recall(&was)
+		}
 		s.underWay = nil
 	default:
 		t.Fatalf("unknown command %s", d.Cmd)
@@ -234,6 +238,7 @@ func parsePod(t *testing.T, d *datadriven.TestData) *corev1.Pod {
 	}
 	s.init, s.sidecar, s.containers = list("init"), list("sidecar"), list("containers")
 	s.startup, s.readiness = list("startup"), list("readiness")
+	s.hostNetwork = d.HasArg("hostnetwork")
 	pod := s.pod()
 	if d.HasArg("claims") {
 		pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}}

@@ -29,7 +29,7 @@ type world struct {
 	// started lists what was ever started, for the invariants.
 	started map[string][]uint32
 	pending Pending
-	// killsLost lets kills end without effect.
+	// killsLost lets kills end, and sandboxes stop, without that anybody sees an effect.
 	killsLost bool
 	// away says that nobody reaches the API: it does not hear of statuses.
 	away bool
@@ -72,7 +72,7 @@ func (w *world) perform(a Action) Outcome {
 		}
 	case StopSandbox:
 		for i := range w.runtime.Sandboxes {
-			if w.runtime.Sandboxes[i].ID == a.SandboxID {
+			if w.runtime.Sandboxes[i].ID == a.SandboxID && !w.killsLost {
 				w.runtime.Sandboxes[i].Ready = false
 			}
 		}
