@@ -231,7 +231,7 @@ func (m *Manager) patch(ctx context.Context, pod Pod, before, after corev1.PodSt
 	if overruled(&got.Status, &after) {
 		r.dirty = true
 		return fmt.Errorf(
-			"patch the status of pod %s/%s: somebody else changed its readiness before", pod.Namespace, pod.Name,
+			"patch the status of pod %s/%s: its conditions were changed before", pod.Namespace, pod.Name,
 		)
 	}
 	r.dirty = !equality.Semantic.DeepEqual(r.wanted, after)
@@ -273,23 +273,19 @@ func own(c corev1.PodCondition) bool {
 	return false
 }
 
-// overruled says whether the pod's readiness is not what it was to be: a patch has only
-// what differs from the last known status, and somebody else had changed that meanwhile.
+// overruled says whether the node's own conditions are not what they were to be: a patch has only what differs from the
+// last known status. Somebody else had changed that meanwhile, or an earlier patch had, though its answer was an error.
 func overruled(got, want *corev1.PodStatus) bool {
-	status := func(s *corev1.PodStatus, kind corev1.PodConditionType) corev1.ConditionStatus {
-		for _, c := range s.Conditions {
-			if c.Type == kind {
-				return c.Status
-			}
-		}
-		return ""
-	}
-	for _, kind := range []corev1.PodConditionType{corev1.PodReady, corev1.ContainersReady} {
-		if status(got, kind) != status(want, kind) {
-			return true
-		}
-	}
-	return false
+	return lacks(got.Conditions, want.Conditions) || lacks(want.Conditions, got.Conditions)
+}
+
+// lacks reports whether one of the node's own conditions of a list is not, or otherwise, in another one.
+func lacks(other, list []corev1.PodCondition) bool {
+	return slices.ContainsFunc(list, func(c corev1.PodCondition) bool {
+		return own(c) && !slices.ContainsFunc(other, func(o corev1.PodCondition) bool {
+			return o.Type == c.Type && o.Status == c.Status && o.Reason == c.Reason && o.Message == c.Message
+		})
+	})
 }
 
 func (m *Manager) finish(uid types.UID, done func()) error {
