@@ -109,7 +109,10 @@ func (r *round) verb() string {
 // limits notes what the policy allows from now on, or what the author does where there is none.
 func (r *round) limits(s *roundSet) {
 	of := map[string]int{"": s.own, "canary": 0, "zones": 0, "rack": 0}
-	if s.led {
+	switch {
+	case s.led && s.ramp: // no label tells the step of a node
+		of = map[string]int{"": 0, "canary": s.steps, "zones": 0, "rack": s.racks}
+	case s.led:
 		of = map[string]int{"": 0, "canary": s.steps, "zones": s.steps, "rack": s.racks}
 	}
 	for kind, most := range of {
@@ -302,7 +305,11 @@ func (r *round) nodesJoin() string {
 		return "no nodes join"
 	}
 	r.joined++
-	r.simulateMore(fmt.Sprintf("late%d-", r.joined), 3, roundFaults)
+	prefix := fmt.Sprintf("late%d-", r.joined)
+	for n := range 3 {
+		r.eager(r.t, fmt.Sprintf("%s%04d", prefix, n+1))
+	}
+	r.simulateMore(prefix, 3, roundFaults)
 	return "three nodes join"
 }
 

@@ -24,6 +24,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
+	"github.com/everynode/everynode/internal/objects/nodestartup"
 	"github.com/everynode/everynode/test/foreign/judge"
 )
 
@@ -129,7 +130,7 @@ func (h *past) read(key string, value []byte, gone bool) {
 		}
 		entryOf(obj, &e)
 	}
-	if e.Pod != nil || e.Node != nil || e.Rollout != nil || e.Stored != nil || e.Copy+e.Policy != "" || e.Told != "" && !gone {
+	if e.Pod != nil || e.Bound != nil || e.Node != nil || e.Rollout != nil || e.Stored != nil || e.Copy+e.Policy != "" || e.Told != "" && !gone {
 		h.add(e)
 	}
 }
@@ -137,10 +138,13 @@ func (h *past) read(key string, value []byte, gone bool) {
 func entryOf(obj runtime.Object, e *judge.Entry) {
 	switch o := obj.(type) {
 	case *corev1.Pod:
-		e.Pod = roundPod(o)
+		if e.Pod = roundPod(o); e.Pod == nil && o.Spec.NodeName != "" && !e.Gone {
+			e.Bound = &judge.Bound{Name: o.Name, Node: o.Spec.NodeName}
+		}
 	case *corev1.Node:
 		e.Node = &judge.Node{Name: o.Name, Step: "zones/" + o.Labels["topology.kubernetes.io/zone"], Ready: o.DeletionTimestamp == nil}
 		e.Node.Rack, e.Node.Labels = o.Labels["rack"], []string{"room=" + o.Labels["room"]}
+		e.Node.Closed = nodestartup.TaintOf(o.Spec.Taints) != nil
 		if o.Labels["pool"] == "canary" {
 			e.Node.Step = "canary"
 		}

@@ -15,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/everynode/everynode/internal/controller/nodestartup/plan"
 	"github.com/everynode/everynode/internal/testenv/eventually"
 	"github.com/everynode/everynode/test/foreign/judge"
 )
@@ -43,6 +46,8 @@ faults:
 type roundSet struct {
 	name, then, more string
 	reads            bool
+	// starts tells that a NodeStartup lists it, ramp that all nodes behind the canaries are one wave that grows.
+	starts, ramp bool
 	// own is the limit that its author wrote; steps and racks those of the policy.
 	own, steps, racks int
 	// placement are the labels of the nodes that it is for, as "key=value".
@@ -54,6 +59,9 @@ type roundSet struct {
 func (s *roundSet) manifest() string {
 	text := strings.NewReplacer("name: agent, namespace", "name: "+s.name+", namespace", "tier: agent", "tier: "+s.name,
 		"app: agent", "app: "+s.name, "example.com/agent:1", s.image, "maxUnavailable: 3", fmt.Sprint("maxUnavailable: ", s.own)).Replace(agent)
+	if s.starts {
+		text = strings.Replace(text, "    spec:\n", "    spec:\n"+tolerates, 1)
+	}
 	if s.reads {
 		text = strings.TrimSuffix(text, "}\n") + ", envFrom: [{configMapRef: {name: settings}}, {secretRef: {name: password}}]}\n"
 	}
@@ -61,6 +69,10 @@ func (s *roundSet) manifest() string {
 }
 
 func (s *roundSet) policy(approval string, soak int) string {
+	behind := "name: zones, each: topology.kubernetes.io/zone"
+	if s.ramp {
+		behind = "name: more, nodes: {}, ramp: {from: 1, factor: 2}"
+	}
 	return fmt.Sprintf(`apiVersion: everynode.io/v1alpha1
 kind: RolloutPolicy
 metadata: {name: %[1]s, namespace: default}
@@ -68,11 +80,11 @@ spec:
   selector: {matchLabels: {tier: %[1]s}}
   waves:
   - {name: canary, nodes: {matchLabels: {pool: canary}}, soak: %[5]ds, approval: %[4]s, maxUnavailable: %[2]d}
-  - {name: zones, each: topology.kubernetes.io/zone, maxUnavailable: %[2]d}
+  - {%[8]s, maxUnavailable: %[2]d}
   domains: [{key: rack, maxUnavailable: %[7]d}]
   failure: {max: 5%%, min: 1, startDeadline: 1m, restarts: 2, then: %[3]s}
   nodeFaults: {max: 60%%}
-%[6]s`, s.name, s.steps, s.then, approval, soak, s.more, s.racks)
+%[6]s`, s.name, s.steps, s.then, approval, soak, s.more, s.racks, behind)
 }
 
 // round is one that is played.
@@ -104,10 +116,12 @@ func TestRoundsBesideKubernetes(t *testing.T) {
 
 func playRound(t *testing.T, seed uint64) {
 	r := &round{t: t, seed: seed, tag: 1, rand: rand.New(rand.NewPCG(seed, 1)), ill: map[string]bool{}, sets: []*roundSet{
-		{name: "plain", then: "Rollback", own: 2, steps: 2, racks: 2, image: "example.com/plain:1"},
+		{name: "plain", then: "Rollback", own: 2, steps: 2, racks: 2, starts: true, image: "example.com/plain:1"},
 		{name: "reader", then: "Halt", own: 3, steps: 3, racks: 2, reads: true, image: "example.com/reader:1",
 			more: "  content: {configMaps: Referenced, secrets: Referenced, settle: 1s}\n"},
 		{name: "pinned", then: "Rollback", own: 2, steps: 2, racks: 1, image: "example.com/pinned:1", more: "  images: Pinned\n"},
+		{name: "mixed", then: "Rollback", own: 2, steps: 2, racks: 2, reads: true, starts: true, ramp: true, image: "example.com/mixed:1",
+			more: "  images: Pinned\n  content: {configMaps: Referenced, secrets: Referenced, settle: 1s}\n"},
 	}}
 	r.beside = &beside{cluster: startWith(t, *roundNodes, roundFaults)}
 	r.front = newFront(t)
@@ -180,11 +194,27 @@ func (r *round) prepare() {
 	r.up = []bool{true, true}
 	r.answered()
 	r.counts()
+	r.starts()
 	for _, s := range r.sets {
 		r.write(s.name+"-policy.yaml", s.policy("Automatic", 2))
 		r.lead(s)
 	}
 	r.settles("at the beginning")
+}
+
+// starts has a NodeStartup close nodes from now on.
+func (r *round) starts() {
+	var names []string
+	for _, s := range r.sets {
+		if s.starts {
+			names = append(names, s.name)
+		}
+	}
+	r.kubectl(r.t, "wait", "crd/nodestartups.everynode.io", "--for=condition=Established", "--timeout=1m")
+	r.kubectl(r.t, "apply", "-f", r.write("startup.yaml", startupOf(names...)))
+	r.startups(r.t, true)
+	r.startupSays(r.t, plan.DaemonSetsTolerate, metav1.ConditionTrue, "")
+	r.add(judge.Entry{Starts: names})
 }
 
 // nodes are the names of those that are there, in order.

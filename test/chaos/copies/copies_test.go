@@ -240,6 +240,15 @@ func mounted(s *history.State) {
 	s.Contents = append(s.Contents, pass("p0"))
 }
 
+// leave has the policy go; contents, if they are not nil, is what is left of what there was.
+func leave(s *history.State, contents []metav1.Object) {
+	s.Policies, s.Rollouts[0].Status.Content = nil, &v1alpha1.ContentStatus{Kept: true}
+	s.Rollouts[0].Status.Conditions = []metav1.Condition{{Type: "PolicyGone", Status: metav1.ConditionTrue}}
+	if contents != nil {
+		s.Contents = contents
+	}
+}
+
 func TestUnsettled(t *testing.T) {
 	for _, c := range []struct {
 		name, want string
@@ -296,6 +305,11 @@ func TestUnsettled(t *testing.T) {
 		{"a list that nobody needs", "agent-id2 is content that nobody needs", func(s *history.State) {
 			s.Contents = append(s.Contents, list("id2", "conf-a"))
 		}},
+		{"the policy is gone, and the rollout speaks of its copies", "", func(s *history.State) { leave(s, nil) }},
+		{"the policy is gone, and no pod has the copies of which the rollout speaks", "content that nobody needs",
+			func(s *history.State) { leave(s, nil); s.Pods[0] = pod("", "conf") }},
+		{"the policy is gone, and the rollout speaks of copies that have gone", "speaks of copies that have gone",
+			func(s *history.State) { leave(s, s.Contents[:1]); s.Pods[0] = pod("", "conf") }},
 		{"the rollout speaks of another content, whose copies are there", "", func(s *history.State) {
 			s.Rollouts[0].Status.TargetRevision = "hash.id2"
 			s.Contents = append(s.Contents, replica("conf-b", "v1"), list("id2", "conf-b"))

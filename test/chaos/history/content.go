@@ -52,7 +52,8 @@ func (j *judge) varies(d decision, g *guidance, p *corev1.Pod) bool {
 		}
 	}
 	t := j.templateOf(d.at.set, markOf(p))
-	return t != nil && j.molds.Differs(d.at.set, p, &t.Spec.Template, d.at.node, d.early-lag, d.event, of...)
+	made := j.tracks[p.UID].versions[0].from
+	return t != nil && j.molds.Differs(d.at.set, p, &t.Spec.Template, d.at.node, made, d.early-lag, d.event, of...)
 }
 
 // contents are all versions of ConfigMaps and Secrets.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/test/chaos/history/daemon"
 	"github.com/everynode/everynode/test/chaos/history/wants"
 	"github.com/everynode/everynode/test/chaos/history/waves"
 )
@@ -29,7 +30,7 @@ func (j *judge) count(d decision, g *guidance, p *corev1.Pod, forward, surge boo
 		j.countDomains(d, g, p, out, labelsOf)
 	}
 	counted := slices.DeleteFunc(slices.Clone(out), func(name string) bool {
-		return name != d.at.node && j.faulty(name, d) // it is not our doing that it is still down
+		return name != d.at.node && j.faulty(name, d.early-lag, d.event) // it is not our doing that it is still down
 	})
 	total := j.inAll(d, surge)
 	if !forward && len(counted) <= total {
@@ -171,14 +172,11 @@ func (j *judge) outOf(d decision, now time.Time, surge bool, since int64) (out [
 	return slices.Compact(out)
 }
 
-// faulty reports whether the node was out of order at some time of late.
-func (j *judge) faulty(name string, d decision) bool {
+// faulty reports whether the node was out of order at some time between two revisions.
+func (j *judge) faulty(name string, low, high int64) bool {
 	for _, t := range j.nodes[name] {
-		for _, o := range t.between(d.early-lag, d.event) {
-			n := o.(*corev1.Node)
-			if n.Spec.Unschedulable || n.DeletionTimestamp != nil || !slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
-				return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-			}) {
+		for _, o := range t.between(low, high) {
+			if n := o.(*corev1.Node); n.DeletionTimestamp != nil || !daemon.Well(n) {
 				return true
 			}
 		}

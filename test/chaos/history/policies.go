@@ -93,7 +93,7 @@ func (j *judge) allBefore(d decision, p *v1alpha1.RolloutPolicy, at waves.Stage,
 			continue
 		}
 		before[stages[0].Name(p)] = true
-		if !left && !j.hadAvailable(place{d.at.set, name}, mark, d.event) && !j.faulty(name, d) {
+		if !left && !j.hadAvailable(place{d.at.set, name}, mark, d.event) && !j.faulty(name, d.early-lag, d.event) {
 			return false
 		}
 	}

@@ -60,10 +60,11 @@ func PolicyGone(r *v1alpha1.DaemonSetRollout) bool {
 	return meta.IsStatusConditionTrue(r.Status.Conditions, "PolicyGone")
 }
 
-// remembers reports whether the rollout says that it has outlived its policy, and holds what must.
-func remembers(r *v1alpha1.DaemonSetRollout) bool {
-	return PolicyGone(r) &&
-		(r.Spec.Paused || len(r.Status.FailedRevisions)+len(r.Status.EarlierFailures) > 0)
+// stays reports whether the rollout says that it has outlived its policy, and holds what must, or speaks of copies of
+// content.
+func stays(r *v1alpha1.DaemonSetRollout) bool {
+	return PolicyGone(r) && (r.Spec.Paused || len(r.Status.FailedRevisions)+len(r.Status.EarlierFailures) > 0 ||
+		r.Status.Content != nil)
 }
 
 // rollout judges one that has its DaemonSet.
@@ -71,7 +72,7 @@ func (s State) rollout(d *appsv1.DaemonSet, r *v1alpha1.DaemonSetRollout) []stri
 	switch {
 	case d.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType:
 		return nil
-	case s.PolicyOf(d) == nil && remembers(r):
+	case s.PolicyOf(d) == nil && stays(r):
 		return nil
 	case s.PolicyOf(d) == nil:
 		return []string{"is there, and its DaemonSet follows no policy"}

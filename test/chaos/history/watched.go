@@ -25,7 +25,7 @@ const (
 
 // soaked judges a step that began, at the time that the status gives: on each node of the
 // steps before it that has the target, this must have been ready for as long as the step
-// soaks. Times in objects are whole seconds, and so are the soak times of rounds.
+// soaks, but for nodes out of order. Times in objects are whole seconds, and so are the soak times of rounds.
 func (j *judge) soaked(e *Event, before, r *v1alpha1.DaemonSetRollout, passed []string, policies []*v1alpha1.RolloutPolicy) {
 	if r.Status.StepStarted == nil || len(policies) == 0 {
 		return
@@ -34,7 +34,8 @@ func (j *judge) soaked(e *Event, before, r *v1alpha1.DaemonSetRollout, passed []
 	set := types.UID(r.Labels[OwnerLabel])
 	for name, tracks := range j.nodes {
 		step, soak := j.soakOf(tracks, policies, low, e.Revision)
-		if !slices.Contains(passed, step) || soak == 0 || told.FailedOn(&before.Status, name) || told.FailedOn(&r.Status, name) {
+		if !slices.Contains(passed, step) || soak == 0 || told.FailedOn(&before.Status, name) || told.FailedOn(&r.Status, name) ||
+			j.faulty(name, low, e.Revision) {
 			continue
 		}
 		if since := j.readyFirst(place{set, name}, j.whole(r.Status.TargetRevision), low, e.Revision); since.Add(soak).After(r.Status.StepStarted.Time) {

@@ -38,6 +38,9 @@ type Entry struct {
 	Approves *Stored
 	// Policy is a DaemonSet of which a policy is there; Gone if it is not any more.
 	Policy string
+	// Starts are the DaemonSets that a NodeStartup lists for all nodes from here on.
+	Starts []string
+	Bound  *Bound
 	// Frees is the DaemonSet whose change somebody has go on without a policy.
 	Frees string
 }
@@ -74,6 +77,8 @@ type Node struct {
 	// Rack is its domain; Labels are those by which DaemonSets choose nodes, as "key=value".
 	Rack   string
 	Labels []string
+	// Closed tells that it starts, and ordinary pods are kept away.
+	Closed bool
 }
 
 // Rollout is what its status says.
@@ -133,6 +138,8 @@ type book struct {
 	answers  time.Time
 	made     map[string]time.Time
 	stored   map[string]*Stored
+	// closed are the nodes that have been closed since they were created.
+	closed map[string]bool
 	// policyGone says since when a DaemonSet has no policy, and freed that its change may go on all the same.
 	policyGone map[string]time.Time
 	freed      map[string]bool
@@ -141,7 +148,8 @@ type book struct {
 func newBook() *book {
 	return &book{pods: map[string]*Pod{}, nodes: map[string]*Node{}, rollouts: map[string][]status{},
 		copies: map[string]bool{}, touched: map[string]bool{}, made: map[string]time.Time{},
-		stored: map[string]*Stored{}, policyGone: map[string]time.Time{}, freed: map[string]bool{}}
+		stored: map[string]*Stored{}, closed: map[string]bool{}, policyGone: map[string]time.Time{},
+		freed: map[string]bool{}}
 }
 
 // note takes an entry in.
@@ -153,6 +161,7 @@ func (b *book) note(e Entry) {
 		}
 		put(b.pods, e.Pod.UID, e.Pod, e.Gone)
 	case e.Node != nil:
+		b.closed[e.Node.Name] = e.Node.Closed && (b.nodes[e.Node.Name] == nil || b.closed[e.Node.Name])
 		put(b.nodes, e.Node.Name, e.Node, e.Gone)
 	case e.Policy != "":
 		b.policy(e)
@@ -241,6 +250,9 @@ func (r *Rollout) allows(step, revision string) bool {
 	}
 	if !strings.Contains(r.Stable+r.Target, ".") {
 		revision = template(revision)
+	}
+	if place, is := r.place(); is && !slices.Contains(r.Steps, step) {
+		return revision == r.Stable || !r.back() && revision == r.Target && place > 0 // ramps says more
 	}
 	if revision == r.Stable {
 		// A moment later the step may have begun; before that the node keeps what it had.

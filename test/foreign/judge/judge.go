@@ -28,6 +28,8 @@ func Judge(all []Entry) (out []Fault) {
 	out = append(out, placements(all)...)
 	out = append(out, contents(all)...)
 	out = append(out, alarms(all)...)
+	out = append(out, gates(all)...)
+	out = append(out, ramps(all)...)
 	return append(out, copies(all)...)
 }
 
@@ -113,7 +115,7 @@ func Unsettled(all []Entry, sets []string) (out []string) {
 		out = append(out, b.lacking(set, r)...)
 	}
 	slices.Sort(out)
-	return out
+	return append(out, b.shut()...)
 }
 
 // lacking are the nodes in order that have not just what they should.

@@ -451,3 +451,82 @@ func TestLeftover(t *testing.T) {
 		t.Errorf("left over are %v, want c", have)
 	}
 }
+
+func TestJudgeGates(t *testing.T) {
+	closed := func(name string) Entry {
+		return Entry{Node: &Node{Name: name, Step: "zones/a", Ready: true, Closed: true}}
+	}
+	fleet := func() *story { return answered().add(Entry{Starts: []string{"ds"}}) }
+	joins := func() *story { return fleet().add(closed("n9")) }
+	bound := Entry{Bound: &Bound{"web", "n9"}}
+	ready := pod("a", "n9", "new", "available")
+	for name, c := range map[string]struct {
+		is   *story
+		want string
+	}{
+		"it is closed, and opens":            {joins().add(ready, node("n9", "zones/a"), bound), ""},
+		"it joins open":                      {fleet().add(node("n9", "zones/a")), "gate"},
+		"it joins open, and nobody answers":  {fleet().add(silent, node("n9", "zones/a")), ""},
+		"there is no NodeStartup yet":        {answered().add(node("n9", "zones/a")), ""},
+		"it opens without its daemon":        {joins().after(time.Minute).add(node("n9", "zones/a")), "gate"},
+		"its daemon was lost just now":       {joins().add(ready, pod("a", "n9", "", "gone")).after(time.Second).add(node("n9", "zones/a")), ""},
+		"its daemon was lost long ago":       {joins().add(ready, pod("a", "n9", "", "gone")).after(time.Minute).add(node("n9", "zones/a")), "gate"},
+		"its daemon is none of the list":     {joins().add(Entry{Pod: &Pod{UID: "o", Set: "other", Node: "n9", Available: true}}).after(time.Minute).add(node("n9", "zones/a")), "gate"},
+		"it is for other nodes":              {joins().add(stored("room=x", true)).after(time.Minute).add(node("n9", "zones/a")), ""},
+		"a pod is bound while it is closed":  {joins().add(bound), "gate"},
+		"... once its machine starts again":  {joins().add(ready, node("n9", "zones/a"), closed("n9"), bound), ""},
+		"... of the node that was there":     {joins().add(ready, node("n9", "zones/a"), Entry{Node: &Node{Name: "n9"}, Gone: true}, closed("n9"), bound), "gate"},
+		"the machine starts without daemons": {joins().add(ready, node("n9", "zones/a"), closed("n9"), pod("a", "n9", "", "gone")).after(time.Minute).add(node("n9", "zones/a")), "gate"},
+	} {
+		t.Run(name, func(t *testing.T) { c.is.breaks(t, c.want) })
+	}
+	if have := Unsettled(joins().all, nil); !slices.Equal(have, []string{"node n9 is closed"}) {
+		t.Errorf("not settled are %v", have)
+	}
+}
+
+// breaks wants just these rules to be broken.
+func (s *story) breaks(t *testing.T, want string) {
+	t.Helper()
+	var have []string
+	for _, f := range Judge(s.all) {
+		have = append(have, f.Rule)
+		t.Log(f)
+	}
+	if strings.Join(have, " ") != want {
+		t.Errorf("faults of %q, want %q", have, want)
+	}
+}
+
+func TestJudgeRamps(t *testing.T) {
+	says := func(target, step, phase string) Entry {
+		e := rollout("old", target, step, phase)
+		e.Rollout.Steps = []string{"canary", "more/1", "more/2", "more/3"}
+		return e
+	}
+	fleet := func() *story {
+		return answered().add(node("n4", "zones/b"), node("n5", "zones/b")).after(time.Minute)
+	}
+	second := func() *story { return fleet().add(says("new", "more/1", ""), pod("a", "n2", "new")) }
+	another := pod("b", "n3", "new")
+	for name, c := range map[string]struct {
+		is   *story
+		want string
+	}{
+		"one in the first step":               {second(), ""},
+		"two in the first step":               {second().add(another), "ramp"},
+		"the same node again":                 {second().add(pod("a", "n2", "", "gone"), pod("b", "n2", "new")), ""},
+		"the canary as well":                  {second().add(pod("b", "n1", "new")), ""},
+		"three in the second step":            {second().add(says("new", "more/2", ""), another, pod("c", "n4", "new")), ""},
+		"four in the second step":             {second().add(says("new", "more/2", ""), another, pod("c", "n4", "new"), pod("d", "n5", "new")), "ramp"},
+		"before the first step":               {fleet().add(says("new", "canary", ""), pod("a", "n2", "new")), "revision ramp"},
+		"two, as one has joined":              {second().add(node("n6", "zones/a"), another), ""},
+		"two, as the first one has gone":      {second().add(Entry{Node: &Node{Name: "n2"}, Gone: true}, another), ""},
+		"who had it before":                   {fleet().add(pod("z", "n3", "new"), says("new", "more/1", ""), pod("a", "n2", "new"), pod("z", "n3", "", "gone"), another), ""},
+		"each target counts for itself":       {second().add(says("newer", "more/1", ""), pod("b", "n3", "newer")), ""},
+		"the stable one, in a step that runs": {fleet().add(says("new", "more/2", ""), pod("a", "n2", "old")), ""},
+		"the target, once it goes back":       {fleet().add(says("new", "more/2", "RolledBack")).after(time.Minute).add(pod("a", "n2", "new")), "revision"},
+	} {
+		t.Run(name, func(t *testing.T) { c.is.breaks(t, c.want) })
+	}
+}

@@ -151,9 +151,10 @@ func (b *Book) Edited(low, high int64) bool {
 
 // Differs reports whether a pod of its DaemonSet's newest template can have been found to be another than variants say:
 // by those of some moment between two revisions, or of one of some revisions, on the node as it was then. A pod that
-// its node can never give what it was to be given is one too.
+// its node can never give what it was to be given is one too. So is one that was made, at a revision, by variants of
+// before, when its node's pod was already one that the API refuses: that is tried only for nodes that have a pod.
 func (b *Book) Differs(
-	set types.UID, p *corev1.Pod, t *corev1.PodTemplateSpec, node string, low, high int64, of ...string,
+	set types.UID, p *corev1.Pod, t *corev1.PodTemplateSpec, node string, made, low, high int64, of ...string,
 ) bool {
 	if b.None() {
 		return false
@@ -161,6 +162,7 @@ func (b *Book) Differs(
 	if Infeasible(p) {
 		return true
 	}
+	early := b.at(set, made)
 	all := b.Newest(set, low, high)
 	for _, r := range of {
 		if stored, known := b.Stored(r, high); known && r != "" {
@@ -168,6 +170,9 @@ func (b *Book) Differs(
 		}
 	}
 	for _, n := range b.Nodes(node, low, high) {
+		if For(t, early, n).Why == refused {
+			return true
+		}
 		for _, variants := range all {
 			if o := For(t, variants, n); o.MayChange(OfPod(p)) {
 				return true

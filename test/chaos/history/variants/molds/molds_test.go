@@ -145,7 +145,7 @@ func TestBook(t *testing.T) {
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "d", UID: "d"}}
 	small := node("s", "2", "4Gi")
 	var b Book
-	if b.Differs("d", pod(1), template(), "n", 0, 9) {
+	if b.Differs("d", pod(1), template(), "n", 0, 0, 9) {
 		t.Error("a pod differs without variants")
 	}
 	b.Add(1, set, false)
@@ -171,8 +171,16 @@ func TestBook(t *testing.T) {
 		{100, 3, 9, "", true}, {200, 10, 20, "", true}, {100, 10, 20, "", false}, // gone
 		{100, 13, 20, "t_x", true}, {100, 13, 20, "t_y", false}, {100, 11, 11, "t_x", false}, {100, 13, 20, "t", false},
 	} {
-		if got := b.Differs("d", pod(c.milli), template(), "n", c.low, c.high, c.of); got != c.want {
+		if got := b.Differs("d", pod(c.milli), template(), "n", 3, c.low, c.high, c.of); got != c.want {
 			t.Errorf("a pod with %dm from %d to %d, by %q: differs %t", c.milli, c.low, c.high, c.of, got)
+		}
+	}
+	noted := dsv("r", 1, 9, ByClass)
+	noted.Spec.Resources, noted.Spec.Patch = nil, &runtime.RawExtension{Raw: []byte(Refused)}
+	b.Add(21, noted, false)
+	for made, want := range map[int64]bool{20: false, 21: true} {
+		if b.Differs("d", pod(100), template(), "n", made, 22, 23) != want {
+			t.Errorf("a pod that is made at %d differs %t from one that the API refuses since 21", made, !want)
 		}
 	}
 	for at, want := range map[[2]int64]bool{{1, 3}: false, {1, 4}: true, {4, 5}: false, {4, 6}: true, {6, 9}: false, {9, 10}: true, {11, 20}: false} {

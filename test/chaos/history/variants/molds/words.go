@@ -77,8 +77,11 @@ var patches = map[string]func(*Outcome){
 	plain(Restart):      func(o *Outcome) { o.Restart = "RestartContainer" },
 	plain(Amounts):      func(o *Outcome) { o.CPU, o.Memory = 300, 160*mebi },
 	plain(Note):         func(o *Outcome) { o.Note = "noted" },
-	plain(Refused):      func(o *Outcome) { o.Keeps, o.Why = true, "the API refuses its pod" },
+	plain(Refused):      func(o *Outcome) { o.Keeps, o.Why = true, refused },
 }
+
+// refused is why a pod stays where the API refuses the one that its variants make.
+const refused = "the API refuses its pod"
 
 // plain is a patch as it is compared: with its keys in order.
 func plain(patch string) string {
