@@ -14,14 +14,14 @@ type gatekeeper struct {
 	*book
 	// listed are the DaemonSets of the NodeStartup; nil while there is none.
 	listed []string
-	// last is when the pod of a DaemonSet on a node was available last, by "SET NODE"; moved when a DaemonSet was stored
-	// for other nodes.
+	// last is when the pod of a DaemonSet on a node was available last, by "SET NODE"; moved when a DaemonSet was
+	// stored for other nodes.
 	last, moved map[string]time.Time
 }
 
 // gates wants each node that joins while the webhook answers to be closed from the write that creates it, to open only
-// while the daemons of all DaemonSets that its NodeStartup lists are available there, and to get no ordinary pod before.
-// For a while after a DaemonSet is stored for other nodes it may be waited for, or not.
+// while the daemons of all DaemonSets that its NodeStartup lists are available there, and to get no ordinary pod
+// before. For a while after a DaemonSet is stored for other nodes it may be waited for, or not.
 func gates(all []Entry) (out []Fault) {
 	g := &gatekeeper{newBook(), nil, map[string]time.Time{}, map[string]time.Time{}}
 	for _, e := range all {

@@ -90,6 +90,6 @@ func (c *climb) grows(e Entry) []Fault {
 	if len(r.given) <= most {
 		return nil
 	}
-	return []Fault{{e.At, "ramp", fmt.Sprintf("node %s is the %dth behind the canaries that gets %s of %s, and the steps "+
-		"that have begun take %d", n.Name, len(r.given), r.target, e.Pod.Set, most)}}
+	return []Fault{{e.At, "ramp", fmt.Sprintf("node %s is the %dth behind the canaries that gets %s of %s, and the "+
+		"steps that have begun take %d", n.Name, len(r.given), r.target, e.Pod.Set, most)}}
 }
