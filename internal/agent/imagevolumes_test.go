@@ -58,7 +58,7 @@ func TestNestedVolumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	var err error
-	s.node.volumes.Given, err = manager.Mounts(pod, main)
+	s.node.volumes.Given, err = manager.Mounts(t.Context(), pod, main)
 	if err != nil {
 		t.Fatal(err)
 	}

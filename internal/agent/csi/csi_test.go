@@ -3,12 +3,14 @@ package csi
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	csiapi "github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
@@ -34,6 +36,9 @@ type testDriver struct {
 	segment string // in place of example.com/zone
 	publish []*csiapi.NodePublishVolumeRequest
 	refuse  error
+	// hangs is in the paths whose unmounts wait until goOn is closed.
+	hangs string
+	goOn  chan struct{}
 }
 
 func (d *testDriver) NodeGetInfo(context.Context, *csiapi.NodeGetInfoRequest) (*csiapi.NodeGetInfoResponse, error) {
@@ -49,6 +54,9 @@ func (d *testDriver) NodePublishVolume(_ context.Context, r *csiapi.NodePublishV
 }
 
 func (d *testDriver) NodeUnpublishVolume(_ context.Context, r *csiapi.NodeUnpublishVolumeRequest) (*csiapi.NodeUnpublishVolumeResponse, error) {
+	if d.hangs != "" && strings.Contains(r.TargetPath, d.hangs) {
+		<-d.goOn
+	}
 	return &csiapi.NodeUnpublishVolumeResponse{}, os.RemoveAll(r.TargetPath)
 }
 
@@ -293,5 +301,46 @@ func TestDriversThatMakeNoSuchVolumes(t *testing.T) {
 		if err := d.SetUp(t.Context(), pod, &pod.Spec.Volumes[0]); err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
+	}
+}
+
+// An unmount that hangs, as of a file system whose machine is away, holds up neither other pods' volumes nor others of
+// the pod.
+func TestAnUnmountThatHangsHoldsUpNoOther(t *testing.T) {
+	d := newDrivers(t, object(storagev1.VolumeLifecycleEphemeral))
+	driver := &testDriver{id: "id-1", hangs: "/a-first/", goOn: make(chan struct{})}
+	err := d.Register(t.Context(), name, driver.start(t), []string{"1.0.0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, uid := range []string{"one", "two"} {
+		pod := podWith(uid)
+		for _, volume := range []string{"a-first", "b-second"} {
+			if uid == "two" && volume == "a-first" {
+				continue
+			}
+			v := pod.Spec.Volumes[0]
+			v.Name = volume
+			err := d.SetUp(t.Context(), pod, &v)
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	swept := make(chan error, 1)
+	go func() { swept <- d.Sweep(t.Context(), func(types.UID) bool { return false }) }()
+	gone := func(path string) bool { _, err := os.Stat(path); return errors.Is(err, os.ErrNotExist) }
+	for deadline := time.Now().Add(time.Minute); !gone(d.Path("one", "b-second")) || !gone(d.Path("two", "b-second")); {
+		if time.Now().After(deadline) {
+			t.Fatal("what other volumes have mounted is still there after a minute")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if gone(d.Path("one", "a-first")) || len(swept) > 0 {
+		t.Error("nothing hangs")
+	}
+	close(driver.goOn)
+	if err := <-swept; err != nil {
+		t.Error(err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	csiapi "github.com/container-storage-interface/spec/lib/go/csi"
@@ -270,13 +271,14 @@ func (d *Drivers) TearDown(ctx context.Context, uid types.UID) error {
 	if err != nil {
 		return fmt.Errorf("list the volumes of pod %s: %w", uid, err)
 	}
-	var errs []error
-	for _, e := range entries {
-		if err := d.giveBack(ctx, uid, e.Name()); err != nil {
-			errs = append(errs, fmt.Errorf("UnmountVolume.TearDown failed for volume %q of pod %s: %w", e.Name(), uid, err))
+	err = each(entries, func(e os.DirEntry) error {
+		err := d.giveBack(ctx, uid, e.Name())
+		if err != nil {
+			return fmt.Errorf("UnmountVolume.TearDown failed for volume %q of pod %s: %w", e.Name(), uid, err)
 		}
-	}
-	if err := errors.Join(errs...); err != nil {
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	// What is not empty belongs to somebody else, and stays.
@@ -338,11 +340,22 @@ func (d *Drivers) Sweep(ctx context.Context, live func(types.UID) bool) error {
 	if err != nil {
 		return fmt.Errorf("list pods with volumes of drivers: %w", err)
 	}
-	var errs []error
-	for _, e := range entries {
-		if uid := types.UID(e.Name()); !live(uid) {
-			errs = append(errs, d.TearDown(ctx, uid))
+	return each(entries, func(e os.DirEntry) error {
+		uid := types.UID(e.Name())
+		if live(uid) {
+			return nil
 		}
+		return d.TearDown(ctx, uid)
+	})
+}
+
+// each does something for all entries at the same time: a driver that hangs holds up no other's volumes.
+func each(entries []os.DirEntry, do func(os.DirEntry) error) error {
+	errs := make([]error, len(entries))
+	var all sync.WaitGroup
+	for i, e := range entries {
+		all.Go(func() { errs[i] = do(e) })
 	}
+	all.Wait()
 	return errors.Join(errs...)
 }

@@ -119,8 +119,10 @@ func (v ReadVolumes) project(ctx context.Context, pod *corev1.Pod, source *corev
 	return err
 }
 
-func (ReadVolumes) Mounts(*corev1.Pod, *corev1.Container) ([]volumes.Mount, error) { return nil, nil }
-func (ReadVolumes) TearDown(context.Context, types.UID) error                      { return nil }
+func (ReadVolumes) Mounts(context.Context, *corev1.Pod, *corev1.Container) ([]volumes.Mount, error) {
+	return nil, nil
+}
+func (ReadVolumes) TearDown(context.Context, types.UID) error { return nil }
 
 // Runtime notes down what a container runtime would run. It is safe for concurrent use.
 type Runtime struct {

@@ -108,7 +108,7 @@ type Volumes interface {
 	PodChanged(pod *corev1.Pod)
 	// Shows returns what came of pointing the pod's volumes at other copies than its spec names.
 	Shows(podUID types.UID) volumes.Shown
-	Mounts(pod *corev1.Pod, container *corev1.Container) ([]volumes.Mount, error)
+	Mounts(ctx context.Context, pod *corev1.Pod, container *corev1.Container) ([]volumes.Mount, error)
 	TearDown(ctx context.Context, podUID types.UID) error
 }
 

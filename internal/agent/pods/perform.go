@@ -192,7 +192,7 @@ func (t task) containerSpec(ctx context.Context, c *corev1.Container) (cri.Conta
 	if err != nil {
 		return cri.ContainerSpec{}, err
 	}
-	mounts, err := t.cfg.Volumes.Mounts(t.pod, c)
+	mounts, err := t.cfg.Volumes.Mounts(ctx, t.pod, c)
 	if err != nil {
 		return cri.ContainerSpec{}, err
 	}

@@ -91,10 +91,12 @@ func (m *Manager) findClaimed(ctx context.Context, pod *corev1.Pod, v *corev1.Vo
 		)
 	case pv.Spec.HostPath != nil:
 		out.Path = pv.Spec.HostPath.Path
-		return out, setUpHostPath(pv.Spec.HostPath)
+		return out, m.ask(ctx, pod.UID, "path "+out.Path, func() error { return m.foreign.hostPath(pv.Spec.HostPath) })
 	case pv.Spec.Local != nil:
 		out.Path = pv.Spec.Local.Path
-		return out, setUpLocal(pod, out.Path, out.ReadOnly)
+		return out, m.ask(ctx, pod.UID, "local volume "+out.Path, func() error {
+			return m.foreign.local(pod, out.Path, out.ReadOnly)
+		})
 	}
 	return nil, fmt.Errorf(
 		"PersistentVolume %q: this node mounts PersistentVolumes of the kinds hostPath and local; a volume of a storage "+

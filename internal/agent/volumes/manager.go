@@ -19,6 +19,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/agent/env"
+	"github.com/everynode/everynode/internal/agent/volumes/removal"
+	"github.com/everynode/everynode/internal/agent/volumes/stuck"
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/objects/objectversion"
 )
@@ -82,6 +84,9 @@ type Config struct {
 type Manager struct {
 	cfg    Config
 	tokens *tokenCache
+	// calls are those that may wait for ever for another machine; foreign is what is called.
+	calls   *stuck.Calls
+	foreign foreign
 
 	// refreshing counts the pods whose drivers are asked to bring volumes up to date.
 	refreshing sync.WaitGroup
@@ -124,7 +129,8 @@ func New(cfg Config) *Manager {
 	if cfg.RefreshPeriod == 0 {
 		cfg.RefreshPeriod = time.Minute
 	}
-	return &Manager{cfg: cfg, tokens: newTokenCache(cfg), pods: map[types.UID]*podState{}, poke: make(chan struct{}, 1)}
+	return &Manager{cfg: cfg, tokens: newTokenCache(cfg), calls: stuck.New(cfg.Clock, patience),
+		foreign: newForeign(), pods: map[types.UID]*podState{}, poke: make(chan struct{}, 1)}
 }
 
 // SetUp makes every volume of pod ready; volumes that are ready already are brought up to date.
@@ -203,11 +209,11 @@ func (m *Manager) setUpVolume(ctx context.Context, state *podState, volume *core
 	}
 	switch {
 	case volume.HostPath != nil:
-		return setUpHostPath(volume.HostPath)
+		return m.ask(ctx, pod.UID, "path "+volume.HostPath.Path, func() error { return m.foreign.hostPath(volume.HostPath) })
 	case volume.EmptyDir != nil:
 		return m.setUpEmptyDir(pod, volume)
 	case m.isDrivers(volume):
-		return m.cfg.Drivers.SetUp(ctx, pod, volume)
+		return m.setUpDrivers(ctx, pod, volume)
 	case isContent(volume):
 		return m.setUpContent(ctx, state, volume, m.cfg.Objects)
 	case isClaimed(volume) && m.cfg.Claims != nil:
@@ -250,20 +256,16 @@ func (m *Manager) TearDown(ctx context.Context, podUID types.UID) error {
 		return err
 	}
 	state := m.state(podUID)
+	m.calls.GiveUp(string(podUID)) // who holds the lock may wait for a file system
 	state.mu.Lock()
 	defer state.mu.Unlock()
 	state.pod, state.to, state.lacks, state.images, state.claimed = nil, nil, nil, nil, nil
 	m.tokens.forget(podUID)
 	dir := m.podDir(podUID)
-	if err := unmountBelow(dir); err != nil {
-		return fmt.Errorf("tear down volumes of pod %s: %w", podUID, err)
+	if err := m.unmount(ctx, podUID, dir); err != nil {
+		return err
 	}
-	if m.cfg.Drivers != nil {
-		if err := m.cfg.Drivers.TearDown(ctx, podUID); err != nil {
-			return err
-		}
-	}
-	if err := removeTree(dir); err != nil {
+	if err := removal.Tree(dir); err != nil {
 		return fmt.Errorf("tear down volumes of pod %s: %w", podUID, err)
 	}
 	m.mu.Lock()
@@ -271,6 +273,22 @@ func (m *Manager) TearDown(ctx context.Context, podUID types.UID) error {
 	m.mu.Unlock()
 	klog.FromContext(ctx).V(3).Info("Removed volumes of pod", "podUID", podUID)
 	return nil
+}
+
+// unmount unmounts all that the pod's volumes have mounted. What is still being set up is given up.
+func (m *Manager) unmount(ctx context.Context, uid types.UID, dir string) error {
+	m.calls.GiveUp(string(uid))
+	owner := "the end of " + uid // Nobody gives that up.
+	err := m.ask(ctx, owner, "unmounting what is mounted in volumes", func() error { return m.foreign.unmount(dir) })
+	if err != nil {
+		return fmt.Errorf("tear down volumes of pod %s: %w", uid, err)
+	}
+	if m.cfg.Drivers == nil {
+		return nil
+	}
+	return m.calls.Do(ctx, string(owner), "unmounting volumes of drivers", func(ctx context.Context) error {
+		return m.cfg.Drivers.TearDown(ctx, uid)
+	})
 }
 
 // Sweep tears down every pod that has a directory here and is not live. It goes on after errors and returns them
@@ -337,7 +355,7 @@ func (m *Manager) refreshPod(ctx context.Context, state *podState, objects reade
 	m.refreshing.Go(func() {
 		defer state.mu.Unlock()
 		_ = m.refreshVolumes(ctx, pod, m.isDrivers, func(volume *corev1.Volume) error {
-			return m.cfg.Drivers.SetUp(ctx, pod, volume)
+			return m.setUpDrivers(ctx, pod, volume)
 		}) // it has told
 	})
 }

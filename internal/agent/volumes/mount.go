@@ -1,14 +1,18 @@
 package volumes
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"sort"
+	"time"
 
 	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // isMount reports whether something is mounted on the directory or file path, bind mounts included.
@@ -46,6 +50,32 @@ func unmountBelow(dir string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// patience is how long a file system or a driver is waited for before its pod is told that it does not answer.
+const patience = 2 * time.Minute
+
+// foreign is what asks file systems that may be of another machine, whose answer may never come.
+type foreign struct {
+	hostPath func(*corev1.HostPathVolumeSource) error
+	local    func(pod *corev1.Pod, dir string, readOnly bool) error
+	bind     func(volume, subPath, target string) error
+	unmount  func(dir string) error
+}
+
+func newForeign() foreign { return foreign{setUpHostPath, setUpLocal, bindSubPath, unmountBelow} }
+
+// ask has f done for a pod, and waits for it no longer than it must.
+func (m *Manager) ask(ctx context.Context, uid types.UID, what string, f func() error) error {
+	return m.calls.Do(ctx, string(uid), what, func(context.Context) error { return f() })
+}
+
+// setUpDrivers has a storage driver mount the volume. Whether that is done is asked of the volume's file system.
+func (m *Manager) setUpDrivers(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) error {
+	what := fmt.Sprintf("driver %s of volume %s", volume.CSI.Driver, volume.Name)
+	return m.calls.Do(ctx, string(pod.UID), what, func(ctx context.Context) error {
+		return m.cfg.Drivers.SetUp(ctx, pod, volume)
+	})
 }
 
 // closeFD closes a descriptor that was only read; such a close has no error that could matter.

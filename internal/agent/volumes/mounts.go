@@ -1,6 +1,7 @@
 package volumes
 
 import (
+	"context"
 	"fmt"
 	"path"
 	"path/filepath"
@@ -35,7 +36,7 @@ type Mount struct {
 
 // Mounts makes ready the mounts of container, in its order; SetUp of the pod must have succeeded. A subPath gets a
 // directory when nothing is there yet.
-func (m *Manager) Mounts(pod *corev1.Pod, container *corev1.Container) ([]Mount, error) {
+func (m *Manager) Mounts(ctx context.Context, pod *corev1.Pod, container *corev1.Container) ([]Mount, error) {
 	if err := checkUID(pod.UID); err != nil {
 		return nil, err
 	}
@@ -44,7 +45,7 @@ func (m *Manager) Mounts(pod *corev1.Pod, container *corev1.Container) ([]Mount,
 	defer state.mu.Unlock()
 	mounts := make([]Mount, 0, len(container.VolumeMounts))
 	for i := range container.VolumeMounts {
-		mount, err := m.mount(state, pod, container, i)
+		mount, err := m.mount(ctx, state, pod, container, i)
 		if err != nil {
 			return nil, err
 		}
@@ -53,7 +54,9 @@ func (m *Manager) Mounts(pod *corev1.Pod, container *corev1.Container) ([]Mount,
 	return mounts, nil
 }
 
-func (m *Manager) mount(state *podState, pod *corev1.Pod, container *corev1.Container, index int) (Mount, error) {
+func (m *Manager) mount(
+	ctx context.Context, state *podState, pod *corev1.Pod, container *corev1.Container, index int,
+) (Mount, error) {
 	from := &container.VolumeMounts[index]
 	volume := podfacts.Volume(&pod.Spec, from.Name)
 	if volume == nil {
@@ -92,7 +95,10 @@ func (m *Manager) mount(state *podState, pod *corev1.Pod, container *corev1.Cont
 		return mount, nil
 	}
 	target := filepath.Join(m.podDir(pod.UID), "volume-subpaths", from.Name, container.Name, strconv.Itoa(index))
-	if err := bindSubPath(mount.HostPath, subPath, target); err != nil {
+	err = m.ask(ctx, pod.UID, "path "+filepath.Join(mount.HostPath, subPath), func() error {
+		return m.foreign.bind(mount.HostPath, subPath, target)
+	})
+	if err != nil {
 		return Mount{}, fmt.Errorf(
 			"failed to prepare subPath for volumeMount %q of container %q: %w", from.Name, container.Name, err,
 		)

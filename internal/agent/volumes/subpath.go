@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/everynode/everynode/internal/agent/volumes/removal"
 )
 
 // bindSubPath mounts the file or directory subPath of volume on target. What is mounted is what was opened inside
@@ -159,7 +161,7 @@ func prepareTarget(target string, stat *unix.Stat_t) (done bool, err error) {
 		if err := unmountBelow(target); err != nil {
 			return false, err
 		}
-		if err := removeTree(target); err != nil {
+		if err := removal.Tree(target); err != nil {
 			return false, err
 		}
 	} else if !errors.Is(err, unix.ENOENT) {

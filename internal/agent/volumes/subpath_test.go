@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/agent/volumes/removal"
 )
 
 func itoa(n uintptr) string { return strconv.Itoa(int(n)) }
@@ -122,7 +124,7 @@ func TestSubPathCannotEscape(t *testing.T) {
 	}
 	for _, mount := range bad {
 		mount.Name = "v"
-		mounts, err := m.Mounts(pod, &corev1.Container{Name: "main", VolumeMounts: []corev1.VolumeMount{mount}})
+		mounts, err := m.Mounts(t.Context(), pod, &corev1.Container{Name: "main", VolumeMounts: []corev1.VolumeMount{mount}})
 		if err == nil {
 			t.Errorf("%s%s gives the mount %v", mount.SubPath, mount.SubPathExpr, mounts)
 		}
@@ -159,7 +161,7 @@ func TestMountErrors(t *testing.T) {
 	m, _ := newTest(t)
 	pod := hostPathPod("/tmp")
 	mount := func(v corev1.VolumeMount) error {
-		_, err := m.Mounts(pod, &corev1.Container{Name: "main", VolumeMounts: []corev1.VolumeMount{v}})
+		_, err := m.Mounts(t.Context(), pod, &corev1.Container{Name: "main", VolumeMounts: []corev1.VolumeMount{v}})
 		return err
 	}
 	wantError(t, mount(corev1.VolumeMount{Name: "other"}), `cannot find volume "other" to mount into container "main"`)
@@ -188,7 +190,7 @@ func TestTearDownSparesTheHost(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := removeTree(dir); err == nil {
+	if err := removal.Tree(dir); err == nil {
 		t.Error("removing goes into a mount")
 	}
 	wantFile(t, filepath.Join(host, "precious"), "x")

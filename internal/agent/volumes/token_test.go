@@ -63,12 +63,15 @@ func newFleet(nodes int) *fleet {
 	return f
 }
 
-// live lets time pass, and returns how much was asked in each minute.
-func (f *fleet) live(t *testing.T, long time.Duration) (minutes []int) {
+// live lets time pass, some seconds at a time, and returns how much was asked in each minute.
+func (f *fleet) live(t *testing.T, long time.Duration, grain int) (minutes []int) {
 	t.Helper()
-	for range int(long / time.Second) {
+	for range int(long/time.Second) / grain {
 		before := f.asked
-		for n := f.second % lookEvery; n < len(f.nodes); n += lookEvery {
+		for n := range f.nodes {
+			if since := (f.second - n%lookEvery + lookEvery) % lookEvery; since >= grain {
+				continue
+			}
 			for p, pod := range f.pods {
 				key := tokenKey{pod: types.UID(fmt.Sprint(n, "-", p)), seconds: 3600}
 				text, err := f.nodes[n].get(t.Context(), pod, key)
@@ -81,8 +84,8 @@ func (f *fleet) live(t *testing.T, long time.Duration) (minutes []int) {
 			minutes = append(minutes, 0)
 		}
 		minutes[len(minutes)-1] += f.asked - before
-		f.second++
-		f.server.clock.Step(time.Second)
+		f.second += grain
+		f.server.clock.Step(time.Duration(grain) * time.Second)
 	}
 	return minutes
 }
@@ -100,20 +103,20 @@ func most(of []int) (m int) {
 func TestTokensOfAFleetThatWasAlone(t *testing.T) {
 	const nodes, tokens = 300, 300 * podsOfNode
 	f := newFleet(nodes)
-	f.live(t, 10*time.Minute)
+	f.live(t, 10*time.Minute, 1)
 	if f.asked != tokens {
 		t.Fatalf("%d tokens were asked for at first, want %d", f.asked, tokens)
 	}
 
 	f.server.tokenErr = errors.New("network is unreachable")
 	f.asked = 0
-	f.live(t, 48*time.Hour)
+	f.live(t, 48*time.Hour, 15)
 	if each := f.asked / nodes; each > 48*60/2 || each < 48*60/6 {
 		t.Errorf("each node asked %d times in two days, want once in 2 to 4 minutes and a look", each)
 	}
 
 	f.server.tokenErr, f.asked = nil, 0
-	minutes := f.live(t, 7*time.Minute)
+	minutes := f.live(t, 7*time.Minute, 1)
 	if f.asked != tokens {
 		t.Errorf("7 minutes after the return %d of %d tokens are new: %v", f.asked, tokens, minutes)
 	}
@@ -121,7 +124,7 @@ func TestTokensOfAFleetThatWasAlone(t *testing.T) {
 		t.Errorf("%d of %d tokens were asked for in one minute: %v", m, tokens, minutes)
 	}
 	f.asked = 0
-	minutes = f.live(t, 50*time.Minute)
+	minutes = f.live(t, 50*time.Minute, 1)
 	if m := most(minutes); m > tokens/5 || f.asked < tokens {
 		t.Errorf("of the next %d tokens %d were asked for in one minute: %v", f.asked, m, minutes)
 	}

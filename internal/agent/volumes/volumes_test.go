@@ -134,7 +134,7 @@ func mountOf(t *testing.T, m *Manager, pod *corev1.Pod, mount corev1.VolumeMount
 	if mount.Name == "" {
 		mount.Name = pod.Spec.Volumes[0].Name
 	}
-	mounts, err := m.Mounts(pod, &corev1.Container{Name: "main", VolumeMounts: []corev1.VolumeMount{mount}})
+	mounts, err := m.Mounts(t.Context(), pod, &corev1.Container{Name: "main", VolumeMounts: []corev1.VolumeMount{mount}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,7 +78,7 @@ func (v *Volumes) Fail(err error) {
 	v.missing = err
 }
 
-func (v *Volumes) Mounts(*corev1.Pod, *corev1.Container) ([]volumes.Mount, error) {
+func (v *Volumes) Mounts(context.Context, *corev1.Pod, *corev1.Container) ([]volumes.Mount, error) {
 	return v.Given, nil
 }
 

@@ -1,4 +1,4 @@
-package volumes
+package removal
 
 import (
 	"errors"
@@ -14,7 +14,7 @@ import (
 )
 
 // A tree that is deeper than files may be open, with names longer than a path, many files, and names that are ours.
-func TestRemoveTreeOfAnyShape(t *testing.T) {
+func TestTreeOfAnyShape(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "root")
 	if err := os.MkdirAll(filepath.Join(root, "..removed-1", "x"), 0o755); err != nil {
 		t.Fatal(err)
@@ -44,19 +44,19 @@ func TestRemoveTreeOfAnyShape(t *testing.T) {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
 		t.Fatal(err)
 	}
-	err = removeTree(root)
+	err = Tree(root)
 	if restore := unix.Setrlimit(unix.RLIMIT_NOFILE, &before); err != nil || restore != nil {
 		t.Fatal(err, restore)
 	}
 	if _, err := os.Lstat(root); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("something is left: %v", err)
 	}
-	if err := removeTree(root); err != nil {
+	if err := Tree(root); err != nil {
 		t.Errorf("removing what is not there: %v", err)
 	}
 }
 
-func TestRemoveTreeStopsAtAMount(t *testing.T) {
+func TestTreeStopsAtAMount(t *testing.T) {
 	needs.Root(t, "mounting needs root")
 	base := t.TempDir()
 	root, other := filepath.Join(base, "root"), filepath.Join(base, "other")
@@ -69,7 +69,7 @@ func TestRemoveTreeStopsAtAMount(t *testing.T) {
 	t.Cleanup(func() {
 		_ = filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error { _ = unix.Unmount(path, unix.MNT_DETACH); return nil })
 	})
-	if err := removeTree(root); err == nil {
+	if err := Tree(root); err == nil {
 		t.Error("a tree with a mount in it was removed")
 	}
 	if _, err := os.Stat(other + "/precious"); err != nil {

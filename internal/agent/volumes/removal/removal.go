@@ -1,4 +1,5 @@
-package volumes
+// Package removal removes the trees of files that pods leave, however deep they are and whatever is in their way.
+package removal
 
 import (
 	"errors"
@@ -14,12 +15,12 @@ import (
 // removeBatch is how many entries of a folder are read at once.
 const removeBatch = 1000
 
-// removeTree removes path and all below it, but stops with an error at a mount, even a bind mount of the same file
+// Tree removes path and all below it, but stops with an error at a mount, even a bind mount of the same file
 // system.
 //
 // Pods nest folders as deep as they like. So nothing follows them down: what is in a folder of the tree is moved up to
 // its top, where it is next. Two folders are open at a time, whatever the tree is like.
-func removeTree(path string) error {
+func Tree(path string) error {
 	parent, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
@@ -140,3 +141,6 @@ func eachEntry(dir *os.File, do func(name string) error) error {
 		}
 	}
 }
+
+// closeFD closes a descriptor that was only read; such a close has no error that could matter.
+func closeFD(fd int) { _ = unix.Close(fd) }
