@@ -202,7 +202,7 @@ func (j *judge) limitOf(d decision, g *guidance, p *v1alpha1.RolloutPolicy) (own
 				lacks = true
 				continue
 			}
-			own = max(own, wants.Scaled(p.Spec.Waves[at.Wave].MaxUnavailable, j.most))
+			own = max(own, wants.Scaled(p.Spec.Waves[at.Wave].MaxUnavailable, j.most)*at.AtOnce(p, g.rollouts, j.most))
 		}
 	}
 	return own, lacks

@@ -3,6 +3,7 @@ package waves
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -69,4 +70,14 @@ func CanBeFollowed(p *v1alpha1.RolloutPolicy) bool {
 	return !slices.ContainsFunc(p.Spec.Windows, func(w v1alpha1.Window) bool {
 		return w.TimeZone != "" && w.TimeZone != "UTC"
 	})
+}
+
+// AtOnce is how many steps of the stage's wave can be under way at once, of so many nodes at most: those of a ramp have
+// each a limit of their own, and while nothing is stable all have begun.
+func (s Stage) AtOnce(p *v1alpha1.RolloutPolicy, rollouts []*v1alpha1.DaemonSetRollout, nodes int) int {
+	first := slices.ContainsFunc(rollouts, func(r *v1alpha1.DaemonSetRollout) bool { return r.Status.StableRevision == "" })
+	if p.Spec.Waves[s.Wave].Ramp == nil || !first {
+		return 1
+	}
+	return bits.Len(uint(nodes)) // each has at least twice as many nodes as the one before
 }
