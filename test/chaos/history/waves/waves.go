@@ -75,7 +75,9 @@ func CanBeFollowed(p *v1alpha1.RolloutPolicy) bool {
 // AtOnce is how many steps of the stage's wave can be under way at once, of so many nodes at most: those of a ramp have
 // each a limit of their own, and while nothing is stable all have begun.
 func (s Stage) AtOnce(p *v1alpha1.RolloutPolicy, rollouts []*v1alpha1.DaemonSetRollout, nodes int) int {
-	first := slices.ContainsFunc(rollouts, func(r *v1alpha1.DaemonSetRollout) bool { return r.Status.StableRevision == "" })
+	first := slices.ContainsFunc(rollouts, func(r *v1alpha1.DaemonSetRollout) bool {
+		return r.Status.StableRevision == ""
+	})
 	if p.Spec.Waves[s.Wave].Ramp == nil || !first {
 		return 1
 	}
