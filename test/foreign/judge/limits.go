@@ -20,9 +20,9 @@ type allowance struct {
 
 // limits wants never more nodes of a DaemonSet without a daemon by our making than its policy allows, in any step and
 // in any domain: each deletion of an available daemon on a node that is in order counts, unless the test did it, until
-// one is available there again or the node breaks. In a domain nodes that are out of order count as well. Who was taken
-// before nodes begin to go back does not count on the way back. A limit holds from when it is written, and the one
-// before it for as long as edits says.
+// one is available there again or the node breaks. In a domain nodes out of order whose daemon is not available count
+// as well. Who was taken before nodes begin to go back does not count on the way back. A limit holds from when it is
+// written, and the one before it for as long as edits says.
 func limits(all []Entry) (out []Fault) {
 	a := &allowance{newBook(), taken{}, map[string]map[string][]Entry{}, map[string]time.Time{}}
 	for _, e := range all {
@@ -122,7 +122,8 @@ func (a *allowance) count(set, kind, place string, at time.Time) (have int) {
 	}
 	for name, since := range a.down {
 		n := a.nodes[name]
-		if n != nil && n.is(kind, place) && a.chosen(set, n) && !a.open[set][name] && at.Sub(since) > asks {
+		out := n != nil && n.is(kind, place) && a.chosen(set, n) && !a.available(set, name)
+		if out && !a.open[set][name] && at.Sub(since) > asks {
 			have++
 		}
 	}
