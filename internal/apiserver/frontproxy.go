@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
@@ -19,21 +20,24 @@ import (
 // they recognize clients of the cluster, and this server when it speaks for one.
 const trustMap = "extension-apiserver-authentication"
 
-// trustInterval is how often it is looked at whether somebody has changed it.
-const trustInterval = time.Minute
+// trustInterval is how often it is looked at whether somebody has changed it, beside the watch. After a watch that
+// ended there is a pause.
+const trustInterval, trustPause = time.Minute, 5 * time.Second
 
 // tellTrusted writes the config map, and keeps it true until ctx ends.
 func tellTrusted(ctx context.Context, bundle *pki.Bundle, client kubernetes.Interface) error {
 	changed := make(chan struct{}, 1)
-	bundle.OnChange(func() {
+	poke := func() {
 		select {
 		case changed <- struct{}{}:
 		default: // one that waits is enough
 		}
-	})
+	}
+	bundle.OnChange(poke)
 	if err := writeTrusted(ctx, bundle, client); err != nil {
 		return err
 	}
+	go followTrusted(ctx, client, poke)
 	go func() {
 		for {
 			select {
@@ -48,6 +52,26 @@ func tellTrusted(ctx context.Context, bundle *pki.Bundle, client kubernetes.Inte
 		}
 	}()
 	return nil
+}
+
+// followTrusted calls changed each time that somebody writes the config map, until ctx ends. Who may write config maps
+// in kube-system is not to be trusted by API servers of others for a minute.
+func followTrusted(ctx context.Context, client kubernetes.Interface, changed func()) {
+	only := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", trustMap).String()}
+	for {
+		w, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Watch(ctx, only)
+		if err == nil {
+			for range w.ResultChan() {
+				changed()
+			}
+			w.Stop()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(trustPause): // The next watch begins with what there is.
+		}
+	}
 }
 
 func trusted(bundle *pki.Bundle) map[string]string {

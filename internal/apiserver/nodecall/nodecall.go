@@ -12,9 +12,11 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -94,6 +96,15 @@ func (c *Caller) URL(n *corev1.Node, path string, query url.Values) (location *u
 	return &url.URL{Scheme: "https", Host: host, Path: path, RawQuery: query.Encode()}, true
 }
 
+// outside refuses to connect to what leads to this machine or its link, by a name that a node says it has.
+func outside(_, address string, _ syscall.RawConn) error {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil || !at.Addr().Unmap().IsGlobalUnicast() {
+		return fmt.Errorf("the node's name leads to %s, which is no address of a node", address)
+	}
+	return nil
+}
+
 // dial connects to where the node with that name says that its agent is.
 func (c *Caller) dial(ctx context.Context, network, hostPort string) (net.Conn, error) {
 	name, _, err := net.SplitHostPort(hostPort)
@@ -108,7 +119,11 @@ func (c *Caller) dial(ctx context.Context, network, hostPort string) (net.Conn, 
 	if address == "" {
 		return nil, fmt.Errorf("node %s reports no address for its agent any more", name)
 	}
-	connection, err := c.dialer.DialContext(ctx, network, address)
+	dialer := c.dialer
+	if node.Address(n, corev1.NodeInternalIP) == "" && node.Address(n, corev1.NodeExternalIP) == "" {
+		dialer.Control = outside // What it says that its IP addresses are was looked at when it said so.
+	}
+	connection, err := dialer.DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}

@@ -213,6 +213,19 @@ func TestNodesThatCannotBeCalled(t *testing.T) {
 	}
 }
 
+// A node that reports a name in place of addresses does not have the server knock at its own ports.
+func TestANameDoesNotLeadHome(t *testing.T) {
+	f := newFleet(t)
+	f.add(t, "n1", certificate(t, f.bundle.NodeSigner(), "n1", "n1"))
+	for _, name := range []string{"localhost", "127.0.0.1", "::1"} {
+		f.nodes["n1"].Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: name}}
+		_, err := f.call(t, "n1")
+		if err == nil || !strings.Contains(err.Error(), "no address of a node") {
+			t.Errorf("%s is called: %v", name, err)
+		}
+	}
+}
+
 // A connection shows the certificate that there was when it was made. Requests after a change are not made on it.
 func TestChangedCertificateIsShown(t *testing.T) {
 	f := newFleet(t)
