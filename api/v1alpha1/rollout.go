@@ -397,6 +397,9 @@ func (c *ContentStatus) Lines() (out []string) {
 		out = append(out, fmt.Sprintf("content changes faster than it can travel: %d times since %s before it was everywhere",
 			c.Overtaken, c.OvertakenSince.UTC().Format(time.RFC3339)))
 	}
+	if c.Kept {
+		out = append(out, "content is off, and copies are still there; they go two minutes after the last pod that refers to them")
+	}
 	return out
 }
 

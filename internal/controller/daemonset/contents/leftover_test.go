@@ -2,6 +2,7 @@ package contents
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -85,6 +86,10 @@ func TestACopyIsFoundThatNobodySpeaksOf(t *testing.T) {
 			w.pass(10 * time.Second)
 			if marked(w) > 0 || w.copies() == 0 || w.stored == nil || w.stored.Content == nil {
 				t.Fatalf("%d pods refer to copies, of which there are %d, and the rollout says %+v", marked(w), w.copies(), w.stored)
+			}
+			if said := w.stored.Content.Lines(); policy != "" && !slices.Contains(said, "content is off, and copies are still there; "+
+				"they go two minutes after the last pod that refers to them") {
+				t.Errorf("people are told %q", said)
 			}
 			w.start(false)
 			w.pass(10 * time.Minute)

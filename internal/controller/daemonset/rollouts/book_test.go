@@ -698,7 +698,8 @@ func TestARolloutStaysForCopies(t *testing.T) {
 		w.Step(Rollout{Object: r})
 		w.daemonSet("logs", "u1")
 		jobs := w.Jobs()
-		if len(jobs) != 1 || jobs[0].Left == nil || jobs[0].Left.Status.Content == nil || jobs[0].Over() == nil {
+		if len(jobs) != 1 || jobs[0].Left == nil || jobs[0].Left.Status.Content == nil || jobs[0].Over() == nil ||
+			!strings.HasPrefix(jobs[0].Left.Status.Message, "no policy selects the DaemonSet; ") {
 			t.Fatalf("failed %t: with copies: %+v", failed, jobs)
 		}
 		left := jobs[0].Left

@@ -228,6 +228,7 @@ func (b *Book) keep(r *v1alpha1.DaemonSetRollout, condition, reason string, copi
 		if !copies {
 			next.Status.Content = nil
 		}
+		next.Status.Message = message
 		next.Status.ObservedGeneration = r.Generation // what people write is seen, and changes nothing
 		meta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{
 			Type: condition, Status: metav1.ConditionTrue, Reason: reason, ObservedGeneration: r.Generation,
