@@ -398,7 +398,8 @@ func (c *ContentStatus) Lines() (out []string) {
 			c.Overtaken, c.OvertakenSince.UTC().Format(time.RFC3339)))
 	}
 	if c.Kept {
-		out = append(out, "content is off, and copies are still there; they go two minutes after the last pod that refers to them")
+		out = append(out, "content is off, and copies are still there; "+
+			"they go two minutes after the last pod that refers to them")
 	}
 	return out
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -172,16 +173,13 @@ func (j *judge) outOf(d decision, now time.Time, surge bool, since int64) (out [
 	return slices.Compact(out)
 }
 
-// faulty reports whether the node was out of order at some time between two revisions.
+// faulty reports whether the node was out of order, or went, at some time between two revisions.
 func (j *judge) faulty(name string, low, high int64) bool {
-	for _, t := range j.nodes[name] {
-		for _, o := range t.between(low, high) {
-			if n := o.(*corev1.Node); n.DeletionTimestamp != nil || !daemon.Well(n) {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(j.nodes[name], func(t *track) bool {
+		return t.gone > low && t.gone <= high || slices.ContainsFunc(t.between(low, high), func(o metav1.Object) bool {
+			return o.GetDeletionTimestamp() != nil || !daemon.Well(o.(*corev1.Node))
+		})
+	})
 }
 
 // inAll is how many nodes the DaemonSet allows at a time.

@@ -410,6 +410,14 @@ func TestHistoriesWithAPolicy(t *testing.T) {
 			s.rests(s.now.Add(-10*time.Second), 29*time.Second)
 			return s
 		}, ""},
+		{"a step before the soak of a node that has gone", func() *guidedStory {
+			s := guidedFleet(soaking("30s"))
+			s.takes(1)
+			s.runs("new-1", "n1")
+			s.gone(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "n1"}})
+			s.rests(s.now.Add(-10*time.Second), 29*time.Second)
+			return s
+		}, ""},
 		{"within the pace", func() *guidedStory { return hurries(60) }, ""},
 		{"faster than the pace", func() *guidedStory { return hurries(1) }, Pace + ": node n4 was changed (pod old-4), the 4. of policy policy in 0s; 1 in a minute are allowed"},
 		{"taken away step by step", func() *guidedStory { s := narrows().spreads(); s.takes(2); s.takes(3); return s }, ""},
