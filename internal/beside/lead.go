@@ -22,6 +22,7 @@ import (
 	"github.com/everynode/everynode/internal/beside/admit"
 	"github.com/everynode/everynode/internal/beside/certs"
 	"github.com/everynode/everynode/internal/beside/conditions"
+	"github.com/everynode/everynode/internal/beside/opening"
 	"github.com/everynode/everynode/internal/beside/registration"
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/history"
@@ -42,7 +43,7 @@ const (
 )
 
 // fieldManager is the field manager of what is written here.
-const fieldManager = "everynode-beside"
+const fieldManager = opening.FieldManager
 
 // lead registers the webhook, and takes DaemonSets over and gives them back, until ctx ends.
 func (g *Guest) lead(ctx context.Context, objects cache.Cache) error {

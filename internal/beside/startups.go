@@ -10,11 +10,9 @@ import (
 	"time"
 
 	admissionregistration "k8s.io/api/admissionregistration/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -23,6 +21,7 @@ import (
 	everynode "github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/joining"
+	"github.com/everynode/everynode/internal/beside/opening"
 	"github.com/everynode/everynode/internal/beside/registration"
 	"github.com/everynode/everynode/internal/controller/nodestartup"
 	"github.com/everynode/everynode/internal/controller/nodestartup/plan"
@@ -60,29 +59,13 @@ func (g *Guest) askAboutNodes(ctx context.Context) (bool, error) {
 	}), nil
 }
 
-// errNoNodes says that the rights are those of a release before.
-var errNoNodes = errors.New("the account may not read NodeStartups or patch Nodes: apply examples/beside-rbac.yaml " +
-	"again, or upgrade the chart")
-
 // leadStartups opens nodes that start, and closes those whose machine has started again, until ctx ends. It begins when
 // the API has the kind, and we the rights.
 func (g *Guest) leadStartups(ctx context.Context, objects cache.Cache) error {
 	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithName("startups"))
-	last := ""
-	for {
-		err := g.mayStartUp(ctx)
-		if err == nil {
-			break
-		}
-		if last != err.Error() && ctx.Err() == nil {
-			last = err.Error()
-			klog.FromContext(ctx).Error(err, "NodeStartups are not followed")
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(lookEvery):
-		}
+	asker := opening.Asker{API: g.client, Own: g.own, Rules: "examples/beside-rbac.yaml"}
+	if !asker.Await(ctx) {
+		return nil
 	}
 	synced, err := follow(ctx, objects, &v1alpha1.NodeStartup{}, func(any) { g.nudge() }, func(any) { g.nudge() })
 	if err != nil {
@@ -97,7 +80,7 @@ func (g *Guest) leadStartups(ctx context.Context, objects cache.Cache) error {
 		return fmt.Errorf("make a client for NodeStartups: %w", err)
 	}
 	loop, err := nodestartup.New(objects, nodestartup.Config{Startups: own.NodeStartups(), Gates: writer,
-		Marker: writer, Events: g.cfg.Recorder, Registerer: g.cfg.Registerer})
+		Setting: plan.NextTo, Marker: writer, Events: g.cfg.Recorder, Registerer: g.cfg.Registerer})
 	if err != nil {
 		return err
 	}
@@ -112,37 +95,10 @@ func (g *Guest) leadStartups(ctx context.Context, objects cache.Cache) error {
 	return loop.Start(ctx)
 }
 
-// mayStartUp returns an error while NodeStartups cannot be followed.
-func (g *Guest) mayStartUp(ctx context.Context) error {
-	_, err := g.own.NodeStartups().List(ctx, metav1.ListOptions{Limit: 1})
-	switch {
-	case apierrors.IsNotFound(err):
-		return errors.New("the API does not know NodeStartups; teach it with: everynode controller --print-crds | " +
-			"kubectl apply -f -")
-	case apierrors.IsForbidden(err):
-		return errNoNodes
-	case err != nil:
-		return fmt.Errorf("list NodeStartups: %w", err)
-	}
-	review, err := g.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
-		&authorizationv1.SelfSubjectAccessReview{
-			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Resource: "nodes", Verb: "patch",
-			}},
-		}, metav1.CreateOptions{})
-	switch {
-	case err != nil:
-		return fmt.Errorf("find out whether Nodes may be patched: %w", err)
-	case !review.Status.Allowed:
-		return errNoNodes
-	}
-	return nil
-}
-
 // gateWriter changes Nodes for NodeStartups.
 type gateWriter struct {
-	guest  *Guest
-	client kubernetes.Interface
+	opening.Writer
+	guest *Guest
 
 	mu     sync.Mutex // guards all below
 	asked  time.Time
@@ -154,7 +110,7 @@ func (g *Guest) gateWriter() (*gateWriter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client for Nodes: %w", err)
 	}
-	return &gateWriter{guest: g, client: writing}, nil
+	return &gateWriter{Writer: opening.Writer{API: writing}, guest: g}, nil
 }
 
 // leavingFor is how long it is not asked again whether somebody leaves.
@@ -172,34 +128,6 @@ func (w *gateWriter) Leaving(ctx context.Context) (bool, error) {
 		w.asked, w.leaves = now, isLeaving(held, now)
 	}
 	return w.leaves, nil
-}
-
-// SetGate implements nodestartup.GateWriter.
-func (w *gateWriter) SetGate(ctx context.Context, n *corev1.Node, _, gate *corev1.Taint, without []string) error {
-	raw, err := joining.Regate(n, gate, without)
-	if err != nil {
-		return err
-	}
-	return patchNode(ctx, w.client, n.Name, raw)
-}
-
-// WriteDue implements nodestartup.Marker.
-func (w *gateWriter) WriteDue(ctx context.Context, n *corev1.Node, due plan.Due) error {
-	raw, err := joining.Write(n, due)
-	if err != nil {
-		return err
-	}
-	return patchNode(ctx, w.client, n.Name, raw)
-}
-
-// patchNode patches a Node. That it is another by now is a conflict.
-func patchNode(ctx context.Context, api kubernetes.Interface, name string, raw []byte) error {
-	_, err := api.CoreV1().Nodes().Patch(ctx, name, types.JSONPatchType, raw, metav1.PatchOptions{
-		FieldManager: fieldManager})
-	if apierrors.IsInvalid(err) {
-		return apierrors.NewConflict(corev1.Resource("nodes"), name, err)
-	}
-	return err
 }
 
 // openNodes takes everything of NodeStartups off all nodes. A controller that runs may write for a moment still, and an
@@ -243,7 +171,7 @@ func (l *Leaver) openThese(ctx context.Context, nodes []corev1.Node, really bool
 		if !really {
 			continue
 		}
-		err = patchNode(ctx, l.client, n.Name, raw)
+		err = opening.Writer{API: l.client}.Patch(ctx, n.Name, raw)
 		switch {
 		case apierrors.IsNotFound(err), apierrors.IsConflict(err): // the next look knows more
 		case err != nil:

@@ -4,25 +4,18 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	everynode "github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/registration"
 	startup "github.com/everynode/everynode/internal/objects/nodestartup"
@@ -83,52 +76,6 @@ func TestLeavingOpensNodes(t *testing.T) {
 			t.Errorf("a node that cannot be opened is told of as %v", err)
 		}
 	})
-}
-
-// TestWhenNodeStartupsAreFollowed: once the API has the kind and we the rights, and not before.
-func TestWhenNodeStartupsAreFollowed(t *testing.T) {
-	for code, want := range map[int]string{
-		http.StatusNotFound: "print-crds", http.StatusForbidden: errNoNodes.Error(), http.StatusInternalServerError: "list",
-		http.StatusOK: "",
-	} {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(code)
-			fmt.Fprint(w, `{"kind":"NodeStartupList","apiVersion":"everynode.io/v1alpha1"}`)
-		}))
-		defer server.Close()
-		own, err := everynode.NewForConfig(&rest.Config{Host: server.URL})
-		if err != nil {
-			t.Fatal(err)
-		}
-		client, may := fake.NewClientset(), true
-		client.PrependReactor("create", "selfsubjectaccessreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
-			review := a.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview)
-			review.Status.Allowed = may
-			return true, review, nil
-		})
-		g := newGuest(t, client)
-		g.own = own
-		if err := g.mayStartUp(t.Context()); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("with answer %d: %v, want %q", code, err, want)
-		}
-		if may = false; code == http.StatusOK && !errors.Is(g.mayStartUp(t.Context()), errNoNodes) {
-			t.Error("who may not patch Nodes follows NodeStartups")
-		}
-	}
-}
-
-// TestAWriteOfANodeThatIsAnotherIsAConflict: the next look knows more, so it is no failure.
-func TestAWriteOfANodeThatIsAnotherIsAConflict(t *testing.T) {
-	client := fake.NewClientset(closedNode("a"))
-	client.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Node").GroupKind(), "a", nil)
-	})
-	w := &gateWriter{client: client}
-	err := w.SetGate(t.Context(), closedNode("a"), nil, nil, nil)
-	if !apierrors.IsConflict(err) {
-		t.Errorf("the answer is %v", err)
-	}
 }
 
 // listing is a cache of that many NodeStartups.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/beside/opening"
 	"github.com/everynode/everynode/internal/beside/registration"
 )
 
@@ -51,8 +52,7 @@ func suits(ctx context.Context, client kubernetes.Interface) error {
 	case err != nil:
 		return fmt.Errorf("ask the API which kinds it has: %w", err)
 	}
-	const definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/rolloutpolicies.everynode.io"
-	err = client.Discovery().RESTClient().Get().AbsPath(definition).Do(ctx).Error()
+	err = client.Discovery().RESTClient().Get().AbsPath(opening.Definition).Do(ctx).Error()
 	switch {
 	case apierrors.IsNotFound(err):
 		return errOwn

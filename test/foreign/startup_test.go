@@ -414,7 +414,8 @@ func (b *beside) boots(t *testing.T, name, id string) {
 func (b *beside) bare(t *testing.T, name string, taints ...corev1.Taint) {
 	t.Helper()
 	_, err := b.client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{Taints: taints}}, metav1.CreateOptions{})
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}},
+		Spec:       corev1.NodeSpec{Taints: taints}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -497,6 +498,12 @@ func (b *beside) leavesStartups(t *testing.T) {
 	b.leave(t).ends(t, 0).says(t, "no webhook of Everynode is left")
 	b.unregistered(t)
 	time.Sleep(3 * time.Second) // those that run might close it again
+	b.untouchedNodes(t)
+}
+
+// untouchedNodes wants no node to have anything of NodeStartups.
+func (b *beside) untouchedNodes(t *testing.T) {
+	t.Helper()
 	list, err := b.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -147,6 +147,10 @@ func Write(n *corev1.Node, due plan.Due) ([]byte, error) {
 	mark := due.Mark.String()
 	all := []annotation{{nodestartup.MarkAnnotation, &mark}}
 	switch {
+	case due.While != nil:
+		at := slices.IndexFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(due.While) })
+		p.do("test", fmt.Sprintf("/spec/taints/%d", at), due.While)
+		p.gate(n.Spec.Taints, due.Gate)
 	case due.Gate != nil:
 		at := due.Gate.TimeAdded.UTC().Format(time.RFC3339)
 		all = append(all, annotation{nodestartup.ClosedAnnotation, &at},

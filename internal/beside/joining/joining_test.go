@@ -124,6 +124,8 @@ func TestChangesHoldForWhatWasSeen(t *testing.T) {
 		"marked": {make(Write(closed, plan.Due{Mark: again.Mark, NotClosed: "because"})),
 			[]string{"before", nodestartup.TaintKey, "behind"}, with(with(closed.Annotations, nodestartup.MarkAnnotation,
 				"uid/b"), nodestartup.NotClosedAnnotation, "because")},
+		"closed as it joins": {make(Write(closed, plan.Due{Mark: again.Mark, Gate: gate, While: &closed.Spec.Taints[2]})),
+			[]string{"before", nodestartup.TaintKey, "behind"}, with(closed.Annotations, nodestartup.MarkAnnotation, "uid/b")},
 		"left": {make(Leave(closed)), []string{"before", "behind"}, map[string]string{"mine": "stays"}},
 	} {
 		got, err := apply(t, closed, c.raw)
@@ -143,6 +145,14 @@ func TestChangesHoldForWhatWasSeen(t *testing.T) {
 				t.Errorf("%s: a node that is another by now becomes %v", name, keys(got))
 			}
 		}
+	}
+	joins := node("not-ready", "behind")
+	raw := make(Write(joins, plan.Due{Mark: again.Mark, Gate: gate, While: &joins.Spec.Taints[0]}))
+	if got, err := apply(t, joins, raw); err != nil || !slices.Equal(keys(got), []string{"not-ready", "behind", nodestartup.TaintKey}) {
+		t.Errorf("a node that joins becomes %v, %v", keys(got), err)
+	}
+	if got, err := apply(t, node("behind"), raw); err == nil {
+		t.Errorf("a node that takes pods by now becomes %v", keys(got))
 	}
 	marked := node()
 	marked.Annotations = map[string]string{nodestartup.MarkAnnotation: "uid/c"}

@@ -91,7 +91,7 @@ type Config struct {
 	// LiveContent tells that the API server lets this controller alone say what the volumes of running pods show, and
 	// what their nodes fetch.
 	LiveContent bool
-	// Startups tells that the API serves NodeStartups, and that daemons start on new nodes in their order.
+	// Startups tells that daemons start on new nodes in the order of NodeStartups, as far as these can be read.
 	Startups bool
 	// Variants writes DaemonSetVariants. With nil none is read. Where the API does not serve them, or they cannot be
 	// read, a DaemonSet that has variants keeps those. A guest uses none, and says so in their conditions.
@@ -224,7 +224,7 @@ func (c *Controller) listen(ctx context.Context) (remove func(), synced []toolsc
 			[]source{{kindVariant, &v1alpha1.DaemonSetVariant{}, sameVersion}})
 	}
 	for _, s := range sources {
-		own := s.kind == kindPolicy || s.kind == kindRollout || s.kind == kindVariant
+		_, own := plural[s.kind]
 		checker, off, err := c.listenTo(ctx, s)
 		switch {
 		case own && meta.IsNoMatchError(err):

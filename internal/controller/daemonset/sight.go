@@ -81,7 +81,7 @@ func (s *sight) look() (out rollouts.Sight, variants string) {
 			out.Policies = why
 		case kindVariant:
 			variants = why
-		default:
+		case kindRollout: // for NodeStartups nothing waits but nodes that start, which stay closed
 			out.Rollouts = why
 		}
 	}

@@ -13,8 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
-
-	"github.com/everynode/everynode/api/v1alpha1"
 )
 
 const (
@@ -28,7 +26,7 @@ const (
 
 // plural is what messages call the kinds.
 var plural = map[string]string{kindPolicy: "RolloutPolicies", kindRollout: "DaemonSetRollouts",
-	kindVariant: "DaemonSetVariants"}
+	kindVariant: "DaemonSetVariants", kindStartup: "NodeStartups"}
 
 // Watches notices when Everynode's own kinds cannot be listed or watched. An informer
 // keeps what it knew and says nothing. Its methods may be called by several goroutines.
@@ -57,15 +55,8 @@ func NewWatches(c clock.PassiveClock) *Watches {
 
 // Of returns what lists and watches the kind and is seen to do so. What is of no interest is returned as it is.
 func (w *Watches) Of(lw toolscache.ListerWatcher, of runtime.Object) toolscache.ListerWatcher {
-	name := ""
-	switch of.(type) {
-	case *v1alpha1.RolloutPolicy:
-		name = plural[kindPolicy]
-	case *v1alpha1.DaemonSetRollout:
-		name = plural[kindRollout]
-	case *v1alpha1.DaemonSetVariant:
-		name = plural[kindVariant]
-	default:
+	name, own := plural[reflect.TypeOf(of).Elem().Name()]
+	if !own {
 		return lw
 	}
 	w.mu.Lock()

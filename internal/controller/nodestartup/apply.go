@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -73,7 +74,7 @@ func (c *controller) writeStatuses(ctx context.Context) error {
 		return err
 	}
 	var errs failures
-	statuses := plan.Statuses(all, nodes, c.cfg.Marker != nil, c.standing(ctx, &errs))
+	statuses := plan.Statuses(all, nodes, c.cfg.Setting, c.standing(ctx, &errs))
 	for _, s := range all {
 		c.metrics.show(s.Name, statuses[s.Name])
 		errs = append(errs, c.writeStatus(ctx, s, statuses[s.Name]))
@@ -88,7 +89,9 @@ func (c *controller) writeStatus(ctx context.Context, s *v1alpha1.NodeStartup,
 		return nil
 	}
 	next := s.DeepCopy()
-	conditions := next.Status.Conditions
+	conditions := slices.DeleteFunc(next.Status.Conditions, func(was metav1.Condition) bool { // of another setting
+		return meta.FindStatusCondition(status.Conditions, was.Type) == nil
+	})
 	for _, condition := range status.Conditions {
 		condition.LastTransitionTime = metav1.NewTime(c.cfg.Clock.Now())
 		meta.SetStatusCondition(&conditions, condition)

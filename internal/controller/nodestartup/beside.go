@@ -17,7 +17,7 @@ import (
 	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
-// Marker writes on nodes beside another DaemonSet controller, where the API server closes none by itself.
+// Marker writes on nodes of an API server of others, which closes none by itself.
 type Marker interface {
 	// Leaving reports whether Everynode leaves the cluster: then no node is closed, and those that are open.
 	Leaving(ctx context.Context) (bool, error)
@@ -34,7 +34,7 @@ func (c *controller) leaves(ctx context.Context) (bool, error) {
 	return c.cfg.Marker.Leaving(ctx)
 }
 
-// mark writes on a node what is due beside another DaemonSet controller. It reports whether that was anything.
+// mark writes on a node of an API server of others what is due. It reports whether that was anything.
 func (c *controller) mark(ctx context.Context, n *corev1.Node, now time.Time) (bool, error) {
 	all, err := c.startupsNow(ctx)
 	if err != nil || len(all) == 0 {
@@ -45,7 +45,7 @@ func (c *controller) mark(ctx context.Context, n *corev1.Node, now time.Time) (b
 		first = matching[0]
 	}
 	var errs failures
-	due := plan.Look(n, first, c.standing(ctx, &errs), now)
+	due := plan.Look(n, first, c.standing(ctx, &errs), c.cfg.Setting, now)
 	if err := errs.err(); err != nil || due == (plan.Due{}) {
 		return false, err
 	}
@@ -60,7 +60,7 @@ func (c *controller) mark(ctx context.Context, n *corev1.Node, now time.Time) (b
 		c.metrics.notClosed.Inc()
 		c.event(n, corev1.EventTypeWarning, "NotClosed", "The node stays open: %s", due.NotClosed)
 	}
-	if due.Gate != nil {
+	if due.Gate != nil && due.While == nil {
 		klog.FromContext(ctx).V(2).Info("Node closed: its machine has started again", "node", n.Name)
 		c.event(n, corev1.EventTypeNormal, "ClosedAgain", "The machine has started again: the node opens when its "+
 			"daemons are available")
@@ -113,7 +113,7 @@ func (c *controller) standing(ctx context.Context, errs *failures) func(types.Na
 // bars reports whether a DaemonSet's pods do not tolerate the taint. Only beside another controller, which goes by the
 // template, may that be.
 func (c *controller) bars(ds *appsv1.DaemonSet) bool {
-	return c.cfg.Marker != nil && !nodestartup.Tolerated(&ds.Spec.Template.Spec)
+	return c.cfg.Setting == plan.NextTo && !nodestartup.Tolerated(&ds.Spec.Template.Spec)
 }
 
 // queueAll has all nodes looked at, for what may be due on them.
@@ -131,7 +131,7 @@ func (c *controller) queueAll(ctx context.Context) {
 	}
 }
 
-// mayBeDue reports whether something may be due on a node beside another controller, since it was as before.
+// mayBeDue reports whether something may be due on a node of an API server of others, since it was as before.
 func (c *controller) mayBeDue(old, n *corev1.Node) bool {
 	if c.cfg.Marker == nil {
 		return false

@@ -57,9 +57,9 @@ type GateWriter interface {
 type Config struct {
 	Startups Startups
 	Gates    GateWriter
-	// Marker is for what there is beside another DaemonSet controller, which goes by the templates alone; nil on our
-	// own control plane.
-	Marker Marker
+	// Setting is where it works. Marker is required but at home, where it is nil.
+	Setting plan.Setting
+	Marker  Marker
 	// Events may be nil.
 	Events Recorder
 	// Clock is the wall clock if nil.
@@ -112,8 +112,8 @@ type starting struct {
 }
 
 func newController(informers Informers, reader client.Reader, cfg Config) (*controller, error) {
-	if cfg.Startups == nil || cfg.Gates == nil {
-		return nil, errors.New("node startup: Startups and Gates are required")
+	if cfg.Startups == nil || cfg.Gates == nil || (cfg.Marker == nil) != (cfg.Setting == plan.Home) {
+		return nil, errors.New("node startup: Startups and Gates are required, and away from home a Marker")
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}

@@ -112,7 +112,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	run, err := loops.DaemonSets(daemonset.Config{
-		Registerer: shown.registry, Guest: o.Beside != nil,
+		Registerer: shown.registry, Guest: o.Beside != nil, Startups: o.Beside == nil,
 		Rollouts: daemonset.NewRolloutWriter(own), Watches: watches, Content: copies.Access{Client: writing},
 		Variants: daemonset.NewVariantWriter(own), Trials: podwriter.Writer{Client: client},
 		Informers: mgr.GetCache(), Writer: writer, Workers: o.Workers,
@@ -134,11 +134,12 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// addGuest adds what is needed beside the API's own DaemonSet controller, and returns what is to be written by.
+// addGuest adds what is needed beside the API's own DaemonSet controller, or in its place, and returns what is to be
+// written by.
 func addGuest(ctx context.Context, mgr manager.Manager, o Options, fenced *restclient.Config,
 	recorder record.EventRecorder, metrics prometheus.Registerer, writer daemonset.Writer) (daemonset.Writer, error) {
 	if o.Beside == nil {
-		return writer, nil
+		return writer, addStartups(mgr, fenced, recorder, metrics)
 	}
 	guest, err := beside.New(ctx, beside.Config{
 		Options: *o.Beside, API: o.Config, Writing: fenced, Recorder: recorder, Normalize: defaults.SetTemplate,

@@ -82,7 +82,7 @@ func TestWhatIsDueOnANode(t *testing.T) {
 		if c.standing == nil {
 			c.standing = fine
 		}
-		got := Look(n, first, c.standing, start)
+		got := Look(n, first, c.standing, NextTo, start)
 		mark := ""
 		if got.Mark != (nodestartup.Mark{}) {
 			mark = got.Mark.String()
@@ -93,6 +93,50 @@ func TestWhatIsDueOnANode(t *testing.T) {
 		}
 		if got.Gate != nil && got.Gate.Value != "s_1" {
 			t.Errorf("%s: it is closed with %s", name, got.Gate.ToString())
+		}
+	}
+}
+
+// TestWhatIsDueOnANodeInPlace: in place of another controller a node that joins is closed while it takes no pods yet. One
+// that takes some stays open, and is told of; one that nobody chose when it joined is none that joins later on.
+func TestWhatIsDueOnANodeInPlace(t *testing.T) {
+	notReady := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
+	fine := standingOf(map[string]Standing{"cni": Found, "logs": Barred}) // ours are given the toleration
+	for name, c := range map[string]struct {
+		mark, boot string // "-" for no mark
+		taints     []corev1.Taint
+		none       bool
+		age        time.Duration
+		want       string // the mark
+		closes     bool
+		notClosed  string
+	}{
+		"it joins":                        {mark: "-", taints: []corev1.Taint{{Key: "x"}, notReady}, boot: "a", want: "uid/a", closes: true},
+		"it joins, and says nothing yet":  {mark: "-", taints: []corev1.Taint{notReady}, want: "uid/", closes: true},
+		"it is ready":                     {mark: "-", boot: "a", want: "uid/a", notClosed: "it was ready before a controller had closed it"},
+		"another taint of its":            {mark: "-", boot: "a", taints: []corev1.Taint{{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute}}, want: "uid/a", notClosed: "it was ready"},
+		"there before":                    {mark: "-", boot: "a", taints: []corev1.Taint{notReady}, age: -time.Second, want: "uid/a"},
+		"nobody's":                        {mark: "-", boot: "a", none: true, want: "/a"},
+		"nobody's, noted":                 {mark: "/a", boot: "a", none: true},
+		"nobody's, and chosen by a label": {mark: "/a", boot: "a", taints: []corev1.Taint{notReady}, want: "uid/a"},
+	} {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", CreationTimestamp: metav1.NewTime(start.Add(c.age))}}
+		n.Status.NodeInfo.BootID, n.Spec.Taints = c.boot, c.taints
+		if c.mark != "-" {
+			n.Annotations = map[string]string{nodestartup.MarkAnnotation: c.mark}
+		}
+		first := besideStartup()
+		if c.none {
+			first = nil
+		}
+		got := Look(n, first, fine, InPlace, start)
+		mark := ""
+		if got.Mark != (nodestartup.Mark{}) {
+			mark = got.Mark.String()
+		}
+		if mark != c.want || (got.Gate != nil) != c.closes || (got.While != nil) != c.closes ||
+			(got.NotClosed == "") != (c.notClosed == "") || !strings.Contains(got.NotClosed, c.notClosed) {
+			t.Errorf("%s: due is %+v, want mark %q, gate %v, %q", name, got, c.want, c.closes, c.notClosed)
 		}
 	}
 }
@@ -121,12 +165,12 @@ func TestConditionsBeside(t *testing.T) {
 	s := besideStartup()
 	nodes := []Node{{Name: "a"}, {Name: "b", NotClosed: "nobody answered"}}
 	all := map[string]Standing{"cni": Found, "logs": Barred}
-	if got := Statuses([]*v1alpha1.NodeStartup{s}, nodes, false, standingOf(all))["s"].Conditions; len(got) != 3 {
+	if got := Statuses([]*v1alpha1.NodeStartup{s}, nodes, Home, standingOf(all))["s"].Conditions; len(got) != 3 {
 		t.Errorf("on our own control plane the conditions are %v", got)
 	}
 	check := func(condition string, want metav1.ConditionStatus, says string) {
 		t.Helper()
-		got := Statuses([]*v1alpha1.NodeStartup{s}, nodes, true, standingOf(all))["s"].Conditions
+		got := Statuses([]*v1alpha1.NodeStartup{s}, nodes, NextTo, standingOf(all))["s"].Conditions
 		c := meta.FindStatusCondition(got, condition)
 		if c == nil || c.Status != want || !strings.Contains(c.Message, says) {
 			t.Errorf("%s is %+v, want %s and %q", condition, c, want, says)
@@ -142,4 +186,13 @@ func TestConditionsBeside(t *testing.T) {
 	s.Spec.Groups, nodes = s.Spec.Groups[:1], nodes[:1]
 	check(Ordered, metav1.ConditionTrue, "one group")
 	check(NodesClosed, metav1.ConditionTrue, "")
+	check(RoomKept, metav1.ConditionTrue, "")
+	s.Spec.Gate = v1alpha1.GateNone
+	check(RoomKept, metav1.ConditionFalse, "the cluster's scheduler knows nothing")
+	for in, want := range map[Setting]int{Home: 3, InPlace: 5, NextTo: 7} {
+		s.Status.Conditions = Statuses([]*v1alpha1.NodeStartup{s}, nodes, in, standingOf(all))["s"].Conditions
+		if got := SettingOf(s); len(s.Status.Conditions) != want || got != in || Beside(s) != (in == NextTo) {
+			t.Errorf("in setting %d it has %d conditions, want %d, and is read as %d", in, len(s.Status.Conditions), want, got)
+		}
+	}
 }

@@ -37,9 +37,9 @@ type Node struct {
 	NotClosed string
 }
 
-// Statuses are those of all NodeStartups, by name, on our own control plane or beside another DaemonSet controller. The
-// times of conditions are left to who writes them.
-func Statuses(all []*v1alpha1.NodeStartup, nodes []Node, beside bool,
+// Statuses are those of all NodeStartups, by name, in a setting. The times of conditions are left to who
+// writes them.
+func Statuses(all []*v1alpha1.NodeStartup, nodes []Node, in Setting,
 	standing func(types.NamespacedName) Standing) map[string]*v1alpha1.NodeStartupStatus {
 	counts, set := map[string]*count{}, nodestartup.NewSet(all)
 	for _, s := range all {
@@ -77,9 +77,7 @@ func Statuses(all []*v1alpha1.NodeStartup, nodes []Node, beside bool,
 		c := counts[s.Name]
 		c.status.ObservedGeneration = s.Generation
 		c.status.Conditions = []metav1.Condition{c.found(s, standing), c.onTime(), c.exclusive()}
-		if beside {
-			c.status.Conditions = append(c.status.Conditions, c.beside(s, standing)...)
-		}
+		c.status.Conditions = append(c.status.Conditions, c.elsewhere(s, in, standing)...)
 		for i := range c.status.Conditions {
 			c.status.Conditions[i].ObservedGeneration = s.Generation
 		}
