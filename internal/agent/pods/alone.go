@@ -57,12 +57,8 @@ func (p *Manager) addRecalled(running []pleg.PodRef) {
 
 // leaveUnseen ends the pods that are remembered and that the API does not have any more. The caller holds mu.
 func (p *Manager) leaveUnseen() {
-	for uid, pod := range p.alone.unseen {
-		p.cfg.Book.forget(uid)
-		p.leavesOrder(uid)
-		if w, ok := p.workers[uid]; ok {
-			w.setGone(pod)
-		}
+	for _, pod := range p.alone.unseen {
+		p.gone(pod)
 	}
 	p.alone.unseen = nil
 }

@@ -2,9 +2,11 @@ package pods
 
 import (
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/agent/remember"
@@ -72,6 +74,19 @@ func (b *Book) ended(uid types.UID, status *corev1.PodStatus) {
 	}
 	pod.Ended = status.DeepCopy()
 	b.pods[uid] = pod
+	b.tell()
+}
+
+// leaves is told of a pod that the API does not have any more and the node still may. It is remembered as one that is
+// being deleted: it has its room for as long, and does not start again where the API does not answer.
+func (b *Book) leaves(pod *corev1.Pod, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if pod.DeletionTimestamp == nil {
+		pod = pod.DeepCopy()
+		pod.DeletionTimestamp = &metav1.Time{Time: now}
+	}
+	b.pods[pod.UID] = remember.Pod{Pod: pod, Ended: b.pods[pod.UID].Ended}
 	b.tell()
 }
 

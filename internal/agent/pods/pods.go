@@ -115,11 +115,19 @@ func (p *Manager) PodDeleted(pod *corev1.Pod) {
 	defer p.mu.Unlock()
 	delete(p.desired, pod.UID)
 	delete(p.alone.unseen, pod.UID)
-	p.cfg.Book.forget(pod.UID)
+	p.gone(pod)
+}
+
+// gone has a pod leave that the API does not have any more. The caller holds mu.
+func (p *Manager) gone(pod *corev1.Pod) {
 	p.leavesOrder(pod.UID)
-	if w, ok := p.workers[pod.UID]; ok {
-		w.setGone(pod)
+	w, ok := p.workers[pod.UID]
+	if !ok {
+		p.cfg.Book.forget(pod.UID)
+		return
 	}
+	p.cfg.Book.leaves(pod, p.cfg.Clock.Now())
+	w.setGone(pod)
 }
 
 // APIListed says that podChanged was told of all pods that the API had at first.
@@ -180,6 +188,7 @@ func (p *Manager) RuntimeListed(all []pleg.PodRef) {
 	p.suspects = suspects
 	for uid := range p.admitted {
 		if _, ok := p.workers[uid]; !ok && !suspects[uid] {
+			p.cfg.Book.forget(uid)
 			p.leaves(uid) // it was there at the start, and left by itself
 		}
 	}
@@ -212,8 +221,9 @@ func (p *Manager) admitRunning(running []pleg.PodRef) {
 	for _, ref := range running {
 		known := p.alone.recalled[ref.UID]
 		pod := p.desired[ref.UID]
-		if pod == nil {
+		if pod == nil && known.Pod != nil {
 			pod = known.Pod
+			p.cfg.Book.leaves(pod, p.cfg.Clock.Now())
 		}
 		if pod != nil && (ref.Runs || !podfacts.IsTerminal(pod) && known.Ended == nil) {
 			p.admitted[ref.UID] = podadmission.AsReported(pod)

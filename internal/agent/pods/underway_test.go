@@ -200,6 +200,38 @@ func TestPodDeletedWhileNoAgentRan(t *testing.T) {
 	r.Await(t, "stop uid-old-0", "remove uid-old-main-0", "remove uid-old-0", "clean uid-old", "sandbox new", "start new/main")
 }
 
+// What is deleted by force is remembered until it has left: an agent that is killed meanwhile knows of it, and does not
+// start it again.
+func TestPodThatLeavesIsRemembered(t *testing.T) {
+	r, a := podstest.NewRuntime(), podstest.NewAPI()
+	stop, book := make(chan struct{}), pods.NewBook(nil, nil)
+	p := podstest.Start(t, slowRuntime{r, stop}, a, func(cfg *pods.Config) { cfg.Book = book })
+	a.Create(podstest.Pod("p"))
+	a.Watch(p)
+	p.RuntimeListed(nil)
+	r.Await(t, "sandbox p", "start p/main")
+	a.Drop("uid-p")
+	list := book.List()
+	if len(list) != 1 || list[0].Pod.DeletionTimestamp == nil {
+		t.Fatalf("remembered are %+v", list)
+	}
+	close(stop)
+	r.Await(t, "kill uid-p-main-0")
+	r.Await(t, "stop uid-p-0", "remove uid-p-main-0", "remove uid-p-0", "clean uid-p")
+	podstest.Eventually(t, "it is forgotten", func() bool { return len(book.List()) == 0 })
+	// Another agent, which does not reach the API, only clears up.
+	r2, a2 := podstest.NewRuntime(), podstest.NewAPI()
+	r2.Pods["uid-p"] = held("uid-p", podworker.Running)
+	p2 := podstest.Start(t, r2, a2)
+	p2.Recall(list)
+	listed := []pleg.PodRef{{UID: "uid-p", Namespace: "default", Name: "p", Runs: true}}
+	p2.RuntimeListed(listed)
+	p2.AloneForLong()
+	p2.RuntimeListed(listed)
+	r2.Await(t, "kill uid-p-main-0")
+	r2.Await(t, "stop uid-p-0", "remove uid-p-main-0", "remove uid-p-0")
+}
+
 // If it leaves by itself, nobody waits for it.
 func TestOrphanThatLeavesByItself(t *testing.T) {
 	r, a := podstest.NewRuntime(), podstest.NewAPI()
