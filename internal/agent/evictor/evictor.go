@@ -4,6 +4,7 @@ package evictor
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -70,10 +71,12 @@ type Evictor struct {
 	ending types.UID
 	since  time.Time
 	grace  time.Duration
+	// vain are the pods that were waited for in vain, and are still there: something keeps them from ending.
+	vain map[types.UID]bool
 }
 
 // New returns an Evictor; Run begins it.
-func New(cfg Config) *Evictor { return &Evictor{cfg: cfg} }
+func New(cfg Config) *Evictor { return &Evictor{cfg: cfg, vain: map[types.UID]bool{}} }
 
 // Run looks again and again until ctx ends.
 func (e *Evictor) Run(ctx context.Context) {
@@ -101,11 +104,14 @@ func (e *Evictor) round(ctx context.Context) error {
 // pressure ends a pod if the node is short of something.
 func (e *Evictor) pressure(ctx context.Context) error {
 	if e.ending != "" {
-		if e.cfg.Pods.Active(e.ending) && e.cfg.Clock.Since(e.since) < e.grace+evictPatience {
+		there := e.cfg.Pods.Active(e.ending)
+		if there && e.cfg.Clock.Since(e.since) < e.grace+evictPatience {
 			return nil
 		}
+		e.vain[e.ending] = there
 		e.ending = ""
 	}
+	maps.DeleteFunc(e.vain, func(uid types.UID, _ bool) bool { return !e.cfg.Pods.Active(uid) })
 	crossed, err := e.crossed(ctx)
 	if err != nil || len(crossed) == 0 {
 		return err
@@ -174,7 +180,7 @@ func (e *Evictor) limits(ctx context.Context) error {
 	return err
 }
 
-// relieve ends the pod that must go first.
+// relieve ends the pod that must go first, of those that were not waited for in vain.
 func (e *Evictor) relieve(ctx context.Context, c eviction.Crossing) error {
 	disk := time.Duration(0)
 	if c.Threshold.Signal.OnDisk() {
@@ -182,18 +188,27 @@ func (e *Evictor) relieve(ctx context.Context, c eviction.Crossing) error {
 	}
 	list, err := e.cfg.Usage(ctx, e.cfg.Pods.ActivePods(), disk)
 	victim := eviction.Victim(c, list)
+	for victim != nil {
+		uid := victim.Pod.UID
+		if e.evict(ctx, victim, eviction.Message(c, victim), e.cfg.Rules.Grace(c)) || !e.vain[uid] {
+			break
+		}
+		list = slices.DeleteFunc(list, func(u eviction.Usage) bool { return u.Pod.UID == uid })
+		victim = eviction.Victim(c, list)
+	}
 	if victim == nil {
 		return err
 	}
-	e.evict(ctx, victim, eviction.Message(c, victim), e.cfg.Rules.Grace(c))
 	e.ending, e.since, e.grace = victim.Pod.UID, e.cfg.Clock.Now(), time.Duration(e.cfg.Rules.Grace(c))*time.Second
 	return err
 }
 
-func (e *Evictor) evict(ctx context.Context, u *eviction.Usage, message string, grace int64) {
+// evict has a pod end; false if it is to end already.
+func (e *Evictor) evict(ctx context.Context, u *eviction.Usage, message string, grace int64) bool {
 	if !e.cfg.Pods.Terminate(u.Pod.UID, podworker.Termination{Reason: eviction.Reason, Message: message, Grace: grace}) {
-		return
+		return false
 	}
 	klog.FromContext(ctx).Info("Ending a pod", "pod", klog.KObj(u.Pod), "because", message)
 	e.cfg.Events.Pod(u.Pod, corev1.EventTypeWarning, eviction.Reason, message)
+	return true
 }

@@ -29,9 +29,14 @@ type tight struct {
 
 func startTight(t *testing.T, names ...string) *tight {
 	t.Helper()
+	return startOn(t, func(r *podstest.Runtime) podstest.Machine { return r }, names...)
+}
+
+func startOn(t *testing.T, on func(*podstest.Runtime) podstest.Machine, names ...string) *tight {
+	t.Helper()
 	n := &tight{api: podstest.NewAPI(), runtime: podstest.NewRuntime(), used: map[string]int64{},
 		now: eviction.Observations{}}
-	p := podstest.Start(t, n.runtime, n.api)
+	p := podstest.Start(t, on(n.runtime), n.api)
 	for _, name := range names {
 		n.api.Create(podstest.Pod(name))
 	}
@@ -195,4 +200,40 @@ func TestThresholdsAreLookedAtInSpiteOfErrors(t *testing.T) {
 		t.Errorf("the error is %v, want %v", err, broken)
 	}
 	n.api.Await(t, "uid-big", "to be evicted", isEvicted)
+}
+
+// hanging is a runtime whose containers do not stop.
+type hanging struct{ *podstest.Runtime }
+
+func (hanging) StopContainer(ctx context.Context, _ string, _ time.Duration) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// A pod that does not end, because its container cannot be stopped, is not all that a node does for its room.
+func TestAPodThatCannotEnd(t *testing.T) {
+	n := startOn(t, func(r *podstest.Runtime) podstest.Machine { return hanging{r} }, "small", "big")
+	clock := testingclock.NewFakeClock(time.Unix(1e9, 0))
+	n.cfg.Clock = clock
+	n.used["small"], n.used["big"] = 10, 20
+	n.now[eviction.MemoryAvailable] = eviction.Observation{Available: 99, Capacity: 1000}
+	podstest.Must(t, n.round(t.Context()))
+	if n.ending != "uid-big" {
+		t.Fatalf("%q is ended", n.ending)
+	}
+	clock.Step(evictPatience / 2)
+	podstest.Must(t, n.round(t.Context()))
+	if n.ending != "uid-big" {
+		t.Errorf("%q is ended while there is patience with the first", n.ending)
+	}
+	clock.Step(evictPatience)
+	podstest.Must(t, n.round(t.Context()))
+	if n.ending != "uid-small" {
+		t.Errorf("%q is waited for once more, want the next one", n.ending)
+	}
+	clock.Step(2 * evictPatience)
+	podstest.Must(t, n.round(t.Context()))
+	if n.ending != "" {
+		t.Errorf("%q is waited for though all were in vain", n.ending)
+	}
 }
