@@ -708,6 +708,14 @@ func TestARolloutStaysForCopies(t *testing.T) {
 		if jobs = w.Jobs(); len(jobs) != 0 {
 			t.Fatalf("failed %t: it is written again: %+v", failed, jobs[0])
 		}
+		w.Step(Now{noon.Add(25 * time.Hour)})
+		if jobs = w.Jobs(); len(jobs) != 0 {
+			t.Fatalf("failed %t: with copies it goes after a day: %+v", failed, jobs[0])
+		}
+		if at, is := w.NextTick(); is {
+			t.Errorf("failed %t: there is something to do at %s", failed, at)
+		}
+		w.Step(Now{noon.Add(time.Hour)})
 		w.rows.keeps = nil
 		jobs = w.Jobs()
 		switch {

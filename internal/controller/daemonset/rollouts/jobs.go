@@ -173,7 +173,7 @@ func (b *Book) NextTick() (at time.Time, ok bool) {
 		}
 	}
 	for name := range b.left {
-		if r := b.rollouts[name]; r != nil {
+		if r, ds := b.rollouts[name], b.sets[name]; r != nil && (ds == nil || !b.rows.Keeps(ds.UID)) {
 			for _, condition := range []string{DaemonSetGone, PolicyGone} {
 				if c := meta.FindStatusCondition(r.Status.Conditions, condition); c != nil &&
 					c.Status == metav1.ConditionTrue {
@@ -217,8 +217,8 @@ func remembers(r *v1alpha1.DaemonSetRollout) bool {
 	return r.Spec.Paused || len(s.FailedRevisions) > 0 || len(s.EarlierFailures) > 0 || s.ForgottenFailures > 0
 }
 
-// keep has a rollout say in a condition why it is left over, and deletes it a day later. It speaks of content for as
-// long as there may be copies, so that a controller that starts looks for them.
+// keep has a rollout say in a condition why it is left over, and deletes it a day later. For as long as there may be
+// copies it stays, and speaks of content, so that a controller that starts looks for them.
 func (b *Book) keep(r *v1alpha1.DaemonSetRollout, condition, reason string, copies bool, message string) *Job {
 	c := meta.FindStatusCondition(r.Status.Conditions, condition)
 	switch {
@@ -235,7 +235,7 @@ func (b *Book) keep(r *v1alpha1.DaemonSetRollout, condition, reason string, copi
 			LastTransitionTime: metav1.NewTime(b.now), Message: message,
 		})
 		return &Job{Left: next}
-	case !c.LastTransitionTime.Add(kept).After(b.now):
+	case !copies && !c.LastTransitionTime.Add(kept).After(b.now):
 		return &Job{Delete: r}
 	}
 	return nil
