@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -349,4 +350,50 @@ func TestPodThatWaitsForRoomIsToEnd(t *testing.T) {
 	close(stop)
 	r.Await(t, "kill uid-first-main-0")
 	r.Await(t, "stop uid-first-0", "remove uid-first-main-0", "remove uid-first-0", "clean uid-first")
+}
+
+// graces is a runtime whose containers do not stop before the test ends.
+type graces struct {
+	*podstest.Runtime
+	told chan time.Duration
+}
+
+func (g graces) StopContainer(ctx context.Context, _ string, grace time.Duration) error {
+	g.told <- grace
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// A pod that was deleted, by force too, has no longer than the node that ends it then.
+func TestDeletedPodEndsWithItsNode(t *testing.T) {
+	for name, remove := range map[string]func(*podstest.API){
+		"gracefully": func(a *podstest.API) { a.MarkDeleted("uid-p", 3600) },
+		"by force":   func(a *podstest.API) { a.Drop("uid-p") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, a := graces{podstest.NewRuntime(), make(chan time.Duration, 10)}, podstest.NewAPI()
+			p := podstest.Start(t, r, a)
+			pod := podstest.Pod("p")
+			pod.Spec.TerminationGracePeriodSeconds = new(int64(3600))
+			a.Create(pod)
+			a.Watch(p)
+			p.RuntimeListed(nil)
+			r.Await(t, "sandbox p", "start p/main")
+			a.Await(t, pod.UID, "to run", podstest.HasPhase(corev1.PodRunning))
+			remove(a)
+			if got := <-r.told; got != time.Hour {
+				t.Errorf("it has %s", got)
+			}
+			p.Terminate(pod.UID, podworker.Termination{Reason: "Terminated", Message: "shutdown", Grace: 9})
+			p.Terminate(pod.UID, podworker.Termination{Reason: "Terminated", Message: "shutdown", Grace: 20})
+			select {
+			case got := <-r.told:
+				if got != 9*time.Second {
+					t.Errorf("when its node ends it, it has %s", got)
+				}
+			case <-time.After(podstest.Patience):
+				t.Error("when its node ends it, it has as long as before")
+			}
+		})
+	}
 }

@@ -124,11 +124,8 @@ func (w *worker) isGone() bool {
 func (w *worker) terminate(t podworker.Termination) bool {
 	w.mailbox.Lock()
 	defer w.mailbox.Unlock()
-	if w.gone {
-		return false
-	}
-	first := w.ending == nil
-	if !first {
+	first := w.ending == nil && !w.gone
+	if w.ending != nil {
 		t.Reason, t.Message, t.Grace = w.ending.Reason, w.ending.Message, min(t.Grace, w.ending.Grace)
 	}
 	w.ending = &t
