@@ -73,6 +73,7 @@ short=-short # what is allocated only: times differ from machine to machine
 go test -json $short -run '^TestCostOfAnObject$' ./internal/apiserver/resource 2>&1 | report cost || failed=1
 if [ "$all" = all ]; then
   go test -json -run '^TestTenDaysAlone$' ./internal/agent/hollow -days 10 2>&1 | report alone || failed=1
+  go test -json -run '^TestWatchesOfEveryKindEndWithoutMajority$' ./internal/server -cut 45s 2>&1 | report cut || failed=1
 fi
 
 echo "== stories on real containers"
