@@ -388,10 +388,15 @@ func (c *control) addScheduler() error {
 	if err != nil {
 		return err
 	}
+	keeper := room.New(c.manager.GetCache())
+	err = keeper.Follow(context.Background(), c.manager.GetCache())
+	if err != nil {
+		return err
+	}
 	s, err := scheduler.New(scheduler.Config{
 		Informers: c.manager.GetCache(), Writer: a.Inside.Scheduler(scheduler.NewWriter(a.Client)),
 		Events: a.Inside.SchedulerEvents(scheduler.NewEventSink(a.Client)), Registerer: c.Metrics,
-		ToCome: daemonsToCome(room.New(c.manager.GetCache())),
+		ToCome: daemonsToCome(keeper),
 	})
 	if err != nil {
 		return err

@@ -8,12 +8,17 @@ package room
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"sync/atomic"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -25,23 +30,72 @@ import (
 
 var kind = appsv1.SchemeGroupVersion.WithKind("DaemonSet")
 
-// Keeper knows the daemons that nodes keep room for. Only one goroutine may use it. Call New.
+// Keeper knows the daemons that nodes keep room for. Only one goroutine may use it, but for Changed. Call New.
 type Keeper struct {
 	reader client.Reader
-	known  map[types.NamespacedName]*daemon
+	// changed tells that what was read may be another by now.
+	changed atomic.Bool
+	// listed are the daemons of NodeStartups, by name.
+	listed map[string][]daemon
+	// nodes are those that start, as they were looked at last.
+	nodes map[string]*node
 }
 
-// daemon is a pod of a DaemonSet as its template is.
+// daemon is a pod of a DaemonSet as its template is, and the group in which it is listed, from 1.
 type daemon struct {
-	set        types.UID
-	generation int64
-	rules      *placement.Rules
-	pod        *fit.Pod
+	set   types.UID
+	group int
+	rules *placement.Rules
+	pod   *fit.Pod
 }
 
-// New returns a Keeper that reads NodeStartups, DaemonSets and PriorityClasses, such as from a cache.
+// node is what follows from a node's labels and taints: the daemons that run there and start in its group or later.
+type node struct {
+	labels map[string]string
+	taints []corev1.Taint
+	runs   []daemon
+}
+
+// most is how many nodes are kept in mind. Those that are deleted while they start are not told of.
+const most = 20_000
+
+// New returns a Keeper that reads NodeStartups, DaemonSets and PriorityClasses, such as from a cache. Who changes these
+// calls Changed, or Follow.
 func New(reader client.Reader) *Keeper {
-	return &Keeper{reader: reader, known: map[types.NamespacedName]*daemon{}}
+	return &Keeper{reader: reader, listed: map[string][]daemon{}, nodes: map[string]*node{}}
+}
+
+// Changed tells that NodeStartups, templates or priorities may have changed. Any goroutine may call it.
+func (k *Keeper) Changed() { k.changed.Store(true) }
+
+// Informers is the part of a cache that tells of changes.
+type Informers interface {
+	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
+}
+
+// Follow has Changed called as the objects change.
+func (k *Keeper) Follow(ctx context.Context, informers Informers) error {
+	for _, kind := range []client.Object{&v1alpha1.NodeStartup{}, &appsv1.DaemonSet{}, &schedulingv1.PriorityClass{}} {
+		informer, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
+		if err != nil {
+			return fmt.Errorf("watch %T for daemons to come: %w", kind, err)
+		}
+		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    func(any) { k.Changed() },
+			DeleteFunc: func(any) { k.Changed() },
+			UpdateFunc: func(old, obj any) {
+				if was, is := old.(client.Object), obj.(client.Object); was.GetUID() != is.GetUID() ||
+					was.GetGeneration() != is.GetGeneration() || is.GetGeneration() == 0 ||
+					is.GetDeletionTimestamp() != nil { // and no status of a DaemonSet
+					k.Changed()
+				}
+			},
+		})
+		if err != nil {
+			return fmt.Errorf("watch %T for daemons to come: %w", kind, err)
+		}
+	}
+	return nil
 }
 
 // ToCome returns the daemons that a node keeps room for, as pods in the order in which they start; none for a node that
@@ -50,35 +104,79 @@ func New(reader client.Reader) *Keeper {
 func (k *Keeper) ToCome(ctx context.Context, n *fit.Node) ([]*fit.Pod, error) {
 	gate := nodestartup.TaintOf(n.Taints)
 	if gate == nil {
+		delete(k.nodes, n.Name)
 		return nil, nil
 	}
-	at, _ := nodestartup.PlaceOf(gate.Value)
-	var s v1alpha1.NodeStartup
-	err := k.reader.Get(ctx, types.NamespacedName{Name: at.Startup}, &s)
-	if err != nil {
-		return nil, client.IgnoreNotFound(err)
+	at, err := k.node(ctx, n, gate)
+	if err != nil || len(at.runs) == 0 {
+		return nil, err
 	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}}
-	node.Spec.Taints = n.Taints
 	taken, pods := n.Requested.Clone(), len(n.Pods)
-	var out []*fit.Pod
-	for i := max(at.Group-1, 0); i < len(s.Spec.Groups); i++ {
-		for _, listed := range s.Spec.Groups[i].DaemonSets {
-			d, err := k.daemon(ctx, nodestartup.NameOf(listed))
-			switch {
-			case err != nil:
-				return nil, err
-			case d == nil, n.Controlled[d.set] > 0, !plan.Runs(d.rules, node):
-				continue
-			}
-			if pods < n.AllowedPods && len(d.pod.Requests.Shortages(n.Allocatable, taken)) == 0 {
-				taken.Add(d.pod.Requests)
-				pods++
-				out = append(out, d.pod)
-			}
+	out := make([]*fit.Pod, 0, len(at.runs))
+	for i := range at.runs {
+		d := &at.runs[i]
+		if n.Controlled[d.set] == 0 && pods < n.AllowedPods &&
+			len(d.pod.Requests.Shortages(n.Allocatable, taken)) == 0 {
+			taken.Add(d.pod.Requests)
+			pods++
+			out = append(out, d.pod)
 		}
 	}
 	return out, nil
+}
+
+// node is what is known of a node with such a gate.
+func (k *Keeper) node(ctx context.Context, n *fit.Node, gate *corev1.Taint) (*node, error) {
+	if k.changed.Swap(false) || len(k.nodes) > most {
+		clear(k.listed)
+		clear(k.nodes)
+	}
+	known := k.nodes[n.Name]
+	if known != nil && slices.Equal(known.taints, n.Taints) && maps.Equal(known.labels, n.Labels) {
+		return known, nil
+	}
+	at, _ := nodestartup.PlaceOf(gate.Value)
+	all, err := k.list(ctx, at.Startup)
+	if err != nil {
+		return nil, err
+	}
+	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}}
+	object.Spec.Taints = n.Taints
+	known = &node{labels: n.Labels, taints: n.Taints}
+	for _, d := range all {
+		if d.group >= at.Group && plan.Runs(d.rules, object) {
+			known.runs = append(known.runs, d)
+		}
+	}
+	k.nodes[n.Name] = known
+	return known, nil
+}
+
+// list are the daemons of a NodeStartup, in the order in which they start; none if there is no such one.
+func (k *Keeper) list(ctx context.Context, name string) ([]daemon, error) {
+	all, known := k.listed[name]
+	if known {
+		return all, nil
+	}
+	var s v1alpha1.NodeStartup
+	err := k.reader.Get(ctx, types.NamespacedName{Name: name}, &s)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("read NodeStartup %s: %w", name, err)
+	}
+	for i := range s.Spec.Groups {
+		for _, one := range s.Spec.Groups[i].DaemonSets {
+			d, err := k.daemon(ctx, nodestartup.NameOf(one))
+			switch {
+			case err != nil:
+				return nil, err
+			case d != nil:
+				d.group = i + 1
+				all = append(all, *d)
+			}
+		}
+	}
+	k.listed[name] = all
+	return all, nil
 }
 
 // daemon is that of a DaemonSet; nil if there is none, or it is on its way out.
@@ -86,12 +184,7 @@ func (k *Keeper) daemon(ctx context.Context, name types.NamespacedName) (*daemon
 	var ds appsv1.DaemonSet
 	err := k.reader.Get(ctx, name, &ds)
 	if err != nil || ds.DeletionTimestamp != nil {
-		delete(k.known, name)
 		return nil, client.IgnoreNotFound(err)
-	}
-	d := k.known[name]
-	if d != nil && d.set == ds.UID && d.generation == ds.Generation {
-		return d, nil
 	}
 	priority, err := k.priority(ctx, &ds.Spec.Template.Spec)
 	if err != nil {
@@ -103,9 +196,7 @@ func (k *Keeper) daemon(ctx context.Context, name types.NamespacedName) (*daemon
 	}}
 	p.Spec = ds.Spec.Template.Spec
 	p.Spec.Priority = &priority
-	d = &daemon{set: ds.UID, generation: ds.Generation, rules: placement.Compile(&p.Spec), pod: fit.NewPod(p)}
-	k.known[name] = d
-	return d, nil
+	return &daemon{set: ds.UID, rules: placement.Compile(&p.Spec), pod: fit.NewPod(p)}, nil
 }
 
 // priority is what admission will give to a pod with this spec.

@@ -146,6 +146,7 @@ func TestToComeOfAnotherTemplate(t *testing.T) {
 		if err := c.Update(t.Context(), &ds); err != nil {
 			t.Fatal(err)
 		}
+		k.Changed()
 	}
 	change("2", func(ds *appsv1.DaemonSet) { ds.Generation = 2 })
 	if got := cpu(); got != 2000 {
