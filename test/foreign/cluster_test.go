@@ -59,6 +59,8 @@ type cluster struct {
 	// hurry are flags that have kube-scheduler and kube-controller-manager ask more often, and patient such as have the
 	// latter wait longer for nodes.
 	hurry, patient []string
+	// admits are admission plugins that the API server has beside its usual ones.
+	admits []string
 	// joins is how real nodes join; nil where nodes are simulated.
 	joins *joining
 }
@@ -238,6 +240,7 @@ func (c *cluster) startAPI() {
 		"--service-account-key-file=" + filepath.Join(c.dir, "sa.pub"),
 		"--service-account-signing-key-file=" + filepath.Join(c.dir, "sa.key"),
 		"--audit-policy-file=" + filepath.Join(c.dir, "audit.yaml"), "--audit-log-path=" + c.audit,
+		"--enable-admission-plugins=" + strings.Join(c.admits, ","),
 	}, c.joins.serverFlags()...)...)
 	c.plane = []*process{database, server}
 	c.eventually("the API server writes its certificate", func(context.Context) error {
