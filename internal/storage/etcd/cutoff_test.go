@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,7 +38,7 @@ func (s silentStream) Recv() (*pb.WatchResponse, error) {
 type member struct {
 	leadership *leadership
 	client     patient
-	led        bool
+	led        atomic.Bool
 }
 
 // watch begins a watch; the channel gets its end. The library's do not ask to be ended.
@@ -78,21 +79,22 @@ func TestACutOfAnyLength(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				m := &member{leadership: newLeadership(), led: true}
-				m.client = patient{silent{}, m.leadership, func() bool { return m.led }}
-				go m.leadership.follow(ctx, time.Second, func(context.Context) bool { return m.led })
+				m := &member{leadership: newLeadership()}
+				m.led.Store(true)
+				m.client = patient{silent{}, m.leadership, m.led.Load}
+				go m.leadership.follow(ctx, time.Second, func(context.Context) bool { return m.led.Load() })
 				library := m.watch(ctx, true)
 				for range 3 {
 					watch, quorum := m.watch(ctx, false), m.leadership.quorum()
-					m.led = false
+					m.led.Store(false)
 					time.Sleep(1900 * time.Millisecond)
-					m.led = true
+					m.led.Store(true)
 					time.Sleep(time.Minute)
 					if err, over := ended(watch); over || quorum.Err() != nil {
 						t.Fatalf("an election ends a watch: %v, %v", err, quorum.Err())
 					}
 
-					m.led = false
+					m.led.Store(false)
 					time.Sleep(soon)
 					synctest.Wait()
 					if err, over := ended(watch); !over || !errors.Is(err, rpctypes.ErrGRPCNoLeader) || quorum.Err() == nil {
@@ -106,7 +108,7 @@ func TestACutOfAnyLength(t *testing.T) {
 						time.Sleep(time.Second)
 					}
 
-					m.led = true
+					m.led.Store(true)
 					time.Sleep(2 * time.Second)
 					again := m.watch(ctx, false)
 					time.Sleep(time.Minute)
