@@ -283,6 +283,22 @@ func (m *machine) list() []pleg.PodRef {
 	return out
 }
 
+// states are the states of all that the runtime has of each pod.
+func (m *machine) states() map[types.UID]string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make(map[types.UID]string, len(m.pods))
+	for uid, p := range m.pods {
+		for _, s := range p.Sandboxes {
+			out[uid] += fmt.Sprintf("%s %t ", s.ID, s.Ready)
+		}
+		for _, c := range p.Containers {
+			out[uid] += fmt.Sprintf("%s %s ", c.ID, c.State)
+		}
+	}
+	return out
+}
+
 // node is a machine with an agent, and an API that keeps from the node what has no room there.
 type node struct {
 	*machine
@@ -321,15 +337,24 @@ func (n *node) start(known []remember.Pod) {
 	wg.Go(func() { statuses.Run(ctx) })
 	wg.Go(func() { p.Wait(ctx) })
 	wg.Go(func() {
+		last := map[types.UID]string{}
 		for ctx.Err() == nil {
-			list := n.list()
+			list, now := n.list(), n.states()
 			time.Sleep(n.lag() / 4) // it is old when it is heard of
 			if ctx.Err() == nil {
-				for _, ref := range list {
-					p.RuntimeChanged(ref.UID)
+				for uid, is := range now {
+					if is != last[uid] {
+						p.RuntimeChanged(uid)
+					}
+				}
+				for uid := range last {
+					if _, still := now[uid]; !still {
+						p.RuntimeChanged(uid)
+					}
 				}
 				p.RuntimeListed(list)
 			}
+			last = now
 			time.Sleep(time.Second)
 		}
 	})
@@ -443,8 +468,8 @@ func (n *node) happen(withStatics bool) {
 }
 
 // TestWhatIsUnderWay has a node that is slow, and fails at times, be asked for much at once. At no time more runs on it than
-// it has room for, nothing runs that was reported to have ended, nobody is refused who has room, and in the end nothing is
-// left.
+// it has room for, nothing runs that was reported to have ended, nobody is refused who has room, all come to run once it
+// is calm, and in the end nothing is left.
 func TestWhatIsUnderWay(t *testing.T) {
 	const runs = 10
 	first := uint64(time.Now().UnixNano())
@@ -469,8 +494,20 @@ func underWay(t *testing.T, seed uint64, withStatics bool) {
 			n.checkRefused()
 		}
 	}
-	n.say("all goes")
+	n.say("all is calm")
 	api.Leave(false)
+	for range 200 {
+		time.Sleep(10 * time.Second)
+		if n.unsettled() == "" {
+			break
+		}
+	}
+	if what := n.unsettled(); what != "" {
+		n.mu.Lock()
+		n.fault("%s", what)
+		n.mu.Unlock()
+	}
+	n.say("all goes")
 	n.statics = nil
 	n.pods.SetStatics(nil)
 	for _, uid := range n.uids {
@@ -497,6 +534,21 @@ func underWay(t *testing.T, seed uint64, withStatics bool) {
 	if len(m.faults) > 0 {
 		t.Errorf("%s\nafter\n%s", strings.Join(m.faults, "\n"), strings.Join(m.log, "\n"))
 	}
+}
+
+// unsettled says which pod is not yet as the API wants it, empty if all are.
+func (n *node) unsettled() string {
+	for _, uid := range n.uids {
+		pod := n.api.Get(uid)
+		if pod == nil || podfacts.IsTerminal(pod) {
+			continue
+		}
+		runs := slices.ContainsFunc(n.list(), func(ref pleg.PodRef) bool { return ref.UID == uid && ref.Runs })
+		if pod.DeletionTimestamp != nil || !podstest.IsReady(pod) || !runs {
+			return fmt.Sprintf("%s is %s, and runs: %t", pod.Name, pod.Status.Phase, runs)
+		}
+	}
+	return ""
 }
 
 // checkRefused notes pods that were refused though the API saw to it that they have room.
