@@ -170,8 +170,8 @@ func (s State) set(d *appsv1.DaemonSet, now time.Time) (out []string) {
 	if placed != 0 {
 		out = append(out, fmt.Sprintf("has %d pods that are on none of the nodes", -placed))
 	}
-	if len(s.Variants) > 0 && deletesNothing(d) { // pods keep the variants by which they were made
-		want.UpdatedNumberScheduled = d.Status.UpdatedNumberScheduled
+	if deletesNothing(d) && (len(s.Variants) > 0 || slices.ContainsFunc(s.Pods, revision.Varied)) {
+		want.UpdatedNumberScheduled = d.Status.UpdatedNumberScheduled // pods keep the variants by which they were made
 	}
 	if got := wants.Numbers(d.Status); got != wants.Numbers(want) {
 		out = append(out, fmt.Sprintf("the status says %s, a recount %s", got, wants.Numbers(want)))

@@ -256,15 +256,7 @@ func (b *Book) onStored(e Stored) {
 	if e.Rollout.Status.Content != nil && !e.Gone {
 		b.stored[name] = e.Owner
 	}
-	if b.stored[name] == was {
-		return
-	}
-	b.moved = true
-	for _, uid := range []types.UID{was, e.Owner} {
-		if s := b.sets[uid]; s != nil && s.told != nil {
-			b.settle(s)
-		}
-	}
+	b.moved = b.moved || b.stored[name] != was
 }
 
 // speaks reports whether the rollout of a DaemonSet that is stored speaks of content. So there may be copies.

@@ -2,6 +2,7 @@ package contents
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -108,6 +109,33 @@ func TestACopyIsFoundThatNobodySpeaksOf(t *testing.T) {
 				t.Error("the namespace is read for nothing")
 			}
 		})
+	}
+}
+
+// TestCopiesGoWithAStableRevision: no pod has content any more, and copies of the stable revision are kept until another
+// one is stable, which no pod tells of.
+func TestCopiesGoWithAStableRevision(t *testing.T) {
+	w := newWorld(t, soaking)
+	w.pass(time.Hour)
+	w.edit()
+	w.policy = w.compile(withoutContent(soaking))
+	w.tellPolicy()
+	w.pass(6 * time.Minute)
+	for _, node := range slices.Sorted(maps.Keys(w.pods)) { // the canary has kept its content
+		if content.IDOf(w.pods[node].Revision) != "" {
+			w.book.Step(podGone(w, node))
+		}
+	}
+	w.pass(10 * time.Second)
+	if marked(w) > 0 || w.copies() == 0 || content.IDOf(w.status().StableRevision) == "" {
+		t.Fatalf("%d pods refer to copies, of which there are %d; stable is %s", marked(w), w.copies(), w.status().StableRevision)
+	}
+	for range 10 {
+		w.pass(5 * time.Minute)
+	}
+	w.wantPhase(complete, "5 of 5")
+	if w.copies() > 0 || w.reading[content.ConfigMap] {
+		t.Errorf("%d copies stay; the namespace is read: %t", w.copies(), w.reading[content.ConfigMap])
 	}
 }
 

@@ -66,6 +66,8 @@ type world struct {
 	foreign bool
 	// blind: policies cannot be read. unread: rollouts cannot be either.
 	blind, unread bool
+	// lastStored is what it was last.
+	lastStored v1alpha1.DaemonSetRolloutStatus
 	// said is what the status said last of content that replaces pods.
 	said  *v1alpha1.ContentStatus
 	surge bool
@@ -167,8 +169,9 @@ func (w *world) readKind(kind content.Kind) {
 func (w *world) tellStored() {
 	r := &v1alpha1.DaemonSetRollout{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "agent"}}
 	if w.stored != nil {
-		r.Status = *w.stored
+		w.lastStored = *w.stored
 	}
+	r.Status = w.lastStored
 	w.book.Tell(Stored{Rollout: r, Owner: w.set.UID, Gone: w.stored == nil})
 }
 

@@ -67,6 +67,9 @@ func VariantsOf(revision string) string {
 	return id
 }
 
+// Varied reports whether a pod was made by variants.
+func Varied(p *corev1.Pod) bool { return VariantsOf(p.Labels[Label]) != "" }
+
 // Join is the other way round.
 func Join(template, id string) string {
 	if id == "" {

@@ -298,7 +298,7 @@ func unlike(s history.State, d *appsv1.DaemonSet) (out []string) {
 			all = append(all, molds.VariantOf(v))
 		}
 	}
-	if len(s.Variants) == 0 && !slices.ContainsFunc(s.Pods, byVariant) {
+	if len(s.Variants) == 0 && !slices.ContainsFunc(s.Pods, revision.Varied) {
 		return nil
 	}
 	for _, n := range s.Nodes {
@@ -320,5 +320,3 @@ func unlike(s history.State, d *appsv1.DaemonSet) (out []string) {
 	}
 	return out
 }
-
-func byVariant(p *corev1.Pod) bool { return revision.VariantsOf(p.Labels[revision.Label]) != "" }
