@@ -273,6 +273,9 @@ func (b *beside) onNode(t *testing.T, name string) []corev1.Pod {
 // notTolerated lists a DaemonSet that has no toleration. Its pods would never come to a closed node.
 func (b *beside) notTolerated(t *testing.T) {
 	b.kubectl(t, "apply", "-f", b.write("log.yaml", listedSet("log", "")))
+	b.plansNodes(t, startupOf("net", "log", "missing"), "closes no node while the template of default/log does not tolerate",
+		"the daemons of all groups start at once")
+	b.plansVariant(t)
 	b.kubectl(t, "apply", "-f", b.write("startup.yaml", startupOf("net", "log")))
 	b.startupSays(t, plan.DaemonSetsTolerate, metav1.ConditionFalse, "default/log")
 	b.startupSays(t, plan.Ordered, metav1.ConditionFalse, "at once")
@@ -306,6 +309,40 @@ func (b *beside) notTolerated(t *testing.T) {
 	if all := history(); nodestartup.TaintOf(all[0].Spec.Taints) == nil {
 		t.Error("the node was not closed in the write that created it")
 	}
+}
+
+// plansNodes wants texts in the plan of a NodeStartup, and no word of nodes that never open: none is closed.
+func (b *beside) plansNodes(t *testing.T, text string, says ...string) {
+	t.Helper()
+	a := b.run(t, "plan", "-f", b.write("planned.yaml", text)).ends(t, 2).says(t, says...)
+	if strings.Contains(a.out, "Never opens") {
+		t.Errorf("no node is closed, and the plan says\n%s", a.out)
+	}
+}
+
+// plansVariant plans a variant, which another controller does not use, and applies it: no pod is another one then.
+func (b *beside) plansVariant(t *testing.T) {
+	t.Helper()
+	file := b.write("variant.yaml", `apiVersion: everynode.io/v1alpha1
+kind: DaemonSetVariant
+metadata: {name: larger, namespace: default}
+spec: {resources: {c: {requests: {cpu: "0.1"}}}}
+`)
+	b.run(t, "plan", "-f", file).ends(t, 0).says(t, "no DaemonSetVariant is used here")
+	before := b.onNode(t, "sim-0001")
+	b.kubectl(t, "apply", "-f", file)
+	await(t, "the variant says that it does not apply", func(context.Context) error {
+		if a := b.run(t, "kubectl", "get", "dsv/larger", "-o", "yaml"); !strings.Contains(a.out, `status: "False"`) {
+			return errors.New(a.out + a.errOut)
+		}
+		return nil
+	})
+	for i, p := range b.onNode(t, "sim-0001") {
+		if len(before) <= i || p.UID != before[i].UID || p.Generation != before[i].Generation {
+			t.Errorf("pod %s is another one", p.Name)
+		}
+	}
+	b.kubectl(t, "delete", "-f", file)
 }
 
 // nodeEvent waits for an event about a node.

@@ -163,7 +163,9 @@ func (b *beside) goesOnWithout(t *testing.T) {
 
 // keepsNoRoom looks at a NodeStartup without a gate.
 func (b *beside) keepsNoRoom(t *testing.T) {
-	b.kubectl(t, "apply", "-f", b.write("startup.yaml", strings.Replace(startupOf("net", "log"), "spec:\n", "spec:\n  gate: None\n", 1)))
+	b.write("startup.yaml", strings.Replace(startupOf("net", "log"), "spec:\n", "spec:\n  gate: None\n", 1))
+	b.run(t, "plan", "-f", "startup.yaml").ends(t, 2).says(t, "ordinary pods may take the room of daemons that are to come")
+	b.kubectl(t, "apply", "-f", "startup.yaml")
 	b.startupSays(t, plan.RoomKept, metav1.ConditionFalse, "the cluster's scheduler knows nothing")
 	b.run(t, "doctor").says(t, "ordinary pods may take the room of daemons that are to come")
 	const name = "soft-0001"

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -98,6 +99,26 @@ func TestPlanANewOneBeside(t *testing.T) {
 		all := strings.Join(forecast(t, w, nil, fresh).Warnings, "\n")
 		if strings.Contains(all, "to all nodes at once: another DaemonSet controller makes them") != beside {
 			t.Errorf("beside another controller (%v) it says\n%s", beside, all)
+		}
+	}
+}
+
+// TestPlanAVariantBeside: another controller uses no variant, so none changes a pod, and the plan says why.
+func TestPlanAVariantBeside(t *testing.T) {
+	for _, beside := range []bool{true, false} {
+		w, ds := cluster(t)
+		if beside {
+			takeOver(ds)
+		}
+		v := &v1alpha1.DaemonSetVariant{ObjectMeta: metav1.ObjectMeta{Namespace: ds.Namespace, Name: "big", UID: "v"}}
+		v.Spec.Resources = map[string]v1alpha1.VariantResources{
+			"agent": {Requests: map[corev1.ResourceName]string{corev1.ResourceCPU: "0.1"}},
+		}
+		w.Objects.Variants, w.Objects.Varied = []*v1alpha1.DaemonSetVariant{v}, true
+		f := forecast(t, w, ds, ds)
+		warned := strings.Contains(strings.Join(f.Warnings, "\n"), "no DaemonSetVariant is used here")
+		if warned != beside || f.Changes() == beside {
+			t.Errorf("beside another controller (%v) it changes nodes: %v, %q", beside, f.Changes(), f.Warnings)
 		}
 	}
 }

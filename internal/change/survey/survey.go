@@ -13,6 +13,7 @@ import (
 	"github.com/everynode/everynode/internal/beside/admit"
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
+	"github.com/everynode/everynode/internal/change/variant"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 	"github.com/everynode/everynode/internal/controller/nodestartup/plan"
@@ -56,6 +57,8 @@ type Survey struct {
 	given []*appsv1.DaemonSet
 	// beside tells that a DaemonSet is taken over, or a NodeStartup followed, where another controller makes the pods.
 	beside bool
+	// unused are the variants that there are, where another controller makes the pods: that uses none.
+	unused []*v1alpha1.DaemonSetVariant
 }
 
 // New puts objects in order. DaemonSets that are taken over beside another controller have the update strategy of their
@@ -90,6 +93,9 @@ func New(o Objects) *Survey {
 		s.DaemonSets[i] = admit.AsWritten(ds)
 	}
 	s.beside = s.beside || slices.ContainsFunc(o.Startups, plan.Beside)
+	if s.beside {
+		s.unused, s.Variants, s.Stored = o.Variants, nil, nil
+	}
 	slices.SortFunc(s.Nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(s.DaemonSets, func(a, b *appsv1.DaemonSet) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
@@ -101,6 +107,9 @@ func New(o Objects) *Survey {
 func (s *Survey) Given() Objects {
 	o := s.Objects
 	o.DaemonSets = s.given
+	if s.beside {
+		o.Variants = s.unused
+	}
 	return o
 }
 
@@ -119,6 +128,14 @@ func (s *Survey) DaemonSet(namespace, name string) *appsv1.DaemonSet {
 
 // Beside reports whether another controller makes pods of DaemonSets that follow policies.
 func (s *Survey) Beside() bool { return s.beside }
+
+// UnusedVariant reports whether a variant chooses the DaemonSet and changes nothing, since another controller makes the
+// pods.
+func (s *Survey) UnusedVariant(ds *appsv1.DaemonSet) bool {
+	return slices.ContainsFunc(s.unused, func(v *v1alpha1.DaemonSetVariant) bool {
+		return v.Namespace == ds.Namespace && variant.Selects(v, ds.Labels)
+	})
+}
 
 // Cluster is what the scheduler would know.
 func (s *Survey) Cluster() *fit.Cluster {

@@ -227,10 +227,10 @@ func (p *planner) why(ds *listed, n *corev1.Node) string {
 // noPod is why a daemon is not available that nothing hinders.
 const noPod = "it has no pod there"
 
-// countPods counts the pods on the nodes that would follow. Where another controller makes the pods none carries a
-// group, and none waits after a start of its machine.
+// countPods counts the pods on the nodes that would follow. On an API server of others none waits after a start of its
+// machine: that is its agent's doing.
 func (p *planner) countPods() {
-	if p.survey.Beside() {
+	if p.setting() != plan.Home {
 		return
 	}
 	turns := nodestartup.Turns(p.survey.Startups)
@@ -253,6 +253,17 @@ func (p *planner) countPods() {
 			}
 		}
 	}
+}
+
+// setting is where it is, or would be, followed, as far as that shows.
+func (p *planner) setting() (in plan.Setting) {
+	for _, s := range p.survey.Startups {
+		in = max(in, plan.SettingOf(s))
+	}
+	if p.survey.Beside() {
+		return plan.NextTo
+	}
+	return in
 }
 
 // starts decides about the nodes that start under it now, as the controller will.

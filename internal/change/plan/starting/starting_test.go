@@ -205,7 +205,22 @@ func TestBesideAnotherController(t *testing.T) {
 	if f.Pods != (starting.Pods{}) {
 		t.Errorf("no pod waits there after a start of its machine, and it counts %+v", f.Pods)
 	}
-	is.Status.Conditions = nil
+	// What closes no node keeps none closed, and where the setting is another nothing is to be tolerated.
+	missing := startup("all", "cni", "logs", "missing")
+	missing.Status = is.Status
+	if f, text = plan(w, missing, missing); len(f.Never) > 0 {
+		t.Errorf("where no node is closed it says\n%s", text)
+	}
+	is.Spec.Gate = v1alpha1.GateNone
+	_, text = plan(w, is, is)
+	want(t, text, "ordinary pods may take the room of daemons that are to come")
+	is.Status.Conditions = []metav1.Condition{{Type: "NodesClosed", Status: metav1.ConditionTrue}}
+	f, text = plan(w, is, is)
+	want(t, text, "ordinary pods may take the room of daemons that are to come")
+	if f.Pods != (starting.Pods{}) || strings.Contains(text, "tolerate") || strings.Contains(text, "at once") {
+		t.Errorf("in place of another controller it counts %+v and says\n%s", f.Pods, text)
+	}
+	is.Status.Conditions, is.Spec.Gate = nil, v1alpha1.GateJoin
 	_, text = plan(w, is, is)
 	if strings.Contains(text, "tolerate") || strings.Contains(text, "at once") {
 		t.Errorf("on our own control plane it says\n%s", text)

@@ -14,6 +14,9 @@ import (
 
 // never says what nodes would wait for and not get. With "then: Open" it only costs its timeout.
 func (p *planner) never() {
+	if len(p.lacking()) > 0 {
+		return // no node is closed
+	}
 	for i := range p.out.Groups {
 		g := &p.out.Groups[i]
 		for j := range g.DaemonSets {
@@ -59,7 +62,7 @@ func (p *planner) warn() {
 		p.add("%s of the chosen nodes follow a NodeStartup whose name sorts before", survey.Number(n.Chosen-n.Follow))
 	}
 	p.warnOfGroups()
-	p.warnBeside()
+	p.warnElsewhere()
 	others := p.others()
 	for _, name := range sortedNames(others) {
 		first := others[name][0]
@@ -81,22 +84,29 @@ func (p *planner) bars(ds *listed) bool {
 	return p.survey.Beside() && !nodestartup.Tolerated(&ds.Spec.Template.Spec)
 }
 
-// warnBeside says what is not to be had where another controller makes the pods.
-func (p *planner) warnBeside() {
+// lacking are the listed DaemonSets because of which no node is closed, where another controller makes their pods.
+func (p *planner) lacking() []types.NamespacedName {
 	if !p.survey.Beside() {
-		return
+		return nil
 	}
-	lacking := plan.Lacking(p.new, func(name types.NamespacedName) plan.Standing {
+	return plan.Lacking(p.new, func(name types.NamespacedName) plan.Standing {
 		ds := p.sets[name]
 		if ds == nil {
 			return plan.Missing
 		}
 		return plan.StandingOf(ds.DaemonSet)
 	})
-	if len(lacking) > 0 {
+}
+
+// warnElsewhere says what is not to be had on an API server of others.
+func (p *planner) warnElsewhere() {
+	if lacking := p.lacking(); len(lacking) > 0 {
 		p.add("%s", plan.BarredBy(p.new.Name, lacking))
 	}
-	if len(p.new.Spec.Groups) > 1 {
+	if p.setting() != plan.Home && p.new.Spec.Gate == v1alpha1.GateNone {
+		p.add("ordinary pods may take the room of daemons that are to come: the cluster's scheduler keeps none")
+	}
+	if p.survey.Beside() && len(p.new.Spec.Groups) > 1 {
 		p.add("another controller makes the pods here: the daemons of all groups start at once")
 	}
 }
