@@ -291,8 +291,7 @@ func (w *worker) refresh(ctx context.Context) error {
 
 // follow has what the pod refers to at hand for as long as containers may start.
 func (w *worker) follow() {
-	phase := w.in.Pod.Status.Phase
-	if w.cfg.References == nil || w.gone || w.released || phase == corev1.PodFailed || phase == corev1.PodSucceeded {
+	if w.cfg.References == nil || w.gone || w.released || podfacts.IsTerminal(w.in.Pod) {
 		return
 	}
 	w.cfg.References.Follow(w.in.Pod)

@@ -182,7 +182,7 @@ func (d *decider) graceFor(c *Container, reason string) int64 {
 	if pod.DeletionGracePeriodSeconds != nil {
 		grace = *pod.DeletionGracePeriodSeconds
 	}
-	if (reason == KillPodFinished || reason == KillPodDeleted) && d.mem.terminated.Reason != "" {
+	if (reason == KillPodFinished || reason == KillPodDeleted) && d.mem.ToEnd() {
 		grace = min(grace, d.mem.terminated.Grace)
 	}
 	return max(grace, 1)
@@ -204,7 +204,7 @@ func (d *decider) kill(c *Container, reason, message string, grace int64) {
 
 // terminate takes the pod off the node.
 func (d *decider) terminate() {
-	d.plan.Abandon, d.plan.Ending = d.mem.setupRunning, true
+	d.plan.Abandon, d.plan.Ending = d.mem.setUp != 0, true
 	if d.in.Runtime.anyAlive() {
 		d.killAll(KillPodDeleted)
 		return
@@ -230,7 +230,7 @@ func (d *decider) terminate() {
 
 // finish stops what is left of a pod that ran to its end, and keeps its dead containers.
 func (d *decider) finish() {
-	d.plan.Abandon, d.plan.Ending = d.mem.setupRunning, true
+	d.plan.Abandon, d.plan.Ending = d.mem.setUp != 0, true
 	if d.in.Runtime.anyAlive() {
 		d.killAll(KillPodFinished)
 		return

@@ -26,8 +26,7 @@ const (
 // is a worker that has just started. It is not safe for concurrent use.
 type Memory struct {
 	serialRunning    int
-	setupRunning     bool
-	creating         bool // a sandbox is being created
+	setUp            ActionKind // the step towards a container that is under way; 0 for none
 	volumesReady     bool
 	volumesTried     bool
 	volumesDown      bool
@@ -75,7 +74,7 @@ func (m *Memory) ToEnd() bool { return m.terminated.Reason != "" }
 // Recall says how the pod ended, if it did: as was reported, in this run of the agent or in an earlier one. Then it has
 // ended for good, though the API may not know and what it left may be gone.
 func (m *Memory) Recall(s *corev1.PodStatus) {
-	if s.Phase == corev1.PodFailed || s.Phase == corev1.PodSucceeded {
+	if ended(s) {
 		m.recalled = ending{s.Phase, s.Reason, s.Message}
 	}
 }
@@ -204,11 +203,12 @@ func (m *Memory) stopped(sandboxID string) bool {
 func (m *Memory) Begin(a Action, now time.Time) {
 	if a.Kind.serial() {
 		m.serialRunning++
-		m.setupRunning = slices.Contains([]ActionKind{SetUpVolumes, CreateSandbox, PullImage, StartContainer}, a.Kind)
+		m.setUp = 0
+		if slices.Contains([]ActionKind{SetUpVolumes, CreateSandbox, PullImage, StartContainer}, a.Kind) {
+			m.setUp = a.Kind
+		}
 	}
 	switch a.Kind {
-	case CreateSandbox:
-		m.creating = true
 	case StartContainer:
 		c := m.container(a.Container)
 		c.image, c.starting = "", true
@@ -245,7 +245,7 @@ func (m *Memory) Begin(a Action, now time.Time) {
 func (m *Memory) Done(a Action, o Outcome, now time.Time) {
 	if a.Kind.serial() {
 		m.serialRunning--
-		m.setupRunning = false
+		m.setUp = 0
 	}
 	switch a.Kind {
 	case SetUpVolumes:
@@ -286,18 +286,12 @@ func (m *Memory) Done(a Action, o Outcome, now time.Time) {
 }
 
 func (m *Memory) created(a Action, o Outcome, now time.Time) {
-	m.creating = false
 	settle(&m.sandbox, o, now)
 	if !o.Failed() {
 		m.sizes.made(a.wanted)
 		// A sandbox that is of no use must not be replaced without a pause, again and again.
 		m.sandbox.at = now.Add(retryInitial)
 	}
-}
-
-// starting reports whether a container is being started.
-func (m *Memory) starting() bool {
-	return slices.ContainsFunc(m.containers, func(c containerMemory) bool { return c.starting })
 }
 
 func settle(r *retry, o Outcome, now time.Time) {

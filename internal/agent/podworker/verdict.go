@@ -24,7 +24,7 @@ func verdict(in *Input) (ending, bool) {
 	if in.Pod == nil {
 		return ending{}, false
 	}
-	if s := &in.Pod.Status; s.Phase == corev1.PodFailed || s.Phase == corev1.PodSucceeded {
+	if s := &in.Pod.Status; ended(s) {
 		return ending{s.Phase, s.Reason, s.Message}, true
 	}
 	if e := in.Memory.recalled; e.phase != "" {
@@ -105,13 +105,12 @@ func phaseOf(in *Input, status *corev1.PodStatus) ending {
 // stopping says whether a pod that is to end has something that others are given once it has ended. It has not ended
 // before, so that nobody starts another one in its place too soon. One that was reported to have ended stays so.
 func stopping(in *Input) bool {
-	s := &in.Pod.Status
-	return inUse(in) && !in.Memory.Ended() && s.Phase != corev1.PodFailed && s.Phase != corev1.PodSucceeded
+	return inUse(in) && !in.Memory.Ended() && !ended(&in.Pod.Status)
 }
 
 // inUse reports whether the pod uses the node's room, ports or devices, or may soon.
 func inUse(in *Input) bool {
-	return in.Runtime.anyAlive() || in.Memory.starting() || mayStart(in) || keepsPorts(in) || keepsClaims(in)
+	return in.Runtime.anyAlive() || in.Memory.setUp == StartContainer || mayStart(in) || keepsPorts(in) || keepsClaims(in)
 }
 
 // mayStart reports whether a start may come through that nobody waits for any more: the agent that began it was killed,
@@ -129,7 +128,7 @@ func keepsPorts(in *Input) bool {
 	if in.Pod.Spec.HostNetwork || len(hostport.Of(&in.Pod.Spec)) == 0 {
 		return false
 	}
-	return in.Memory.creating || slices.ContainsFunc(in.Runtime.Sandboxes, func(s Sandbox) bool { return in.open(&s) })
+	return in.Memory.setUp == CreateSandbox || slices.ContainsFunc(in.Runtime.Sandboxes, func(s Sandbox) bool { return in.open(&s) })
 }
 
 // keepsClaims reports whether drivers may have devices prepared for the pod. Other claims get them once it has ended.

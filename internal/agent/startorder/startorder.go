@@ -14,6 +14,7 @@ import (
 
 	"github.com/everynode/everynode/internal/loop/deadline"
 	"github.com/everynode/everynode/internal/objects/nodestartup"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
 // Bound is how long pods are held at most, from when the node's pods began to start.
@@ -67,8 +68,7 @@ func New(pods []*corev1.Pod, began time.Time) Order {
 
 // ends reports whether nobody needs to wait for the pod.
 func ends(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed ||
-		pod.Status.Phase == corev1.PodSucceeded
+	return pod.DeletionTimestamp != nil || podfacts.IsTerminal(pod)
 }
 
 // neverHeld reports whether a pod that no group names starts at once: the machine itself needs it.

@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/everynode/everynode/internal/node/tunnel"
+	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
 // tunnelDial is how long a pod may take to accept a connection.
@@ -72,7 +73,7 @@ func (s *Server) tunnel(w http.ResponseWriter, r *http.Request) {
 
 // hasAddress says whether a pod has an address of its own, and this one.
 func hasAddress(p *corev1.Pod, address netip.Addr) bool {
-	if p.Spec.HostNetwork || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+	if p.Spec.HostNetwork || podfacts.IsTerminal(p) {
 		return false
 	}
 	return slices.ContainsFunc(p.Status.PodIPs, func(ip corev1.PodIP) bool {
