@@ -96,10 +96,13 @@ func (c *Caller) URL(n *corev1.Node, path string, query url.Values) (location *u
 	return &url.URL{Scheme: "https", Host: host, Path: path, RawQuery: query.Encode()}, true
 }
 
-// outside refuses to connect to what leads to this machine or its link, by a name that a node says it has.
+// LeadsOut reports whether an address is neither this machine's own nor one of its link alone.
+func LeadsOut(ip netip.Addr) bool { return ip.Unmap().IsGlobalUnicast() }
+
+// outside refuses to connect to what does not lead out, by a name that a node says it has.
 func outside(_, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
-	if err != nil || !at.Addr().Unmap().IsGlobalUnicast() {
+	if err != nil || !LeadsOut(at.Addr()) {
 		return fmt.Errorf("the node's name leads to %s, which is no address of a node", address)
 	}
 	return nil

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+
+	"github.com/everynode/everynode/internal/apiserver/nodecall"
 )
 
 // podSuffix ends the host names that stand for an address on a node. Nothing resolves it.
@@ -41,7 +43,7 @@ func parsePodHost(hostPort string) (nodeName string, address netip.AddrPort, ok 
 // Proxyable refuses addresses that lead to the server's own machine or link.
 func Proxyable(address string) (netip.Addr, error) {
 	ip, err := netip.ParseAddr(address)
-	if err != nil || !ip.Unmap().IsGlobalUnicast() {
+	if err != nil || !nodecall.LeadsOut(ip) {
 		return netip.Addr{}, ErrAddressNotAllowed
 	}
 	return ip.Unmap(), nil
