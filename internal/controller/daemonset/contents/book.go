@@ -297,14 +297,14 @@ func (b *Book) onSight(e Sight) {
 // touch has all DaemonSets of a namespace be looked at.
 func (b *Book) touch(namespace string) {
 	for uid, s := range b.sets {
-		if s.object != nil && s.object.Namespace == namespace && (s.concerned() || b.speaks(s)) {
+		if s.object != nil && s.object.Namespace == namespace && b.concerns(s) {
 			b.dirty[uid] = true
 		}
 	}
 }
 
-// concerned reports whether content has to do with the DaemonSet.
-func (s *set) concerned() bool { return s.rules != nil || len(s.known) > 0 }
+// concerns reports whether content has to do with the DaemonSet.
+func (b *Book) concerns(s *set) bool { return s.rules != nil || len(s.known) > 0 || b.speaks(s) }
 
 // Keeps reports whether copies of content of a DaemonSet are there, or may be.
 func (b *Book) Keeps(uid types.UID) bool {
@@ -364,7 +364,7 @@ func (b *Book) tellSets(o *object, ours, gone bool) {
 		} else {
 			s.unlearn(o)
 		}
-		if s.concerned() && (ours || slices.Contains(s.refs, o.Ref) || s.copies(o.Ref)) {
+		if b.concerns(s) && (ours || slices.Contains(s.refs, o.Ref) || s.copies(o.Ref)) {
 			b.dirty[uid] = true
 		}
 	}

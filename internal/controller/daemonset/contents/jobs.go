@@ -63,7 +63,7 @@ func (b *Book) Jobs() (jobs []*Job) {
 		}
 	}
 	for uid := range b.dirty {
-		if s := b.sets[uid]; s != nil && (s.concerned() || b.speaks(s)) {
+		if s := b.sets[uid]; s != nil && b.concerns(s) {
 			b.settle(s)
 		}
 		b.planned[uid] = true

@@ -32,7 +32,7 @@ func (b *Book) settle(s *set) {
 	if s.info == nil {
 		return
 	}
-	if s.concerned() {
+	if b.concerns(s) {
 		b.planned[s.info.UID], b.moved = true, true
 	}
 	if s.rules == nil {
