@@ -14,8 +14,8 @@ import (
 	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
-// TestNodesStartInPlaceOfKubernetes has nodes closed before they are ready, and their daemons started in order, where our
-// controller makes the pods in place of kube-controller-manager, and no webhook is there.
+// TestNodesStartInPlaceOfKubernetes has nodes closed before they are ready, and their daemons started in order, where
+// our controller makes the pods in place of kube-controller-manager, and no webhook is there.
 func TestNodesStartInPlaceOfKubernetes(t *testing.T) {
 	b := &beside{cluster: startWith(t, 1, "")}
 	b.write("definitions.yaml", b.run(t, "controller", "--print-crds").ends(t, 0).out)

@@ -32,8 +32,8 @@ import (
 	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
-// machine is a container runtime that takes its time, answers errors after it did what it was asked, and goes on with what
-// it was asked by an agent that is no more.
+// machine is a container runtime that takes its time, answers errors after it did what it was asked, and goes on with
+// what it was asked by an agent that is no more.
 type machine struct {
 	api *podstest.API
 
@@ -76,7 +76,8 @@ func (m *machine) say(format string, args ...any) {
 	m.note(format, args...)
 }
 
-// act does something after a while, and answers after another one, unless whoever asked is no more; it does it all the same.
+// act does something after a while, and answers after another one, unless whoever asked is no more; it does it all the
+// same.
 func (m *machine) act(ctx context.Context, what string, do func() error) error {
 	if m.chance(12) {
 		m.say("fails: %s", what)
@@ -467,9 +468,9 @@ func (n *node) happen(withStatics bool) {
 	}
 }
 
-// TestWhatIsUnderWay has a node that is slow, and fails at times, be asked for much at once. At no time more runs on it than
-// it has room for, nothing runs that was reported to have ended, nobody is refused who has room, all come to run once it
-// is calm, and in the end nothing is left.
+// TestWhatIsUnderWay has a node that is slow, and fails at times, be asked for much at once. At no time more runs on it
+// than it has room for, nothing runs that was reported to have ended, nobody is refused who has room, all come to run
+// once it is calm, and in the end nothing is left.
 func TestWhatIsUnderWay(t *testing.T) {
 	const runs = 10
 	first := uint64(time.Now().UnixNano())

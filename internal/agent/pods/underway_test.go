@@ -145,8 +145,8 @@ func TestPodThatBeginsKeepsItsLogs(t *testing.T) {
 	g.Await(t, "remove uid-p-main-0", "remove uid-p-0")
 }
 
-// An agent that starts gives no room to pods that ended before, though the runtime has something of them: those that came
-// meanwhile have it.
+// An agent that starts gives no room to pods that ended before, though the runtime has something of them: those that
+// came meanwhile have it.
 func TestEndedPodHasNoRoomAtTheStart(t *testing.T) {
 	for name, knows := range map[string]bool{"the API knows": true, "only the node knows": false} {
 		t.Run(name, func(t *testing.T) {
@@ -308,8 +308,8 @@ func (n *noting) CreateContainer(ctx context.Context, spec cri.ContainerSpec) (s
 	return n.gated.CreateContainer(ctx, spec)
 }
 
-// A static pod whose manifest comes back is admitted as a new one, though the last look at the runtime is from before it
-// left.
+// A static pod whose manifest comes back is admitted as a new one, though the last look at the runtime is from before
+// it left.
 func TestManifestThatComesBack(t *testing.T) {
 	r, a := podstest.NewRuntime(), podstest.NewAPI()
 	p := podstest.Start(t, r, a, podstest.WithStaticPods, twoCPUs)

@@ -13,13 +13,14 @@ import (
 	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
-// chaos drives a world with actions that end late, in any order, or never because the agent is killed. Meanwhile what they
-// are about changes, and the runtime is already half through with them.
+// chaos drives a world with actions that end late, in any order, or never because the agent is killed. Meanwhile what
+// they are about changes, and the runtime is already half through with them.
 type chaos struct {
 	*world
 	underWay []begun
 	log      []string
-	// ended is how the pod was reported to have ended, for which the node gave its room away; empty while the pod has it.
+	// ended is how the pod was reported to have ended, for which the node gave its room away; empty while the pod has
+	// it.
 	ended string
 	// images are those that were made present for the containers' next starts.
 	images map[string]string

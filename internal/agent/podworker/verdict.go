@@ -128,7 +128,8 @@ func keepsPorts(in *Input) bool {
 	if in.Pod.Spec.HostNetwork || len(hostport.Of(&in.Pod.Spec)) == 0 {
 		return false
 	}
-	return in.Memory.setUp == CreateSandbox || slices.ContainsFunc(in.Runtime.Sandboxes, func(s Sandbox) bool { return in.open(&s) })
+	return in.Memory.setUp == CreateSandbox ||
+		slices.ContainsFunc(in.Runtime.Sandboxes, func(s Sandbox) bool { return in.open(&s) })
 }
 
 // keepsClaims reports whether drivers may have devices prepared for the pod. Other claims get them once it has ended.

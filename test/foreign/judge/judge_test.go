@@ -317,6 +317,7 @@ func TestJudgePlaces(t *testing.T) {
 		return fleet().add(pod("n4", "n4", "", "gone"), rollout("old", "new", "zones/a", ""), silent,
 			pod("e", "n4", "new", "available"), answers)
 	}
+	ill := func(s *story) *story { return s.add(down("n3", "y"), pod("n3", "n3", "old")) } // n3, and its daemon
 	outdated, lost := pod("f", "n2", "older", "available"), Entry{Node: &Node{Name: "n4", Step: "zones/b", Rack: "y"}}
 	late, zones, back := 10*time.Second, rollout("old", "new", "zones/a", ""), rollout("old", "new", "zones/a", "RolledBack", "new")
 	for name, c := range map[string]struct {
@@ -329,12 +330,12 @@ func TestJudgePlaces(t *testing.T) {
 		"two of one rack":                   {take(fleet(limit("rack", 1)), "n3", "n4"), "limit"},
 		"two of two racks":                  {take(fleet(limit("rack", 1)), "n2", "n3"), ""},
 		"there is no limit any more":        {take(fleet(limit("rack", 1), limit("rack", 0)), "n3", "n4"), ""},
-		"another is out of order":           {take(fleet(limit("rack", 1)).add(down("n3", "y"), pod("n3", "n3", "old")).after(late), "n4"), "limit"},
+		"another is out of order":           {take(ill(fleet(limit("rack", 1))).after(late), "n4"), "limit"},
 		"another is, with a daemon":         {take(fleet(limit("rack", 1)).add(down("n3", "y")).after(late), "n4"), ""},
-		"another falls out of order":        {take(fleet(limit("rack", 1)).add(down("n3", "y"), pod("n3", "n3", "old")).after(time.Second), "n4"), ""},
+		"another falls out of order":        {take(ill(fleet(limit("rack", 1))).after(time.Second), "n4"), ""},
 		"another is in order again":         {take(fleet(limit("rack", 1)).add(down("n3", "y"), racked("n3", "zones/a", "y")).after(late), "n4"), ""},
-		"one out of order, in no rack":      {take(fleet(limit("zones", 1)).add(down("n3", "y"), pod("n3", "n3", "old")).after(late), "n2"), ""},
-		"one out of order, on the way back": {take(fleet(limit("rack", 1)).add(back, down("n3", "y"), pod("n3", "n3", "old")).after(late), "n4"), ""},
+		"one out of order, in no rack":      {take(ill(fleet(limit("zones", 1))).after(late), "n2"), ""},
+		"one out of order, on the way back": {take(ill(fleet(limit("rack", 1)).add(back)).after(late), "n4"), ""},
 		"its DaemonSet leaves the other":    {take(take(fleet(limit("", 1)), "n3").add(stored("room=x", true)), "n2"), ""},
 		"it is not taken over":              {take(fleet(limit("", 1)).add(stored("", false)), "n3", "n4"), ""},
 		"it is for none of them any more":   {take(fleet(limit("", 1)).add(stored("room=x", true)), "n3", "n4"), ""},
@@ -454,30 +455,30 @@ func TestLeftover(t *testing.T) {
 }
 
 func TestJudgeGates(t *testing.T) {
-	closed := func(name string) Entry {
-		return Entry{Node: &Node{Name: name, Step: "zones/a", Ready: true, Closed: true}}
-	}
+	closed, opens := Entry{Node: &Node{Name: "n9", Step: "zones/a", Ready: true, Closed: true}}, node("n9", "zones/a")
 	fleet := func() *story { return answered().add(Entry{Starts: []string{"ds"}}) }
-	joins := func() *story { return fleet().add(closed("n9")) }
+	joins := func() *story { return fleet().add(closed) }
 	bound := Entry{Bound: &Bound{"web", "n9"}}
-	ready := pod("a", "n9", "new", "available")
+	ready, lost := pod("a", "n9", "new", "available"), pod("a", "n9", "", "gone")
+	left := Entry{Node: &Node{Name: "n9"}, Gone: true}
+	other := Entry{Pod: &Pod{UID: "o", Set: "other", Node: "n9", Available: true}}
 	for name, c := range map[string]struct {
 		is   *story
 		want string
 	}{
-		"it is closed, and opens":            {joins().add(ready, node("n9", "zones/a"), bound), ""},
-		"it joins open":                      {fleet().add(node("n9", "zones/a")), "gate"},
-		"it joins open, and nobody answers":  {fleet().add(silent, node("n9", "zones/a")), ""},
-		"there is no NodeStartup yet":        {answered().add(node("n9", "zones/a")), ""},
-		"it opens without its daemon":        {joins().after(time.Minute).add(node("n9", "zones/a")), "gate"},
-		"its daemon was lost just now":       {joins().add(ready, pod("a", "n9", "", "gone")).after(time.Second).add(node("n9", "zones/a")), ""},
-		"its daemon was lost long ago":       {joins().add(ready, pod("a", "n9", "", "gone")).after(time.Minute).add(node("n9", "zones/a")), "gate"},
-		"its daemon is none of the list":     {joins().add(Entry{Pod: &Pod{UID: "o", Set: "other", Node: "n9", Available: true}}).after(time.Minute).add(node("n9", "zones/a")), "gate"},
-		"it is for other nodes":              {joins().add(stored("room=x", true)).after(time.Minute).add(node("n9", "zones/a")), ""},
+		"it is closed, and opens":            {joins().add(ready, opens, bound), ""},
+		"it joins open":                      {fleet().add(opens), "gate"},
+		"it joins open, and nobody answers":  {fleet().add(silent, opens), ""},
+		"there is no NodeStartup yet":        {answered().add(opens), ""},
+		"it opens without its daemon":        {joins().after(time.Minute).add(opens), "gate"},
+		"its daemon was lost just now":       {joins().add(ready, lost).after(time.Second).add(opens), ""},
+		"its daemon was lost long ago":       {joins().add(ready, lost).after(time.Minute).add(opens), "gate"},
+		"its daemon is none of the list":     {joins().add(other).after(time.Minute).add(opens), "gate"},
+		"it is for other nodes":              {joins().add(stored("room=x", true)).after(time.Minute).add(opens), ""},
 		"a pod is bound while it is closed":  {joins().add(bound), "gate"},
-		"... once its machine starts again":  {joins().add(ready, node("n9", "zones/a"), closed("n9"), bound), ""},
-		"... of the node that was there":     {joins().add(ready, node("n9", "zones/a"), Entry{Node: &Node{Name: "n9"}, Gone: true}, closed("n9"), bound), "gate"},
-		"the machine starts without daemons": {joins().add(ready, node("n9", "zones/a"), closed("n9"), pod("a", "n9", "", "gone")).after(time.Minute).add(node("n9", "zones/a")), "gate"},
+		"... once its machine starts again":  {joins().add(ready, opens, closed, bound), ""},
+		"... of the node that was there":     {joins().add(ready, opens, left, closed, bound), "gate"},
+		"the machine starts without daemons": {joins().add(ready, opens, closed, lost).after(time.Minute).add(opens), "gate"},
 	} {
 		t.Run(name, func(t *testing.T) { c.is.breaks(t, c.want) })
 	}
@@ -508,25 +509,31 @@ func TestJudgeRamps(t *testing.T) {
 	fleet := func() *story {
 		return answered().add(node("n4", "zones/b"), node("n5", "zones/b")).after(time.Minute)
 	}
-	second := func() *story { return fleet().add(says("new", "more/1", ""), pod("a", "n2", "new")) }
-	another := pod("b", "n3", "new")
+	first, second := says("new", "more/1", ""), says("new", "more/2", "")
+	a, b, c, d := pod("a", "n2", "new"), pod("b", "n3", "new"), pod("c", "n4", "new"), pod("d", "n5", "new")
+	begun := func() *story { return fleet().add(first, a) }
+	before, lost := pod("z", "n3", "new"), pod("z", "n3", "", "gone")
+	left := Entry{Node: &Node{Name: "n2"}, Gone: true}
 	for name, c := range map[string]struct {
 		is   *story
 		want string
 	}{
-		"one in the first step":               {second(), ""},
-		"two in the first step":               {second().add(another), "ramp"},
-		"the same node again":                 {second().add(pod("a", "n2", "", "gone"), pod("b", "n2", "new")), ""},
-		"the canary as well":                  {second().add(pod("b", "n1", "new")), ""},
-		"three in the second step":            {second().add(says("new", "more/2", ""), another, pod("c", "n4", "new")), ""},
-		"four in the second step":             {second().add(says("new", "more/2", ""), another, pod("c", "n4", "new"), pod("d", "n5", "new")), "ramp"},
-		"before the first step":               {fleet().add(says("new", "canary", ""), pod("a", "n2", "new")), "revision ramp"},
-		"two, as one has joined":              {second().add(node("n6", "zones/a"), another), ""},
-		"two, as the first one has gone":      {second().add(Entry{Node: &Node{Name: "n2"}, Gone: true}, another), ""},
-		"who had it before":                   {fleet().add(pod("z", "n3", "new"), says("new", "more/1", ""), pod("a", "n2", "new"), pod("z", "n3", "", "gone"), another), ""},
-		"each target counts for itself":       {second().add(says("newer", "more/1", ""), pod("b", "n3", "newer")), ""},
-		"the stable one, in a step that runs": {fleet().add(says("new", "more/2", ""), pod("a", "n2", "old")), ""},
-		"the target, once it goes back":       {fleet().add(says("new", "more/2", "RolledBack")).after(time.Minute).add(pod("a", "n2", "new")), "revision"},
+		"one in the first step":               {begun(), ""},
+		"two in the first step":               {begun().add(b), "ramp"},
+		"the same node again":                 {begun().add(pod("a", "n2", "", "gone"), pod("b", "n2", "new")), ""},
+		"the canary as well":                  {begun().add(pod("b", "n1", "new")), ""},
+		"three in the second step":            {begun().add(second, b, c), ""},
+		"four in the second step":             {begun().add(second, b, c, d), "ramp"},
+		"before the first step":               {fleet().add(says("new", "canary", ""), a), "revision ramp"},
+		"two, as one has joined":              {begun().add(node("n6", "zones/a"), b), ""},
+		"two, as the first one has gone":      {begun().add(left, b), ""},
+		"who had it before":                   {fleet().add(before, first, a, lost, b), ""},
+		"each target counts for itself":       {begun().add(says("newer", "more/1", ""), pod("b", "n3", "newer")), ""},
+		"the stable one, in a step that runs": {fleet().add(second, pod("a", "n2", "old")), ""},
+		"the target, once it goes back": {
+			fleet().add(says("new", "more/2", "RolledBack")).after(time.Minute).add(a),
+			"revision",
+		},
 	} {
 		t.Run(name, func(t *testing.T) { c.is.breaks(t, c.want) })
 	}

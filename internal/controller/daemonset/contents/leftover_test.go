@@ -86,10 +86,11 @@ func TestACopyIsFoundThatNobodySpeaksOf(t *testing.T) {
 			w.edit()
 			w.pass(10 * time.Second)
 			if marked(w) > 0 || w.copies() == 0 || w.stored == nil || w.stored.Content == nil {
-				t.Fatalf("%d pods refer to copies, of which there are %d, and the rollout says %+v", marked(w), w.copies(), w.stored)
+				t.Fatalf("%d pods refer to copies, of which there are %d, and the rollout says %+v", marked(w), w.copies(),
+					w.stored)
 			}
-			if said := w.stored.Content.Lines(); policy != "" && !slices.Contains(said, "content is off, and copies are still there; "+
-				"they go two minutes after the last pod that refers to them") {
+			const told = "content is off, and copies are still there; they go two minutes after the last pod that refers to them"
+			if said := w.stored.Content.Lines(); policy != "" && !slices.Contains(said, told) {
 				t.Errorf("people are told %q", said)
 			}
 			w.start(false)
@@ -102,8 +103,11 @@ func TestACopyIsFoundThatNobodySpeaksOf(t *testing.T) {
 			for range 10 {
 				w.pass(time.Minute)
 			}
-			if len(w.objects) > 3 || w.stored != nil && (policy == "" || w.stored.Content != nil) { // the author's, and the key
-				t.Errorf("there are %v, and the rollout says %+v", sorted(w.objects), w.stored)
+			if len(w.objects) > 3 { // the author's, and the key
+				t.Errorf("there are %v", sorted(w.objects))
+			}
+			if w.stored != nil && (policy == "" || w.stored.Content != nil) {
+				t.Errorf("the rollout says %+v", w.stored)
 			}
 			if w.reading[content.ConfigMap] {
 				t.Error("the namespace is read for nothing")
@@ -112,8 +116,8 @@ func TestACopyIsFoundThatNobodySpeaksOf(t *testing.T) {
 	}
 }
 
-// TestCopiesGoWithAStableRevision: no pod has content any more, and copies of the stable revision are kept until another
-// one is stable, which no pod tells of.
+// TestCopiesGoWithAStableRevision: no pod has content any more, and copies of the stable revision are kept until
+// another one is stable, which no pod tells of.
 func TestCopiesGoWithAStableRevision(t *testing.T) {
 	w := newWorld(t, soaking)
 	w.pass(time.Hour)
@@ -128,7 +132,8 @@ func TestCopiesGoWithAStableRevision(t *testing.T) {
 	}
 	w.pass(10 * time.Second)
 	if marked(w) > 0 || w.copies() == 0 || content.IDOf(w.status().StableRevision) == "" {
-		t.Fatalf("%d pods refer to copies, of which there are %d; stable is %s", marked(w), w.copies(), w.status().StableRevision)
+		t.Fatalf("%d pods refer to copies, of which there are %d; stable is %s", marked(w), w.copies(),
+			w.status().StableRevision)
 	}
 	for range 10 {
 		w.pass(5 * time.Minute)

@@ -80,8 +80,8 @@ func StandingOf(ds *appsv1.DaemonSet) Standing {
 type Due struct {
 	// Mark is what is noted; empty for nothing.
 	Mark nodestartup.Mark
-	// Gate closes the node; nil leaves it as it is. While is the taint that keeps ordinary pods off a node that joins: it
-	// is closed only while it has that. Nil for one whose machine has started again.
+	// Gate closes the node; nil leaves it as it is. While is the taint that keeps ordinary pods off a node that joins:
+	// it is closed only while it has that. Nil for one whose machine has started again.
 	Gate, While *corev1.Taint
 	// NotClosed says why the node stays open that was to be closed; "" if nothing of the kind is to be said.
 	NotClosed string

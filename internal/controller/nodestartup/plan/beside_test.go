@@ -97,8 +97,8 @@ func TestWhatIsDueOnANode(t *testing.T) {
 	}
 }
 
-// TestWhatIsDueOnANodeInPlace: in place of another controller a node that joins is closed while it takes no pods yet. One
-// that takes some stays open, and is told of; one that nobody chose when it joined is none that joins later on.
+// TestWhatIsDueOnANodeInPlace: in place of another controller a node that joins is closed while it takes no pods yet.
+// One that takes some stays open, and is told of; one that nobody chose when it joined is none that joins later on.
 func TestWhatIsDueOnANodeInPlace(t *testing.T) {
 	notReady := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
 	fine := standingOf(map[string]Standing{"cni": Found, "logs": Barred}) // ours are given the toleration
