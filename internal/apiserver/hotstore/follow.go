@@ -64,6 +64,7 @@ func (c *Cache) load(ctx context.Context) error {
 	}
 	c.bytes = bytes
 	c.history.begin(uint64(revision))
+	c.departed.begin(uint64(revision))
 	c.revision = 0
 	c.reach(uint64(revision))
 	for key := range c.writes {
@@ -191,6 +192,7 @@ func (c *Cache) apply(batch []*event, revision uint64) {
 			continue
 		}
 		c.history.add(e)
+		c.departed.add(e)
 		c.watchers.tell(c, e)
 	}
 	c.reach(revision)

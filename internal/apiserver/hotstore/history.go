@@ -1,10 +1,14 @@
 package hotstore
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"sort"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/cacher/store"
 )
 
 // history is the last events, so that a watch that was cut off can go on.
@@ -47,5 +51,41 @@ func (h *history) since(revision uint64) ([]*event, error) {
 	for i := begin; i < n; i++ {
 		out = append(out, at(i))
 	}
+	return out, nil
+}
+
+// departures are the last events by which an object left those that have its value of the trigger's field.
+type departures struct {
+	*history
+	// valueOf is the value of an object; "" for none.
+	valueOf func(*entry) string
+}
+
+func (d departures) add(e *event) {
+	before := d.valueOf(e.previous)
+	if before != "" && (e.object == nil || d.valueOf(e.object) != before) {
+		d.history.add(e)
+	}
+}
+
+// and returns, in the order of revisions, what has departed from a value since a revision, and those that have it now
+// and were written since.
+func (d departures) and(found []any, value string, since uint64, versioner storage.Versioner) ([]*event, error) {
+	gone, err := d.history.since(since)
+	if err != nil {
+		return nil, err
+	}
+	out := slices.DeleteFunc(gone, func(e *event) bool { return d.valueOf(e.previous) != value })
+	for _, item := range found {
+		element := item.(*store.Element)
+		written, err := versioner.ObjectResourceVersion(entryOf(element).Object)
+		if err != nil {
+			return nil, fmt.Errorf("read the version of %s: %w", element.Key, err)
+		}
+		if written > since {
+			out = append(out, &event{key: element.Key, revision: written, object: entryOf(element)})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *event) int { return cmp.Compare(a.revision, b.revision) })
 	return out, nil
 }

@@ -82,6 +82,7 @@ type Cache struct {
 	bytes    int64
 	revision uint64
 	history  *history
+	departed departures
 	watchers watchers
 	// told counts the events that watchers were told of.
 	told uint64
@@ -127,6 +128,7 @@ func New(c Config) (*Cache, error) {
 	for field, f := range c.Triggers {
 		out.triggerField, out.triggerOf = field, f
 	}
+	out.departed = departures{newHistory(c.History), out.triggerValue}
 	c.Decoder.known = out.namesake
 	ctx, stop := context.WithCancel(context.Background())
 	out.stop = stop

@@ -183,16 +183,8 @@ func TestWatchOfANodeIsToldOfItsPodsOnly(t *testing.T) {
 		t.Fatalf("it begins with %v", e)
 	}
 	f.create(t, "c", "n2")
-	move := func(name, node string) {
-		if err := f.GuaranteedUpdate(t.Context(), "/pods/ns/"+name, &example.Pod{}, false, nil, storage.SimpleUpdate(func(obj runtime.Object) (runtime.Object, error) {
-			obj.(*example.Pod).Spec.NodeName = node
-			return obj, nil
-		}), nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	move("b", "n1")
-	move("a", "n2")
+	f.move(t, "b", "n1")
+	f.move(t, "a", "n2")
 	for _, want := range []struct {
 		kind watch.EventType
 		name string

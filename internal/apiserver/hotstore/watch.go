@@ -106,7 +106,7 @@ func (c *Cache) join(w *watcher, revision uint64, options storage.ListOptions) e
 	case revision == 0:
 		w.after = c.revision
 	default:
-		missed, err := c.history.since(revision)
+		missed, err := c.missed(w, revision)
 		if err != nil {
 			return err
 		}
@@ -117,6 +117,20 @@ func (c *Cache) join(w *watcher, revision uint64, options storage.ListOptions) e
 	}
 	c.watchers.add(w)
 	return nil
+}
+
+// missed returns what a watcher is told first that goes on after a revision. The lock is held.
+func (c *Cache) missed(w *watcher, revision uint64) ([]*event, error) {
+	missed, tooOld := c.history.since(revision)
+	if tooOld == nil || !w.triggerOnly() {
+		return missed, tooOld
+	}
+	// A rollout on a large fleet fills the history within a second, and a server that ends in it sends each node here.
+	found, err := c.objects.ByIndex(storage.FieldIndex(c.triggerField), w.trigger)
+	if err != nil {
+		return nil, tooOld
+	}
+	return c.departed.and(found, w.trigger, revision, c.versioner)
 }
 
 // initial returns how to find what is there for a new watcher. The lock is held; what it

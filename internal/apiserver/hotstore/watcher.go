@@ -75,6 +75,12 @@ func newWatcher(ctx context.Context, c *Cache, key string, options storage.ListO
 	return w
 }
 
+// triggerOnly reports whether the trigger's field alone says what is told: what is none of it any more has departed.
+func (w *watcher) triggerOnly() bool {
+	p := w.predicate
+	return w.triggered && w.trigger != "" && (p.Label == nil || p.Label.Empty()) && len(p.Field.Requirements()) == 1
+}
+
 // ResultChan implements watch.Interface.
 func (w *watcher) ResultChan() <-chan watch.Event { return w.result }
 
