@@ -226,6 +226,45 @@ func TestANameDoesNotLeadHome(t *testing.T) {
 	}
 }
 
+// Wherever a node says that its agent is, what stands there is greeted, and told nothing before it has shown who it is.
+func TestAStrangerIsOnlyGreeted(t *testing.T) {
+	f := newFleet(t)
+	stranger, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stranger.Close()
+	f.point("n1", stranger.Addr())
+	type told struct{ greeting, rest []byte }
+	heard := make(chan told, 1)
+	go func() {
+		defer close(heard)
+		connection, err := stranger.Accept()
+		if err != nil {
+			return
+		}
+		defer connection.Close()
+		head := make([]byte, 5) // of a record: its type, two bytes of a version, two of its length
+		_, _ = io.ReadFull(connection, head)
+		body := make([]byte, int(head[3])<<8+int(head[4]))
+		_, _ = io.ReadFull(connection, body)
+		_, _ = connection.Write([]byte("SSH-2.0-OpenSSH_9.2\r\n"))
+		rest, _ := io.ReadAll(connection) // a connection that is reset has told what it has told
+		heard <- told{append(head, body...), rest}
+	}()
+	if got, err := f.call(t, "n1"); err == nil {
+		t.Errorf("a program that is no agent answered %q", got)
+	}
+	const handshake, clientHello, alert = 22, 1, 21
+	got := <-heard
+	if len(got.greeting) < 6 || got.greeting[0] != handshake || got.greeting[5] != clientHello {
+		t.Fatalf("it is greeted with %.32q, want a ClientHello", got.greeting)
+	}
+	if len(got.rest) > 0 && got.rest[0] != alert {
+		t.Errorf("after the greeting it is told %.32q", got.rest)
+	}
+}
+
 // A connection shows the certificate that there was when it was made. Requests after a change are not made on it.
 func TestChangedCertificateIsShown(t *testing.T) {
 	f := newFleet(t)
