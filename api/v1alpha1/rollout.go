@@ -320,6 +320,10 @@ type ContentStatus struct {
 	// pod has referred to them for a while.
 	// +optional
 	Kept bool `json:"kept,omitempty"`
+	// Preparing tells that neither revision has content yet, and that copies for the newest one are being made. It is
+	// written before the first copy, so that copies are found whatever happens then.
+	// +optional
+	Preparing bool `json:"preparing,omitempty"`
 }
 
 // OvertakenOften is how many times content must have been overtaken for people to be told.
@@ -396,6 +400,9 @@ func (c *ContentStatus) Lines() (out []string) {
 	if c.Overtaken >= OvertakenOften && c.OvertakenSince != nil {
 		out = append(out, fmt.Sprintf("content changes faster than it can travel: %d times since %s before it was everywhere",
 			c.Overtaken, c.OvertakenSince.UTC().Format(time.RFC3339)))
+	}
+	if c.Preparing {
+		out = append(out, "copies of the content are being made")
 	}
 	if c.Kept {
 		out = append(out, "content is off, and copies are still there; "+

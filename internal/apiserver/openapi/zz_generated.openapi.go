@@ -970,6 +970,13 @@ func schema_everynode_everynode_api_v1alpha1_ContentStatus(ref common.ReferenceC
 							Format:      "",
 						},
 					},
+					"preparing": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Preparing tells that neither revision has content yet, and that copies for the newest one are being made. It is written before the first copy, so that copies are found whatever happens then.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
 				},
 			},
 		},

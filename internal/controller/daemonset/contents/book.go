@@ -256,10 +256,13 @@ func (b *Book) onStored(e Stored) {
 	if e.Rollout.Status.Content != nil && !e.Gone {
 		b.stored[name] = e.Owner
 	}
-	b.moved = b.moved || b.stored[name] != was
+	if b.stored[name] != was {
+		b.moved, b.dirty[e.Owner] = true, true
+	}
 }
 
-// speaks reports whether the rollout of a DaemonSet that is stored speaks of content. So there may be copies.
+// speaks reports whether the rollout of a DaemonSet that is stored speaks of content. So there may be copies; before
+// that none is made.
 func (b *Book) speaks(s *set) bool {
 	return s.object != nil &&
 		b.stored[types.NamespacedName{Namespace: s.object.Namespace, Name: s.object.Name}] == s.object.UID

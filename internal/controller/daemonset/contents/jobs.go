@@ -115,10 +115,8 @@ func (b *Book) plan(s *set) *Job {
 		}
 	}
 	wanted, sure := b.wanted(s)
-	for _, id := range slices.Sorted(maps.Keys(wanted)) {
-		if k := s.known[id]; k != nil && !k.spoiled && b.ripe(s, id) {
-			j.Make = append(j.Make, b.make(s, sp, k)...)
-		}
+	if b.speaks(s) {
+		j.Make = b.missingOf(s, sp, wanted)
 	}
 	if sure {
 		j.Delete = b.leftovers(s, sp, wanted)
@@ -136,6 +134,16 @@ func (b *Book) plan(s *set) *Job {
 	}
 	s.job.busy, s.job.going = true, j.Delete
 	return j
+}
+
+// missingOf returns what is missing of all wanted contents that may be made now.
+func (b *Book) missingOf(s *set, sp *space, wanted map[string]bool) (out []metav1.Object) {
+	for _, id := range slices.Sorted(maps.Keys(wanted)) {
+		if k := s.known[id]; k != nil && !k.spoiled && b.ripe(s, id) {
+			out = append(out, b.make(s, sp, k)...)
+		}
+	}
+	return out
 }
 
 // stays reports whether the manifest of a content is there, and the job that is under way deletes nothing of it.

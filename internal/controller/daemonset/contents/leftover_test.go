@@ -116,6 +116,48 @@ func TestACopyIsFoundThatNobodySpeaksOf(t *testing.T) {
 	}
 }
 
+// TestACopyIsFoundThatNoStatusNames: a controller ends when it has made the first copies, and before the rollout names a
+// revision that has them. Content is turned off then. The next controller finds the copies all the same.
+func TestACopyIsFoundThatNoStatusNames(t *testing.T) {
+	for name, policy := range map[string]string{"no policy": "", "a policy without content": plain} {
+		t.Run(name, func(t *testing.T) {
+			w := newSet(t)
+			w.readable = true
+			w.readKind(content.ConfigMap)
+			w.readKind(content.Secret)
+			for w.copies() == 0 {
+				jobs, actions := w.work()
+				for _, j := range jobs {
+					if r := w.carryOut(j); len(j.Make) == 0 {
+						w.book.Tell(r)
+					}
+				}
+				for _, a := range actions {
+					w.act(a)
+				}
+			}
+			if st := w.stored; st == nil || st.TargetRevision != "" ||
+				!slices.Contains(st.Content.Lines(), "copies of the content are being made") {
+				t.Fatalf("the rollout is stored as %+v", st)
+			}
+			w.policy, w.assigned = nil, nil
+			if policy != "" {
+				w.policy = w.compile(policy)
+			}
+			w.start(true)
+			for range 10 {
+				w.pass(time.Minute)
+			}
+			if w.copies() > 0 || w.reading[content.ConfigMap] {
+				t.Errorf("%d copies are left; the namespace is read: %t", w.copies(), w.reading[content.ConfigMap])
+			}
+			if policy == "" && w.stored != nil || policy != "" && w.stored.Content != nil {
+				t.Errorf("the rollout says %+v", w.stored)
+			}
+		})
+	}
+}
+
 // TestCopiesGoWithAStableRevision: no pod has content any more, and copies of the stable revision are kept until
 // another one is stable, which no pod tells of.
 func TestCopiesGoWithAStableRevision(t *testing.T) {

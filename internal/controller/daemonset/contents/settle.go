@@ -67,7 +67,7 @@ func (b *Book) settle(s *set) {
 		b.tell(s, b.with(s, want)) // People are to see what cannot be given.
 	case !whole:
 		b.hinder(s, "")
-		b.tell(s, b.meanwhile(s))
+		b.tell(s, announced(b.meanwhile(s)))
 	default:
 		s.restless = time.Time{}
 		b.hinder(s, "")
@@ -362,6 +362,17 @@ func (b *Book) meanwhile(s *set) fact.DaemonSet {
 	default:
 		info.Held = info.Held || s.why == ""
 	}
+	return info
+}
+
+// announced is the DaemonSet, and that copies are to be made.
+func announced(info fact.DaemonSet) fact.DaemonSet {
+	said := v1alpha1.ContentStatus{}
+	if info.Content != nil {
+		said = *info.Content
+	}
+	said.Preparing = true
+	info.Content = &said
 	return info
 }
 

@@ -341,6 +341,9 @@ func (w *world) carryOut(j *Job) Result {
 	}
 	for _, o := range j.Make {
 		w.made++
+		if w.stored == nil || w.stored.Content == nil {
+			w.Errorf("%s is made before the rollout that is stored speaks of content", o.GetName())
+		}
 		ends, made := false, true
 		if w.interrupts != nil {
 			ends, made = w.interrupts(o)

@@ -1,6 +1,7 @@
 package row
 
 import (
+	"cmp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -211,8 +212,11 @@ func (r *Row) likelyStable() string {
 // the API holds, paced as the DaemonSet's own is, and faster while nodes wait for it.
 func (r *Row) readyRollout(out []action.Action) []action.Action {
 	g := r.guide
-	if g == nil || !g.course.Started() || g.inFlight || g.info.Unread {
+	if g == nil || g.inFlight || g.info.Unread {
 		return out
+	}
+	if !g.course.Started() {
+		return r.announceCopies(out)
 	}
 	g.stale = g.due(r.cfg).After(r.now)
 	if g.stale {
@@ -231,21 +235,34 @@ func (r *Row) readyRollout(out []action.Action) []action.Action {
 	out = append(out, news.Of(r.target(), &r.guide.told, &want)...)
 	r.guide.told = want
 	return append(out, &action.UpdateRollout{Target: r.target(), Status: want,
-		Failing:   g.course.Failing(),
-		PausedWhy: g.info.PausedWhy})
+		Failing: g.course.Failing(), PausedWhy: g.info.PausedWhy})
+}
+
+// announceCopies has the rollout say that copies are to be made, while the row is held until they are there.
+func (r *Row) announceCopies(out []action.Action) []action.Action {
+	g := r.guide
+	want := *g.written.DeepCopy()
+	want.Content = contentOf(&want, r.info.Content)
+	said := want.Content == nil || !want.Content.Preparing || g.written.Content != nil && g.written.Content.Preparing
+	g.stale = !said && g.setback.until.After(r.now)
+	if said || g.stale {
+		return out
+	}
+	want.Phase = cmp.Or(want.Phase, v1alpha1.PhaseProgressing)
+	g.inFlight = true
+	return append(out, &action.UpdateRollout{Target: r.target(), Status: want, PausedWhy: g.info.PausedWhy})
 }
 
 // contentOf is what a status says of content; what differs from the stable one's is news until it is that.
 func contentOf(s *v1alpha1.DaemonSetRolloutStatus, said *v1alpha1.ContentStatus) *v1alpha1.ContentStatus {
 	out := v1alpha1.ContentStatus{Stable: content.IDOf(s.StableRevision), Target: content.IDOf(s.TargetRevision)}
-	if said != nil && s.StableRevision != s.TargetRevision {
+	said = cmp.Or(said, &v1alpha1.ContentStatus{})
+	if s.StableRevision != s.TargetRevision {
 		out.Changes, out.Restarts = said.Changes, said.Restarts
 	}
-	if said != nil {
-		out.Message, out.Overtaken, out.OvertakenSince = said.Message, said.Overtaken, said.OvertakenSince
-		out.Kept = said.Kept
-	}
-	if out.Stable == "" && out.Target == "" && out.Message == "" && !out.Kept {
+	out.Message, out.Overtaken, out.OvertakenSince = said.Message, said.Overtaken, said.OvertakenSince
+	out.Kept, out.Preparing = said.Kept, said.Preparing && out.Stable == "" && out.Target == ""
+	if out.Stable == "" && out.Target == "" && out.Message == "" && !out.Kept && !out.Preparing {
 		return nil
 	}
 	return &out
@@ -287,7 +304,7 @@ func (r *Row) rolloutWritten(a *action.UpdateRollout, o action.Outcome) {
 	}
 	g.inFlight, g.stale = false, true
 	if o == action.OK {
-		g.stored, g.written, g.setback = true, a.Status, setback{}
+		g.stored, g.written, g.setback = a.Status.TargetRevision != "", a.Status, setback{}
 		return
 	}
 	g.written = v1alpha1.DaemonSetRolloutStatus{} // it may be this one, or that of before
