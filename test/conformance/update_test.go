@@ -67,7 +67,7 @@ var changes = map[string]change{
 	"Pod: node":                               {pods, sleepingPod, `{"spec":{"nodeName":"n"}}`, changeable},
 	"Pod: node selector":                      {pods, sleepingPod, `{"spec":{"nodeSelector":{"a":"b"}}}`, changeable},
 	"Pod: one more container":                 {pods, sleepingPod, `{"spec":{"containers":[{"name":"c","image":"i:1"},{"name":"d","image":"i:1"}]}}`, "spec.containers: Forbidden: pod updates may not add or remove containers"},
-	"Pod: resources":                          {pods, sleepingPod, `{"spec":{"containers":[{"name":"c","image":"i:1","resources":{"requests":{"cpu":"1"}}}]}}`, `[metadata: Invalid value: "BestEffort": Pod QoS is immutable, ` + changeable},
+	"Pod: resources":                          {pods, sleepingPod, `{"spec":{"containers":[{"name":"c","image":"i:1","resources":{"requests":{"cpu":"1"}}}]}}`, changeable},
 	"Pod: one more gate":                      {pods, gatedPod, `{"spec":{"schedulingGates":[{"name":"g"},{"name":"h"}]}}`, "spec.schedulingGates[1]: Forbidden: only deletion is allowed, but found new scheduling gate 'h'"},
 	"Pod: no gate":                            {pods, gatedPod, `{"spec":{"schedulingGates":null}}`, ""},
 	"Pod: node selector of a gated pod, more": {pods, gatedPod, `{"spec":{"nodeSelector":{"b":"2"}}}`, ""},

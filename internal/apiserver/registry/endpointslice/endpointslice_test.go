@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/ptr"
 )
@@ -25,7 +26,8 @@ func TestAddresses(t *testing.T) {
 		{discoveryv1.AddressTypeIPv4, "10.0.0.1", "[]"},
 		{discoveryv1.AddressTypeIPv6, "2001:db8::1", "[]"},
 		{discoveryv1.AddressTypeFQDN, "a.example.com", "[]"},
-		{discoveryv1.AddressTypeIPv4, "2001:db8::1", `[endpoints[0].addresses[0]: Invalid value: "2001:db8::1": must be an IPv4 address]`},
+		{discoveryv1.AddressTypeIPv6, "10.0.0.1", `[endpoints[0].addresses: Invalid value: "10.0.0.1": must be an IPv6 address]`},
+		{discoveryv1.AddressTypeIPv4, "2001:db8::1", `[endpoints[0].addresses: Invalid value: "2001:db8::1": must be an IPv4 address]`},
 		{discoveryv1.AddressTypeIPv4, "127.0.0.1", `[endpoints[0].addresses[0]: Invalid value: "127.0.0.1": may not be in the loopback range (127.0.0.0/8, ::1/128)]`},
 		{discoveryv1.AddressTypeIPv4, "169.254.1.1", `[endpoints[0].addresses[0]: Invalid value: "169.254.1.1": may not be in the link-local range (169.254.0.0/16, fe80::/10)]`},
 	} {
@@ -39,6 +41,48 @@ func TestAddressTypeStays(t *testing.T) {
 	errs := ValidateUpdate(slice(discoveryv1.AddressTypeIPv6, "2001:db8::1"), slice(discoveryv1.AddressTypeIPv4, "10.0.0.1"))
 	if len(errs) != 1 || errs[0].Error() != `addressType: Invalid value: "IPv6": field is immutable` {
 		t.Errorf("got %v", errs)
+	}
+}
+
+// What kube-apiserver v1.36.3 answers to the same.
+func TestAsKubeAPIServer(t *testing.T) {
+	const v4 = discoveryv1.AddressTypeIPv4
+	old := slice(v4, "10.0.0.1")
+	for name, c := range map[string]struct {
+		edit           func(*discoveryv1.EndpointSlice)
+		create, update string
+	}{
+		"another type, the same endpoints": {func(s *discoveryv1.EndpointSlice) { s.AddressType = "IPv6" },
+			`[endpoints[0].addresses: Invalid value: "10.0.0.1": must be an IPv6 address]`,
+			`[addressType: Invalid value: "IPv6": field is immutable]`},
+		"an empty protocol": {func(s *discoveryv1.EndpointSlice) { s.Ports[0].Protocol = ptr.To(corev1.Protocol("")) },
+			`[ports[0].protocol: Unsupported value: "": supported values: "SCTP", "TCP", "UDP"]`,
+			`[ports[0].protocol: Unsupported value: "": supported values: "SCTP", "TCP", "UDP"]`},
+		"another protocol": {func(s *discoveryv1.EndpointSlice) { s.Ports[0].Protocol = ptr.To(corev1.ProtocolSCTP) }, "[]", "[]"},
+	} {
+		s := old.DeepCopy()
+		c.edit(s)
+		if got := fmt.Sprint(Validate(s)); got != c.create {
+			t.Errorf("%s: to create it is answered %s, want %s", name, got, c.create)
+		}
+		if got := fmt.Sprint(ValidateUpdate(s, old)); got != c.update {
+			t.Errorf("%s: to update it is answered %s, want %s", name, got, c.update)
+		}
+	}
+	// Endpoints that were taken by an earlier version stay, also with what is refused today.
+	old.Endpoints[0].Addresses[0] = "010.0.0.1"
+	if errs := ValidateUpdate(old.DeepCopy(), old); len(errs) > 0 {
+		t.Errorf("endpoints that stay are refused: %v", errs)
+	}
+	if got := fmt.Sprint(outdated(slice(discoveryv1.AddressTypeFQDN, "a.example.com")), outdated(old)); got != "[spec.addressType: FQDN endpoints are deprecated] []" {
+		t.Errorf("warnings of the kind of address are %s", got)
+	}
+	if got := warnings(old); len(got) != 1 {
+		t.Errorf("an address with a leading zero is remarked on by %q", got)
+	}
+	old.Labels = map[string]string{discoveryv1.LabelManagedBy: "endpointslice-controller.k8s.io"}
+	if got := warnings(old); len(got) > 0 {
+		t.Errorf("the control plane's own slice is remarked on by %q", got)
 	}
 }
 

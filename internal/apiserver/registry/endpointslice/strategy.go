@@ -42,14 +42,11 @@ func Definition() resource.Definition {
 		ValidateUpdate: func(_ context.Context, s, old *discoveryv1.EndpointSlice) field.ErrorList {
 			return ValidateUpdate(s, old)
 		},
-		WarningsOnCreate: func(_ context.Context, s *discoveryv1.EndpointSlice) []string { return warnings(s) },
-		WarningsOnUpdate: func(_ context.Context, s, old *discoveryv1.EndpointSlice) []string {
-			if equal.Endpoints(s.Endpoints, old.Endpoints) {
-				return nil
-			}
-			return warnings(s)
+		WarningsOnCreate: func(_ context.Context, s *discoveryv1.EndpointSlice) []string {
+			return append(outdated(s), warnings(s)...)
 		},
-		Table: printer,
+		WarningsOnUpdate: func(_ context.Context, s, _ *discoveryv1.EndpointSlice) []string { return warnings(s) },
+		Table:            printer,
 	})
 }
 

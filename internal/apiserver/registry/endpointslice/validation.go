@@ -14,7 +14,6 @@ import (
 
 	"github.com/everynode/everynode/internal/apiserver/alike"
 	"github.com/everynode/everynode/internal/apiserver/enough"
-	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/registry/endpoints"
 	"github.com/everynode/everynode/internal/apiserver/registry/endpointslice/equal"
 )
@@ -28,21 +27,21 @@ const (
 )
 
 // Validate checks a new slice, metadata aside.
-func Validate(s *discoveryv1.EndpointSlice) field.ErrorList { return validate(s, true) }
-
-func validate(s *discoveryv1.EndpointSlice, strict bool) field.ErrorList {
-	errs := validateAddressType(s.AddressType)
-	errs = append(errs, validateEndpoints(s.Endpoints, s.AddressType, strict, field.NewPath("endpoints"))...)
-	return append(errs, validatePorts(s.Ports, field.NewPath("ports"))...)
+func Validate(s *discoveryv1.EndpointSlice) field.ErrorList {
+	return append(validateRest(s), validateEndpoints(s.Endpoints, s.AddressType, field.NewPath("endpoints"))...)
 }
 
-// ValidateUpdate checks a changed slice, metadata aside. Addresses that were written in an
-// old way stay as long as no endpoint is changed.
+// ValidateUpdate checks a changed slice, metadata aside. Endpoints that were taken once stay.
 func ValidateUpdate(s, old *discoveryv1.EndpointSlice) field.ErrorList {
-	return append(
-		validate(s, !equal.Endpoints(s.Endpoints, old.Endpoints)),
-		alike.Unchanged(s.AddressType, old.AddressType, field.NewPath("addressType"))...,
-	)
+	errs := alike.Unchanged(s.AddressType, old.AddressType, field.NewPath("addressType"))
+	if equal.Endpoints(s.Endpoints, old.Endpoints) {
+		return append(errs, validateRest(s)...)
+	}
+	return append(errs, Validate(s)...)
+}
+
+func validateRest(s *discoveryv1.EndpointSlice) field.ErrorList {
+	return append(validateAddressType(s.AddressType), validatePorts(s.Ports, field.NewPath("ports"))...)
 }
 
 func validateAddressType(t discoveryv1.AddressType) field.ErrorList {
@@ -57,18 +56,18 @@ func validateAddressType(t discoveryv1.AddressType) field.ErrorList {
 		[]discoveryv1.AddressType{discoveryv1.AddressTypeFQDN, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6})}
 }
 
-func validateEndpoints(list []discoveryv1.Endpoint, t discoveryv1.AddressType, strict bool, path *field.Path) field.ErrorList {
+func validateEndpoints(list []discoveryv1.Endpoint, t discoveryv1.AddressType, path *field.Path) field.ErrorList {
 	if len(list) > maxEndpoints {
 		return field.ErrorList{field.TooMany(path, len(list), maxEndpoints)}
 	}
 	var errs field.ErrorList
 	for i := range enough.Each(list, &errs) {
-		errs = append(errs, validateEndpoint(&list[i], t, strict, path.Index(i))...)
+		errs = append(errs, validateEndpoint(&list[i], t, path.Index(i))...)
 	}
 	return errs
 }
 
-func validateEndpoint(e *discoveryv1.Endpoint, t discoveryv1.AddressType, strict bool, path *field.Path) field.ErrorList {
+func validateEndpoint(e *discoveryv1.Endpoint, t discoveryv1.AddressType, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	at := path.Child("addresses")
 	switch {
@@ -78,7 +77,7 @@ func validateEndpoint(e *discoveryv1.Endpoint, t discoveryv1.AddressType, strict
 		errs = append(errs, field.TooMany(at, len(e.Addresses), maxAddresses))
 	}
 	for i, a := range enough.Each(e.Addresses, &errs) {
-		errs = append(errs, validateAddress(a, t, strict, at.Index(i))...)
+		errs = append(errs, validateAddress(a, t, at, i)...)
 	}
 	if e.NodeName != nil {
 		for _, m := range utilvalidation.IsDNS1123Subdomain(*e.NodeName) {
@@ -102,18 +101,19 @@ func validateEndpoint(e *discoveryv1.Endpoint, t discoveryv1.AddressType, strict
 	return append(errs, validateHints(e.Hints, path.Child("hints"))...)
 }
 
-func validateAddress(address string, t discoveryv1.AddressType, strict bool, path *field.Path) field.ErrorList {
+func validateAddress(address string, t discoveryv1.AddressType, list *field.Path, i int) field.ErrorList {
+	path := list.Index(i)
 	switch t {
 	case discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6:
-		errs := utilvalidation.IsValidIPForLegacyField(path, address, strict, nil)
+		errs := utilvalidation.IsValidIPForLegacyField(path, address, true, nil)
 		ip, err := netip.ParseAddr(address)
 		switch {
 		case len(errs) > 0 || err != nil:
 			return errs
 		case t == discoveryv1.AddressTypeIPv4 && !ip.Is4():
-			errs = append(errs, field.Invalid(path, address, "must be an IPv4 address"))
+			errs = append(errs, field.Invalid(list, address, "must be an IPv4 address"))
 		case t == discoveryv1.AddressTypeIPv6 && !ip.Is6():
-			errs = append(errs, field.Invalid(path, address, "must be an IPv6 address"))
+			errs = append(errs, field.Invalid(list, address, "must be an IPv6 address"))
 		}
 		return append(errs, endpoints.NotSpecialIP(address, path)...)
 	case discoveryv1.AddressTypeFQDN:
@@ -122,9 +122,21 @@ func validateAddress(address string, t discoveryv1.AddressType, strict bool, pat
 	return nil
 }
 
-// warnings name addresses that could be written better.
+// controllers are what slices say that the control plane itself keeps.
+var controllers = []string{"endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"}
+
+// outdated remarks on a kind of address that should not be chosen any more.
+func outdated(s *discoveryv1.EndpointSlice) []string {
+	if s.AddressType != discoveryv1.AddressTypeFQDN {
+		return nil
+	}
+	return []string{"spec.addressType: FQDN endpoints are deprecated"} // there is no spec, but these are Kubernetes' words
+}
+
+// warnings name addresses that could be written better. Controllers write none.
 func warnings(s *discoveryv1.EndpointSlice) []string {
-	if s.AddressType == discoveryv1.AddressTypeFQDN {
+	managed := s.Labels[discoveryv1.LabelManagedBy]
+	if s.AddressType == discoveryv1.AddressTypeFQDN || slices.Contains(controllers, managed) {
 		return nil
 	}
 	var w []string
@@ -193,11 +205,7 @@ func validatePorts(list []discoveryv1.EndpointPort, path *field.Path) field.Erro
 				errs = append(errs, field.Invalid(at.Child("port"), *p.Port, m))
 			}
 		}
-		protocol := corev1.Protocol("")
-		if p.Protocol != nil {
-			protocol = *p.Protocol
-		}
-		errs = append(errs, podspec.Protocol(at.Child("protocol"), protocol)...)
+		errs = append(errs, validateProtocol(p.Protocol, at.Child("protocol"))...)
 		if p.AppProtocol != nil {
 			for _, m := range utilvalidation.IsQualifiedName(*p.AppProtocol) {
 				errs = append(errs, field.Invalid(at.Child("appProtocol"), *p.AppProtocol, m))
@@ -205,4 +213,16 @@ func validatePorts(list []discoveryv1.EndpointPort, path *field.Path) field.Erro
 		}
 	}
 	return errs
+}
+
+var protocols = []corev1.Protocol{corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP}
+
+func validateProtocol(p *corev1.Protocol, path *field.Path) field.ErrorList {
+	switch {
+	case p == nil:
+		return field.ErrorList{field.Required(path, "")}
+	case !slices.Contains(protocols, *p):
+		return field.ErrorList{field.NotSupported(path, *p, protocols)}
+	}
+	return nil
 }

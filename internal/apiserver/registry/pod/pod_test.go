@@ -140,6 +140,11 @@ func TestUpdate(t *testing.T) {
 		}, edit: func(p *corev1.Pod) {
 			p.Spec.Containers[0].Image, p.Spec.Containers[0].Resources = "", corev1.ResourceRequirements{}
 		}, want: "spec.containers[0].image: Required value; spec: Forbidden: pod updates may not change fields other than"},
+		"resources, and so another class": {old: func(p *corev1.Pod) {
+			p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+			p.Status.QOSClass = corev1.PodQOSBurstable
+		}, edit: func(p *corev1.Pod) { p.Spec.Containers[0].Resources = corev1.ResourceRequirements{} },
+			want: "spec: Forbidden: pod updates may not change fields other than"},
 		"new toleration": {edit: func(p *corev1.Pod) {
 			p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Key: "x", Operator: corev1.TolerationOpExists})
 		}},

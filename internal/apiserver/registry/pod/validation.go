@@ -55,10 +55,6 @@ func ValidateUpdate(p, old *corev1.Pod) field.ErrorList {
 	if alike.Values(p.Spec, old.Spec) {
 		return errs
 	}
-	// The class of what is not valid anyway, such as an empty container, says nothing.
-	if len(errs) == 0 && podfacts.QOS(p) != old.Status.QOSClass && old.Status.QOSClass != "" {
-		errs = append(errs, field.Invalid(field.NewPath("metadata"), p.Status.QOSClass, "Pod QoS is immutable"))
-	}
 	return append(errs, nothingElse(&p.Spec, &old.Spec)...)
 }
 
