@@ -76,3 +76,37 @@ func (w *world) answerAll(rollouts action.Outcome) (deleted []*action.DeletePod)
 	}
 	return deleted
 }
+
+// A surge pod is refused where it is a node's turn, and the node goes: nobody counts it any more.
+func TestANodeWithARefusedPodIsForgotten(t *testing.T) {
+	w := following(t, 3, "waves: [{name: canary, count: 1, soak: 1h}]")
+	info := w.sets["logs"]
+	info.Strategy, info.Generation, info.Revision = rollingUpdate("0", "1"), 2, "b"
+	w.setDaemonSet(info, corev1.PodSpec{})
+	w.refused = "it is forbidden"
+	refusing := ""
+	for range 20 {
+		w.ready()
+		for len(w.inFlight) > 0 {
+			if a, is := w.inFlight[0].(*action.CreatePod); is {
+				refusing = a.Node
+				w.finish(0, action.Failed, false)
+			} else {
+				w.finish(0, action.OK, true)
+			}
+		}
+	}
+	if refusing == "" {
+		t.Fatal("no pod was refused")
+	}
+	w.dropNode(refusing)
+	w.answerAll(action.OK)
+	st, _ := w.m.Rollout("logs")
+	sum := 0
+	for _, n := range st.Counts {
+		sum += int(n)
+	}
+	if sum != 2 {
+		t.Errorf("of two nodes the rollout counts %v", st.Counts)
+	}
+}

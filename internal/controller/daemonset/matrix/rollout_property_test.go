@@ -231,6 +231,16 @@ func (p *play) words(set *daemons) {
 }
 
 func (p *play) audit() {
+	for uid := range p.f.sets {
+		st, decides := p.f.m.Rollout(uid)
+		sum := 0
+		for _, n := range st.Counts {
+			sum += int(n)
+		}
+		if decides && sum != len(p.f.nodes) {
+			p.t.Fatalf("the rollout of %s counts %d nodes %v, and there are %d", uid, sum, st.Counts, len(p.f.nodes))
+		}
+	}
 	if findings := p.f.m.Audit(); len(findings) > 0 {
 		p.t.Fatalf("the audit found %q", findings)
 	}

@@ -77,6 +77,9 @@ func (r *Row) judgeNodes() {
 
 // changeNode has the row's course and its cell know of a node, where it matters.
 func (r *Row) changeNode(e NodeChanged) {
+	if c := r.cells[e.Name]; c != nil {
+		c.column = e.Is // before other cells move: this one may be judged with them
+	}
 	if r.guide != nil {
 		r.sawNode(e.Name, e.Is)
 		r.follow(nil)
@@ -84,11 +87,8 @@ func (r *Row) changeNode(e NodeChanged) {
 	switch c := r.cells[e.Name]; {
 	case !e.same():
 		r.judgeNode(e.Name, e.Is)
-	case c != nil:
-		c.column = e.Is
-		if r.info.Live != nil { // a node that is out of order is not expected to say anything
-			r.refresh(c)
-		}
+	case c != nil && r.info.Live != nil: // a node that is out of order is not expected to say anything
+		r.refresh(c)
 	}
 }
 
