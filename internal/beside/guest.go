@@ -64,6 +64,8 @@ type Config struct {
 	Registerer prometheus.Registerer
 	// Writing is as API, and refuses what this process writes after another has begun to lead.
 	Writing *rest.Config
+	// CaughtUp is closed once the cache of who leads is not behind; nil if it never is.
+	CaughtUp <-chan struct{}
 }
 
 // Guest is Everynode beside another controller.

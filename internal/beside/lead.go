@@ -165,6 +165,7 @@ type seen struct {
 
 // look takes over what a policy selects, gives back what none does any more, and keeps the stable revisions.
 func (g *Guest) look(ctx context.Context, objects client.Reader) error {
+	caughtUp := g.caughtUp() // before it looks: what was seen earlier may be behind
 	s, err := g.see(ctx, objects)
 	if err != nil {
 		return err
@@ -182,9 +183,26 @@ func (g *Guest) look(ctx context.Context, objects client.Reader) error {
 	select {
 	case <-g.looked:
 	default:
-		close(g.looked)
+		if caughtUp {
+			close(g.looked)
+		} else {
+			g.nudge()
+		}
 	}
 	return errors.Join(errs...)
+}
+
+// caughtUp reports whether the cache is known to have seen what the API held when we began to lead.
+func (g *Guest) caughtUp() bool {
+	if g.cfg.CaughtUp == nil {
+		return true
+	}
+	select {
+	case <-g.cfg.CaughtUp:
+		return true
+	default:
+		return false
+	}
 }
 
 func (g *Guest) see(ctx context.Context, objects client.Reader) (*seen, error) {

@@ -26,6 +26,8 @@ type beside struct {
 	replicas []*process
 	// shows is where the replicas show their metrics.
 	shows []string
+	// slow stands between the second replica and the API server, in tests in which what that sees is late.
+	slow *slow
 }
 
 // TestBesideKubernetes has policies hold while kube-controller-manager's DaemonSet controller makes the pods.
@@ -113,8 +115,12 @@ func (b *beside) begins(t *testing.T, flags ...string) {
 		listen := "127.0.0.1:" + b.port()
 		at = append(at, listen)
 		shows = append(shows, "127.0.0.1:"+b.port())
+		reaches := kubeconfig
+		if i == 1 && b.slow != nil {
+			reaches = b.slow.kubeconfig(t, b.cluster, token)
+		}
 		b.replicas = append(b.replicas, b.begin(fmt.Sprintf("beside-%d", i), b.everynode, append([]string{"controller",
-			"--beside", "-v=3", "--kubeconfig=" + kubeconfig, "--webhook-listen=" + listen,
+			"--beside", "-v=3", "--kubeconfig=" + reaches, "--webhook-listen=" + listen,
 			"--webhook-url=https://" + b.front.at, "--listen=" + shows[i]}, flags...)...))
 	}
 	b.shows = shows

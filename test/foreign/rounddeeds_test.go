@@ -29,7 +29,7 @@ func (r *round) deeds() []deed {
 		{2, false, r.nodeGoes}, {1, false, r.nodesJoin}, {2, false, r.killOne}, {2, false, r.killBoth}, {3, false, r.killInTheMiddle},
 		{1, true, r.wrongAndRight},
 		{3, true, r.joinInTheMiddle}, {2, true, r.failsTwice}, {1, false, r.cutOff}, {1, false, r.killManager},
-		{1, true, r.killServer}, {4, true, r.revives},
+		{1, true, r.killServer}, {4, true, r.revives}, {2, true, r.lags},
 	}
 }
 
@@ -385,6 +385,15 @@ func (r *round) cutOff() string {
 		r.answered()
 	}
 	return "nobody is reached for a while, and " + out
+}
+
+// lags has all that watches bring to the second replica come half a minute late, or in time again.
+func (r *round) lags() string {
+	if r.slow.by.Swap(0) > 0 {
+		return "the second replica sees in time again what happens"
+	}
+	r.slow.by.Store(int64(30 * time.Second))
+	return "the second replica sees half a minute late what happens"
 }
 
 func (r *round) killManager() string {

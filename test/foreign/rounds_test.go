@@ -125,6 +125,7 @@ func playRound(t *testing.T, seed uint64) {
 	}}
 	r.beside = &beside{cluster: startWith(t, *roundNodes, roundFaults)}
 	r.front = newFront(t)
+	r.slow = newSlow(t, r.cluster)
 	r.past = records(t, r.cluster)
 	defer r.judges()
 	r.prepare()
@@ -259,6 +260,7 @@ func (r *round) settles(when string) {
 
 // calm mends everything but what is written, and has what is wrong go back.
 func (r *round) calm() {
+	r.slow.by.Store(0)
 	r.revive()
 	r.heal()
 	began := time.Now()

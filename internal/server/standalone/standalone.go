@@ -3,6 +3,7 @@ package standalone
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -107,7 +108,11 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer shown.close()
-	writer, err := addGuest(ctx, mgr, o, fenced, recorder, shown.registry, daemonset.NewWriter(writing))
+	late, err := newLate(o, mgr.GetCache())
+	if err != nil {
+		return err
+	}
+	writer, err := addGuest(ctx, mgr, o, parts{fenced, writing, recorder, shown.registry, late.done})
 	if err != nil {
 		return err
 	}
@@ -122,10 +127,8 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("set up the DaemonSet controller: %w", err)
 	}
-	if err := mgr.Add(manager.RunnableFunc(run)); err != nil {
-		return err
-	}
-	if err := mgr.Add(shown); err != nil {
+	err = errors.Join(mgr.Add(late.before(run)), mgr.Add(shown))
+	if err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -134,21 +137,30 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
+// parts are what the controller's parts share. caughtUp is closed once the cache has seen what the API holds.
+type parts struct {
+	fenced   *restclient.Config
+	writing  kubernetes.Interface
+	recorder record.EventRecorder
+	metrics  prometheus.Registerer
+	caughtUp <-chan struct{}
+}
+
 // addGuest adds what is needed beside the API's own DaemonSet controller, or in its place, and returns what is to be
 // written by.
-func addGuest(ctx context.Context, mgr manager.Manager, o Options, fenced *restclient.Config,
-	recorder record.EventRecorder, metrics prometheus.Registerer, writer daemonset.Writer) (daemonset.Writer, error) {
+func addGuest(ctx context.Context, mgr manager.Manager, o Options, p parts) (daemonset.Writer, error) {
+	writer := daemonset.NewWriter(p.writing)
 	if o.Beside == nil {
-		return writer, addStartups(mgr, fenced, recorder, metrics)
+		return writer, addStartups(mgr, p.fenced, p.recorder, p.metrics)
 	}
 	guest, err := beside.New(ctx, beside.Config{
-		Options: *o.Beside, API: o.Config, Writing: fenced, Recorder: recorder, Normalize: defaults.SetTemplate,
-		Registerer: metrics,
+		Options: *o.Beside, API: o.Config, Writing: p.fenced, Recorder: p.recorder, Normalize: defaults.SetTemplate,
+		Registerer: p.metrics, CaughtUp: p.caughtUp,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("run beside another DaemonSet controller: %w", err)
 	}
-	return guestWriter{writer, guest, mgr.GetCache()}, guest.AddTo(mgr)
+	return guestWriter{writer, guest, mgr.GetCache(), p.writing}, guest.AddTo(mgr)
 }
 
 // guestWriter deletes pods only while admission gives each new pod its node's revision.
@@ -156,13 +168,10 @@ type guestWriter struct {
 	daemonset.Writer
 	guest   *beside.Guest
 	objects cache.Cache
+	by      kubernetes.Interface
 }
 
 // DeletePod implements daemonset.Writer.
 func (w guestWriter) DeletePod(ctx context.Context, namespace, name string, uid types.UID) error {
-	err := w.guest.MayDelete(ctx, w.objects, namespace)
-	if err != nil {
-		return fmt.Errorf("leave pod %s/%s as it is: %w", namespace, name, err)
-	}
-	return w.Writer.DeletePod(ctx, namespace, name, uid)
+	return w.guest.DeletePod(ctx, w.by, w.objects, types.NamespacedName{Namespace: namespace, Name: name}, uid)
 }
