@@ -96,3 +96,36 @@ func TestAStepSoaksFromTheLastDeparture(t *testing.T) {
 		t.Errorf("40 seconds after the last departure step %s is under way", step)
 	}
 }
+
+// Nodes of a ramp that are under way move into an earlier step when one of its nodes leaves. Together they keep to the
+// limit of the wave.
+func TestStepsOfARampKeepToOneLimit(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 1, 9, "v1")
+	w.start(policy(t, "waves: [{name: more, nodes: {}, ramp: {}, maxUnavailable: 2}]"), dsWith("v1", 2))
+	w.update("v2")
+	for range 100 {
+		if strings.HasSuffix(w.course.Status().Step, "/3") {
+			break
+		}
+		w.pass(time.Second)
+	}
+	var begun []string
+	for _, p := range w.take(9) {
+		begun = append(begun, p.Node)
+	}
+	if len(begun) != 2 {
+		t.Fatalf("in %s the changes of %v begin, want two", w.course.Status().Step, begun)
+	}
+	for _, name := range w.names() {
+		if w.nodes[name].daemon.Revision == "v2" {
+			w.removeNode(name)
+		}
+	}
+	for _, p := range w.take(9) {
+		begun = append(begun, p.Node)
+	}
+	if len(begun) != 2 {
+		t.Errorf("with a limit of 2 nodes %v are under way at once; %s", begun, w.course.Status().Message)
+	}
+}

@@ -87,7 +87,7 @@ func (c *Course) known(m *queue.Member) *node {
 // room reports whether the limit of the step, or the DaemonSet's own, has room.
 func (c *Course) room(at rolloutpolicy.Step, s *queue.Step) bool {
 	if own := c.policy.Waves[at.Wave].MaxUnavailable; own != nil {
-		has := s.Sums[standing.Ours] < max(own.Of(s.Sums[standing.Selected]), 1)
+		has := s.Sums[standing.Ours]+c.besideInRamp(at) < max(own.Of(s.Sums[standing.Selected]), 1)
 		switch {
 		case !c.back && c.begun(at):
 			return has
@@ -96,6 +96,21 @@ func (c *Course) room(at rolloutpolicy.Step, s *queue.Step) bool {
 		}
 	}
 	return c.queue.Totals[standing.Ours] < c.most()
+}
+
+// besideInRamp is how many nodes are under way in other steps of the step's ramp: where nodes leave or join, those that
+// are under way may move into another of its steps, and all keep to one limit. In a step that is complete nobody is
+// waited for.
+func (c *Course) besideInRamp(at rolloutpolicy.Step) (n int) {
+	if c.isNew || c.policy.Waves[at.Wave].Ramp == nil {
+		return 0
+	}
+	for other, s := range c.queue.Steps {
+		if other.Wave == at.Wave && other != at && c.begun(other) && s.Over() < s.Sums[standing.Selected] {
+			n += s.Sums[standing.Ours] - s.Sums[standing.Failure]
+		}
+	}
+	return n
 }
 
 // most is how many nodes the DaemonSet's own limit allows at a time.
