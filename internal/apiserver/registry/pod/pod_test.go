@@ -228,7 +228,7 @@ func TestStatusUpdate(t *testing.T) {
 		t.Errorf("node %q and class %q were not kept", p.Spec.NodeName, p.Status.QOSClass)
 	}
 	want := []string{
-		"status.observedGeneration: Invalid value: -1: must be greater than or equal to 0",
+		"status.observedGeneration: Invalid value: -1: must be a non-negative integer",
 		"status.containerStatuses[0].state: Forbidden: may not be transitioned to non-terminated state",
 		`status.podIPs: Invalid value: "10.0.0.2": may specify no more than one IP for each IP family`,
 	}

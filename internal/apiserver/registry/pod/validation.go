@@ -15,7 +15,6 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/enough"
 	"github.com/everynode/everynode/internal/apiserver/podspec"
 	"github.com/everynode/everynode/internal/apiserver/podspec/check"
-	"github.com/everynode/everynode/internal/apiserver/registry/amount"
 	podfacts "github.com/everynode/everynode/internal/objects/pod"
 )
 
@@ -235,7 +234,9 @@ func ValidateStatusUpdate(p, old *corev1.Pod) field.ErrorList {
 	if old.Status.QOSClass != "" && p.Status.QOSClass != old.Status.QOSClass {
 		errs = append(errs, field.Invalid(statusPath.Child("qosClass"), p.Status.QOSClass, "field is immutable"))
 	}
-	errs = append(errs, amount.NonNegative(statusPath.Child("observedGeneration"), p.Status.ObservedGeneration)...)
+	if seen := p.Status.ObservedGeneration; seen < 0 {
+		errs = append(errs, field.Invalid(statusPath.Child("observedGeneration"), seen, "must be a non-negative integer"))
+	}
 	errs = append(errs, claimStatuses(p, statusPath.Child("resourceClaimStatuses"))...)
 	errs = append(errs, noResurrection(
 		p.Status.ContainerStatuses, old.Status.ContainerStatuses, statusPath.Child("containerStatuses"), p.Spec.RestartPolicy,

@@ -236,6 +236,16 @@ func (a *allocator) checkFamilies(svc *corev1.Service) error {
 		ours = corev1.IPv6Protocol
 	}
 	var errs field.ErrorList
+	ip, err := netip.ParseAddr(svc.Spec.ClusterIP)
+	if err == nil && len(svc.Spec.IPFamilies) == 0 && ip.Is6() != (ours == corev1.IPv6Protocol) {
+		other := corev1.IPv6Protocol
+		if ip.Is4() {
+			other = corev1.IPv4Protocol
+		}
+		at := field.NewPath("spec", "clusterIPs").Index(0)
+		problem := string(other) + " is not configured on this cluster"
+		return invalid(svc, field.Invalid(at, []string{svc.Spec.ClusterIP}, problem))
+	}
 	for i, family := range svc.Spec.IPFamilies {
 		if family != ours && (family == corev1.IPv4Protocol || family == corev1.IPv6Protocol) {
 			errs = append(errs, field.Invalid(

@@ -119,6 +119,11 @@ func TestFamiliesThatThereAreNoneOf(t *testing.T) {
 	if got := given(s, nil); got != "" || s.Spec.ClusterIP == "" || s.Spec.IPFamilies[0] != corev1.IPv4Protocol {
 		t.Errorf("both if possible: %+v, %q", s.Spec, got)
 	}
+	s = allocated(corev1.ServiceTypeClusterIP)
+	s.Spec.ClusterIP, s.Spec.ClusterIPs, s.Spec.IPFamilies = "2001:db8::1", []string{"2001:db8::1"}, nil
+	if got := given(s, nil); got != `Service "s" is invalid: spec.clusterIPs[0]: Invalid value: ["2001:db8::1"]: IPv6 is not configured on this cluster` {
+		t.Errorf("an address of the other family: %q", got)
+	}
 }
 
 func TestAddressesThatAreAskedFor(t *testing.T) {
