@@ -182,6 +182,17 @@ foreign: deps build ## Prove on a real kube-apiserver what is said to work on an
 	@hack/helm.sh v3
 	@EVERYNODE_BINARY="$(CURDIR)/bin/everynode" $(GO) test -trimpath -count 1 -timeout 60m -v ./test/foreign -kubernetes '$(FOREIGN_PROGRAMS)'
 
+# The oldest Kubernetes that Everynode runs beside, in its last version.
+OLDEST          ?= v1.33.13
+OLDEST_PROGRAMS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/everynode/kubernetes-$(OLDEST)
+
+.PHONY: foreign-oldest
+foreign-oldest: deps build ## Prove on the oldest Kubernetes what is said to work beside its controllers; the first run builds it.
+	@hack/foreign-kubernetes.sh '$(OLDEST)' '$(OLDEST_PROGRAMS)'
+	@hack/helm.sh v4
+	@hack/helm.sh v3
+	@EVERYNODE_BINARY="$(CURDIR)/bin/everynode" $(GO) test -trimpath -count 1 -timeout 60m -v -run 'Beside|Leaving|Away|Chart|Page|OnAnother' ./test/foreign -kubernetes '$(OLDEST_PROGRAMS)'
+
 .PHONY: package
 package: build ## Make a Debian package and an .rpm of bin/everynode in bin/.
 	@hack/package.sh $(VERSION) bin deb

@@ -139,7 +139,14 @@ func (g *Guest) passGatesOf(ctx context.Context, objects client.Reader, s *seen,
 		return err
 	}
 	stand.Pods = podsOf(ds, live)
-	return g.carryOut(ctx, objects, ds, gates.Decide(stand.Stand), stand.Pins)
+	due, nodes := g.again.Bound(stand.Now, ds.UID, gates.Decide(stand.Stand))
+	if len(nodes) > 0 {
+		slices.Sort(nodes)
+		g.cfg.Recorder.Eventf(ds, corev1.EventTypeWarning, gates.OfOthers, "Somebody else, such as another webhook, puts "+
+			"its pods behind the scheduling gate %s: on %d nodes, such as %s; after %d pods on a node the next one is "+
+			"let through", pinning.Gate, len(nodes), nodes[0], gates.MostAgain)
+	}
+	return g.carryOut(ctx, objects, ds, due, stand.Pins)
 }
 
 // standing is what is decided by.

@@ -35,6 +35,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	everynode "github.com/everynode/everynode/api/client"
+	"github.com/everynode/everynode/internal/beside/gates"
 	"github.com/everynode/everynode/internal/beside/registration"
 	"github.com/everynode/everynode/internal/beside/webhook"
 )
@@ -85,6 +86,7 @@ type Guest struct {
 	wrongPods map[string]map[types.UID]bool
 	trials    trials
 	waiting   waiting
+	again     gates.Again
 	startups  startups
 	// led is since when it leads.
 	led time.Time

@@ -72,7 +72,8 @@ func Cluster(ctx context.Context, config *rest.Config) (c diagnosis.Cluster, err
 		at   func(context.Context) error
 	}{
 		{"nodes", l.nodes}, {"leases", l.leases}, {"daemonsets", l.daemonSets}, {"daemonsetrollouts", l.rollouts},
-		{"rolloutpolicies", l.policies}, {"nodestartups", l.startups}, {"pods", l.held},
+		{"rolloutpolicies", l.policies}, {"nodestartups", l.startups}, {"pods", l.pods},
+		{"events", l.gatesOfOthers},
 		{"daemonsetvariants", l.variants}, {"fields of Everynode's kinds", l.lacking},
 		{"servicecidrs", l.serviceCIDRs}, {"ipaddresses", l.addresses},
 		{"validatingwebhookconfigurations", l.validating}, {"mutatingwebhookconfigurations", l.mutating},

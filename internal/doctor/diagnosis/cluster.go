@@ -40,8 +40,12 @@ type Cluster struct {
 	// StartupsUnread tells that NodeStartups could not be read.
 	StartupsUnread bool
 	// Held are pods that do not start yet, on nodes whose machine has started again.
-	Held     []*corev1.Pod
-	Webhooks []Webhook
+	Held []*corev1.Pod
+	// Gated are pods that wait behind the gate of those that may ask a registry what their images are. GatesOfOthers are
+	// events that tell that somebody else puts pods there.
+	Gated         []*corev1.Pod
+	GatesOfOthers []*corev1.Event
+	Webhooks      []Webhook
 	// ServiceCIDRs are where Services have addresses from, and Addresses those that are given out.
 	ServiceCIDRs []*networkingv1.ServiceCIDR
 	Addresses    []netip.Addr
@@ -101,7 +105,7 @@ func OfCluster(c Cluster) []Finding {
 	}{
 		{"api", answers}, {"members", serversOf}, {"clock", clocks}, {"versions", nodeVersions}, {"nodes", nodes},
 		{"daemons", daemons}, {"rollouts", rollouts}, {"fetch", fetches}, {"services", services}, {"webhooks", webhooks},
-		{"beside", besides}, {"startups", startups}, {"variants", variants}, {"definitions", outdated},
+		{"beside", besides}, {"startups", startups}, {"variants", variants}, {"definitions", outdated}, {"gates", gated},
 	} {
 		f := findings{check: check.name}
 		check.look(&f, &c)
