@@ -1,9 +1,11 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -46,6 +48,24 @@ type Writer interface {
 type StatusPatch struct {
 	Conditions        []corev1.PodCondition `json:"conditions,omitempty"`
 	NominatedNodeName *string               `json:"nominatedNodeName,omitempty"`
+}
+
+// ApplyTo merges it into a status, as the API server does with such a patch.
+func (p *StatusPatch) ApplyTo(status *corev1.PodStatus) {
+	for _, c := range p.Conditions {
+		i := slices.IndexFunc(status.Conditions, func(old corev1.PodCondition) bool { return old.Type == c.Type })
+		if i < 0 {
+			status.Conditions = append(status.Conditions, c)
+			continue
+		}
+		old := &status.Conditions[i] // what a patch does not say stays
+		c.Reason, c.Message = cmp.Or(c.Reason, old.Reason), cmp.Or(c.Message, old.Message)
+		c.ObservedGeneration = cmp.Or(c.ObservedGeneration, old.ObservedGeneration)
+		*old = c
+	}
+	if p.NominatedNodeName != nil {
+		status.NominatedNodeName = *p.NominatedNodeName
+	}
 }
 
 type clientWriter struct{ client kubernetes.Interface }

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -175,6 +176,30 @@ func TestInsideDoorStoresTheSame(t *testing.T) {
 			_, err := w.ds.CreatePod(ctx, bad)
 			return err
 		}},
+		{"why another pod of the name waits", "done", func(w way, p *corev1.Pod) error {
+			other := p.DeepCopy()
+			other.UID = "other"
+			err := w.sched.PatchStatus(ctx, other, waits("no room", nil))
+			if apierrors.IsConflict(err) || apierrors.IsInvalid(err) { // by HTTP, as a change of the UID
+				return nil
+			}
+			return fmt.Errorf("it is not refused: %w", err)
+		}},
+		{"why it waits", "done", func(w way, p *corev1.Pod) error {
+			return w.sched.PatchStatus(ctx, p, waits("no room", ptr.To("node-1")))
+		}},
+		{"why it waits, in other words", "done", func(w way, p *corev1.Pod) error {
+			status := waits("less room", ptr.To(""))
+			status.Conditions = append(status.Conditions, corev1.PodCondition{
+				Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "Why", Message: "So"})
+			return w.sched.PatchStatus(ctx, p, status)
+		}},
+		{"why it waits, in no words", "done", func(w way, p *corev1.Pod) error {
+			return w.sched.PatchStatus(ctx, p, waits("", nil))
+		}},
+		{"why one waits that is not there", "NotFound", func(w way, _ *corev1.Pod) error {
+			return w.sched.PatchStatus(ctx, testPod(w.namespace, "none"), waits("no room", nil))
+		}},
 		{"bind another pod of the name", "Conflict", func(w way, p *corev1.Pod) error {
 			other := p.DeepCopy()
 			other.UID = "other"
@@ -257,6 +282,14 @@ func TestInsideDoorStoresTheSame(t *testing.T) {
 			}
 		})
 	}
+}
+
+// waits is what the scheduler says of a pod that waits.
+func waits(message string, nominated *string) scheduler.StatusPatch {
+	return scheduler.StatusPatch{NominatedNodeName: nominated, Conditions: []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: message,
+		LastTransitionTime: metav1.Now(),
+	}}}
 }
 
 var varying = regexp.MustCompile(`by-(http|door)|[0-9a-f]{8}-[0-9a-f-]{27}`)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -32,10 +33,10 @@ func runStartup(ctx context.Context, o options, nodes []int, rate, kills int, se
 		"\n%d nodes join a second, and twice as many pods wait for them. Each node starts two daemons, one after the other, "+
 			"and is open then.\nSeconds by the clock; of those in which nodes were closed after their last daemon had become "+
 			"available: half / 99 in 100 / all, at most.\nServed: while there was a server. Nodes are simulated in the process "+
-			"that measures. Seed: %d\n\n",
+			"that measures.\nCPU: ms for each node, of the server / of that process. Seed: %d\n\n",
 		rate, seed,
 	)
-	fmt.Println("| nodes | kills | joined in | open after | closed | closed, served | pods placed | too early | CPU |")
+	fmt.Println("| nodes | kills | joined in | open after | closed | closed, served | pods placed | too early | CPU, ms |")
 	fmt.Println("|------:|------:|----------:|-----------:|-------:|---------------:|------------:|----------:|----:|")
 	// Simulated nodes are not the server's own here.
 	o.agents, o.more = true, []string{"--cluster-cidr", "10.128.0.0/9", "--node-cidr-mask-size", "25"}
@@ -66,6 +67,12 @@ func (o options) open(ctx context.Context, run opening.Options) error {
 	if run.Kills > 0 {
 		b.profiles = "" // nobody answers for them
 	}
+	var before, after costs
+	run.Begins = func() (err error) {
+		b.settle()
+		before, err = b.costs()
+		return err
+	}
 	var h gates.History
 	err = b.profiled(ctx, "startup", func(ctx context.Context) (err error) {
 		h, err = opening.Run(ctx, run)
@@ -74,13 +81,13 @@ func (o options) open(ctx context.Context, run opening.Options) error {
 	if err != nil {
 		return err
 	}
-	used, _, err := b.used()
+	after, err = b.costs()
 	if err != nil {
 		return err
 	}
 	j, early := gates.Judge(h), gates.Early(gates.InOrder(h.Writes))
-	fmt.Printf("| %d | %d | %.1f | %.1f | %s | %s | %d | %d | %.0f s |\n", j.Nodes, run.Kills, j.Joining.Seconds(),
-		j.All.Seconds(), shares(j.Waits), shares(j.Served), j.Bound, len(early), used.cpu.Seconds())
+	fmt.Printf("| %d | %d | %.1f | %.1f | %s | %s | %d | %d | %s |\n", j.Nodes, run.Kills, j.Joining.Seconds(),
+		j.All.Seconds(), shares(j.Waits), shares(j.Served), j.Bound, len(early), after.since(before, run))
 	var errs []error
 	for _, f := range j.Faults {
 		errs = append(errs, errors.New(f.String()))
@@ -95,6 +102,27 @@ func (o options) open(ctx context.Context, run opening.Options) error {
 		errs = append(errs, fmt.Errorf("one stayed closed for more than %v", mostAfterKills))
 	}
 	return errors.Join(errs...)
+}
+
+// costs is processor time: of the server, and of this process, in which nodes are simulated and all is recorded.
+type costs struct{ server, nodes time.Duration }
+
+func (b *bench) costs() (c costs, err error) {
+	server, _, err := b.used()
+	if err != nil {
+		return c, err
+	}
+	own, err := usageOf(os.Getpid())
+	return costs{server.cpu, own.cpu}, err
+}
+
+// since is what each of the nodes has cost; of servers that were killed nobody knows it.
+func (c costs) since(before costs, run opening.Options) string {
+	if run.Kills > 0 {
+		return "-"
+	}
+	each := func(d time.Duration) float64 { return d.Seconds() * 1000 / float64(run.Nodes) }
+	return fmt.Sprintf("%.1f / %.1f", each(c.server-before.server), each(c.nodes-before.nodes))
 }
 
 // shares are the times of half, of 99 in 100 and of all.

@@ -4,9 +4,11 @@ package writers
 
 import (
 	"context"
+	"errors"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -142,6 +144,19 @@ func (w schedulerWriter) Bind(ctx context.Context, p *corev1.Pod, nodeName strin
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: nodeName},
 	})
+}
+
+// PatchStatus implements scheduler.Writer.
+func (w schedulerWriter) PatchStatus(ctx context.Context, p *corev1.Pod, status scheduler.StatusPatch) error {
+	_, err := w.door.Change(ctx, target(pods, "status", p), func(obj runtime.Object) error {
+		now := obj.(*corev1.Pod)
+		if now.UID != p.UID {
+			return apierrors.NewConflict(pods.GroupResource(), p.Name, errors.New("it is another pod of that name"))
+		}
+		status.ApplyTo(&now.Status)
+		return nil
+	})
+	return err
 }
 
 // schedulerEvents is where the scheduler's events go.

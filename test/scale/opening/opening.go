@@ -46,6 +46,8 @@ type Options struct {
 	// Patience is for how long it may all take.
 	Patience time.Duration
 	Server   Server
+	// Begins is called when all is prepared, before the first node joins.
+	Begins func() error
 }
 
 // groups are the daemons that each node starts, one after the other.
@@ -71,6 +73,10 @@ func Run(ctx context.Context, o Options) (h gates.History, err error) {
 		return h, err
 	}
 	fleet, err := startMachines(watching, o.Server.Config())
+	if err != nil {
+		return h, err
+	}
+	err = o.Begins()
 	if err != nil {
 		return h, err
 	}
