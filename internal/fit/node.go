@@ -14,7 +14,9 @@ import (
 
 // Node is one node with the sums over its pods. Rules read it; only this package writes it.
 type Node struct {
-	Name          string
+	Name string
+	// UID tells it from others that have had its name.
+	UID           types.UID
 	Labels        map[string]string
 	Taints        []corev1.Taint
 	Unschedulable bool
@@ -104,6 +106,7 @@ func (n *Node) set(object *corev1.Node) Change {
 			change |= TaintsChanged
 		}
 	}
+	n.UID = object.UID
 	n.Labels, n.Taints, n.Unschedulable = object.Labels, object.Spec.Taints, object.Spec.Unschedulable
 	// A node that names no number of pods takes none, as for every other resource.
 	n.Allocatable, n.AllowedPods = allocatable, pods
@@ -133,7 +136,7 @@ func sameAllocatable(a, b corev1.ResourceList) bool {
 // unset leaves only the pods.
 func (n *Node) unset() {
 	n.index = -1
-	n.Labels, n.Taints, n.Unschedulable = nil, nil, false
+	n.UID, n.Labels, n.Taints, n.Unschedulable = "", nil, nil, false
 	n.Allocatable, n.AllowedPods = resources.Amounts{}, 0
 }
 

@@ -42,7 +42,7 @@ const (
 // called, or after two minutes. One for another pod of the same name takes its place, until that one is refused.
 type Reservation struct {
 	scheduler    *Scheduler
-	node         string
+	node         Chosen
 	uid          types.UID
 	known        time.Time
 	begins, ends time.Time
@@ -86,8 +86,8 @@ func (s *Scheduler) reserved(r *Reservation) (*Reservation, Refusal) {
 	return r, ""
 }
 
-// Node is where the room is.
-func (r *Reservation) Node() string { return r.node }
+// Binding is what gives the room to the pod.
+func (r *Reservation) Binding(pod *corev1.Pod) *corev1.Binding { return BindingOf(pod, r.node) }
 
 // Stored tells that the pod was stored with its node. It counts as scheduled.
 func (r *Reservation) Stored(ctx context.Context, pod *corev1.Pod) {
@@ -96,8 +96,8 @@ func (r *Reservation) Stored(ctx context.Context, pod *corev1.Pod) {
 	b.metrics.algorithmSeconds.Observe(r.ends.Sub(r.begins).Seconds())
 	b.metrics.attempted(resultScheduled, now.Sub(r.begins))
 	b.metrics.placed(1, now.Sub(r.known))
-	klog.FromContext(ctx).V(2).Info("Created pod with its node", "pod", klog.KObj(pod), "node", r.node)
-	b.events.scheduled(pod, r.node)
+	klog.FromContext(ctx).V(2).Info("Created pod with its node", "pod", klog.KObj(pod), "node", r.node.Name)
+	b.events.scheduled(pod, r.node.Name)
 }
 
 // Refused tells that the pod was not stored and will not be. Of one of which that is not known, nothing is told.
@@ -173,10 +173,10 @@ func (l *loop) answerTo(ctx context.Context, a *ask) {
 		l.keep(earlier, its)
 		l.freed(freed)
 	default:
-		klog.FromContext(ctx).V(4).Info("Reserved room", "pod", name, "node", r.node)
-		l.kept.Add(a.pod.UID, name, room{a.pod, r.node}, l.clock.Now())
+		klog.FromContext(ctx).V(4).Info("Reserved room", "pod", name, "node", r.node.Name)
+		l.kept.Add(a.pod.UID, name, room{a.pod, r.node.Name}, l.clock.Now())
 		l.freed(freed)
-		l.queue.Changed(r.node, fit.PodAdded, l.clock.Now())
+		l.queue.Changed(r.node.Name, fit.PodAdded, l.clock.Now())
 	}
 }
 
@@ -201,7 +201,9 @@ func (l *loop) reserve(a *ask) *Reservation {
 		return nil
 	}
 	l.cluster.Assume(pod, result.Node)
-	return &Reservation{node: result.Node, uid: pod.UID, known: a.since, begins: begins, ends: l.clock.Now()}
+	return &Reservation{
+		node: l.chosen(result.Node), uid: pod.UID, known: a.since, begins: begins, ends: l.clock.Now(),
+	}
 }
 
 // endReservation gives room back that was kept for a pod that was refused. An earlier one of its name may be stored:

@@ -42,8 +42,8 @@ func TestReservedRoomIsKept(t *testing.T) {
 		c := start(t, node("a", "2", "4Gi"))
 		daemon := pod("daemon", pinnedTo("a"), requests("1500m", "1Gi"))
 		r := c.reserve(daemon)
-		if r.Node() != "a" {
-			t.Errorf("the room is on %q", r.Node())
+		if r.node.Name != "a" {
+			t.Errorf("the room is on %q", r.node.Name)
 		}
 		c.create(pod("big", requests("1", "1Gi")), pod("small", requests("500m", "1Gi")))
 		c.expectOn("big", "")
@@ -80,7 +80,7 @@ func TestReservedPodsCountAsScheduled(t *testing.T) {
 				c.create(p)
 			} else {
 				r := c.reserve(p)
-				p.Spec.NodeName = r.Node()
+				p.Spec.NodeName = r.node.Name
 				c.create(p)
 				r.Stored(t.Context(), p)
 			}
@@ -359,7 +359,7 @@ func TestNoRoomForThoseWithDevices(t *testing.T) {
 		t.Fatal("the pod does not fit in any case")
 	}
 	if r := l.reserve(&ask{pod: fit.NewPod(p), since: now.Now()}); r != nil {
-		t.Errorf("it gets room on %s", r.Node())
+		t.Errorf("it gets room on %s", r.node.Name)
 	}
 }
 

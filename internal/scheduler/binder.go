@@ -25,8 +25,8 @@ import (
 // Writer is what the scheduler does to the API.
 type Writer interface {
 	// Bind gives the pod to the node. It fails with NotFound or Conflict if the pod is gone, is another pod of the same
-	// name, or has a node.
-	Bind(ctx context.Context, pod *corev1.Pod, nodeName string) error
+	// name, or has a node; and with Conflict if the node is gone, or is another one of the same name.
+	Bind(ctx context.Context, pod *corev1.Pod, node Chosen) error
 	// PatchStatus merges the given fields into the status of this very pod. Conditions are merged by type.
 	PatchStatus(ctx context.Context, pod *corev1.Pod, status StatusPatch) error
 	// Delete removes this very pod, gracefully.
@@ -42,6 +42,21 @@ type Writer interface {
 	// FreeClaim writes the status over that very version of a claim whose only user is this very pod, and fails if that
 	// has a node by now.
 	FreeClaim(ctx context.Context, pod *corev1.Pod, claim *resourcev1.ResourceClaim) (*resourcev1.ResourceClaim, error)
+}
+
+// Chosen is the node that was decided for. Another one of its name, made since, may be closed to the pod.
+type Chosen struct {
+	Name string
+	// UID may be missing; then any node of the name will do.
+	UID types.UID
+}
+
+// BindingOf is what gives this very pod to this very node.
+func BindingOf(pod *corev1.Pod, node Chosen) *corev1.Binding {
+	return &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: node.Name, UID: node.UID},
+	}
 }
 
 // StatusPatch is the part of a pod's status that the scheduler writes. Nil fields are left as they are.
@@ -73,13 +88,10 @@ type clientWriter struct{ client kubernetes.Interface }
 // NewWriter returns the Writer that goes through a client.
 func NewWriter(client kubernetes.Interface) Writer { return clientWriter{client} }
 
-func (w clientWriter) Bind(ctx context.Context, pod *corev1.Pod, nodeName string) error {
-	binding := &corev1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
-		Target:     corev1.ObjectReference{Kind: "Node", Name: nodeName},
-	}
+func (w clientWriter) Bind(ctx context.Context, pod *corev1.Pod, node Chosen) error {
+	binding := BindingOf(pod, node)
 	if err := w.client.CoreV1().Pods(pod.Namespace).Bind(ctx, binding, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("bind pod %s/%s to node %s: %w", pod.Namespace, pod.Name, nodeName, err)
+		return fmt.Errorf("bind pod %s/%s to node %s: %w", pod.Namespace, pod.Name, node.Name, err)
 	}
 	return nil
 }
@@ -176,11 +188,11 @@ type attempt struct {
 }
 
 // bind writes the claims to devices and the binding of an assumed pod; a failure goes to the inbox.
-func (b *binder) bind(pod *fit.Pod, nodeName string, gifts []devices.Gift, a attempt) {
+func (b *binder) bind(pod *fit.Pod, node Chosen, gifts []devices.Gift, a attempt) {
 	b.add(&b.bindings, func(ctx context.Context) {
 		left, err := b.giveDevices(ctx, gifts)
 		if err == nil {
-			err = b.writer.Bind(ctx, pod.Object, nodeName)
+			err = b.writer.Bind(ctx, pod.Object, node)
 		}
 		now := b.clock.Now()
 		if err != nil {
@@ -190,8 +202,8 @@ func (b *binder) bind(pod *fit.Pod, nodeName string, gifts []devices.Gift, a att
 		}
 		b.metrics.attempted(resultScheduled, now.Sub(a.begins))
 		b.metrics.placed(a.number, now.Sub(a.known))
-		klog.FromContext(ctx).V(2).Info("Bound pod", "pod", klog.KObj(pod.Object), "node", nodeName)
-		b.events.scheduled(pod.Object, nodeName)
+		klog.FromContext(ctx).V(2).Info("Bound pod", "pod", klog.KObj(pod.Object), "node", node.Name)
+		b.events.scheduled(pod.Object, node.Name)
 	})
 }
 

@@ -216,7 +216,7 @@ func (l *loop) onFailedBinding(ctx context.Context, m message) {
 		l.late[m.uid] = l.clock.Now().Add(latest)
 	}
 	if apierrors.IsNotFound(m.err) || apierrors.IsConflict(m.err) {
-		// Deleted or bound by someone else: the watch will say which.
+		// The pod was deleted or bound by someone else, or the node is another one by now: the watch will say which.
 		klog.FromContext(ctx).V(2).Info("Binding was refused", "pod", klog.KObj(pod.Object), "err", m.err)
 		return
 	}
@@ -250,11 +250,20 @@ func (l *loop) schedule(ctx context.Context, pod *fit.Pod) {
 		l.cluster.Assume(pod, result.Node)
 		l.nominated.Delete(pod.UID)
 		l.queue.Changed(result.Node, fit.PodAdded, l.clock.Now())
-		l.binder.bind(pod, result.Node, gifts, try)
+		l.binder.bind(pod, l.chosen(result.Node), gifts, try)
 		return
 	}
 	l.park(ctx, pod, &result.Diagnosis, view)
 	l.binder.metrics.attempted(resultUnschedulable, l.clock.Since(try.begins))
+}
+
+// chosen is the node of that name as decisions know it.
+func (l *loop) chosen(name string) Chosen {
+	out := Chosen{Name: name}
+	if node := l.cluster.Node(name); node != nil {
+		out.UID = node.UID
+	}
+	return out
 }
 
 // view is what a placement looks at now, without the budgets.

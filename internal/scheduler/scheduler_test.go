@@ -121,6 +121,12 @@ func (c *cluster) bind(action clienttesting.Action) (bool, runtime.Object, error
 	if pod.UID != binding.UID || pod.Spec.NodeName != "" {
 		return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "pods"}, pod.Name, errors.New("bound or replaced"))
 	}
+	if uid := binding.Target.UID; uid != "" {
+		target, err := c.client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("nodes"), "", binding.Target.Name)
+		if err != nil || target.(*corev1.Node).UID != uid {
+			return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, pod.Name, errors.New("another node"))
+		}
+	}
 	pod.Spec.NodeName = binding.Target.Name
 	return true, binding, c.client.Tracker().Update(pods, pod, pod.Namespace)
 }

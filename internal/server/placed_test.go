@@ -8,18 +8,26 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/everynode/everynode/internal/apiserver/bootstrap"
 	"github.com/everynode/everynode/internal/controller/daemonset"
+	"github.com/everynode/everynode/internal/scheduler"
 	"github.com/everynode/everynode/internal/server/placing"
 	"github.com/everynode/everynode/internal/server/writers"
 )
 
 // roomForAll is a scheduler that has room for every pod on node-1.
-type roomForAll struct{ told []string }
+type roomForAll struct {
+	told []string
+	// uid is that of the node for which it decides; "" for any.
+	uid types.UID
+}
 
-func (r *roomForAll) Node() string { return "node-1" }
+func (r *roomForAll) Binding(p *corev1.Pod) *corev1.Binding {
+	return scheduler.BindingOf(p, scheduler.Chosen{Name: "node-1", UID: r.uid})
+}
 
 func (r *roomForAll) Stored(_ context.Context, p *corev1.Pod) {
 	r.told = append(r.told, "stored "+p.Name)
@@ -69,7 +77,7 @@ func TestPodIsStoredAsOneThatIsBound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := door.sched.Bind(ctx, bound, "node-1"); err != nil {
+	if err := door.sched.Bind(ctx, bound, scheduler.Chosen{Name: "node-1"}); err != nil {
 		t.Fatal(err)
 	}
 	binder := writers.Through(door.door.As(bootstrap.SchedulerAccount()))
@@ -119,7 +127,7 @@ func BenchmarkPodGetsItsNode(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			if err := bind.Bind(b.Context(), created, "node-1"); err != nil {
+			if err := bind.Bind(b.Context(), created, scheduler.Chosen{Name: "node-1"}); err != nil {
 				b.Fatal(err)
 			}
 		}

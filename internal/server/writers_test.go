@@ -203,13 +203,13 @@ func TestInsideDoorStoresTheSame(t *testing.T) {
 		{"bind another pod of the name", "Conflict", func(w way, p *corev1.Pod) error {
 			other := p.DeepCopy()
 			other.UID = "other"
-			return w.sched.Bind(ctx, other, "node-1")
+			return w.sched.Bind(ctx, other, scheduler.Chosen{Name: "node-1"})
 		}},
-		{"bind", "done", func(w way, p *corev1.Pod) error { return w.sched.Bind(ctx, p, "node-1") }},
-		{"bind again", "Conflict", func(w way, p *corev1.Pod) error { return w.sched.Bind(ctx, p, "node-2") }},
+		{"bind", "done", func(w way, p *corev1.Pod) error { return w.sched.Bind(ctx, p, scheduler.Chosen{Name: "node-1"}) }},
+		{"bind again", "Conflict", func(w way, p *corev1.Pod) error { return w.sched.Bind(ctx, p, scheduler.Chosen{Name: "node-2"}) }},
 		{"bind one that is not there", "NotFound", func(w way,
 			_ *corev1.Pod) error {
-			return w.sched.Bind(ctx, testPod(w.namespace, "none"), "node-1")
+			return w.sched.Bind(ctx, testPod(w.namespace, "none"), scheduler.Chosen{Name: "node-1"})
 		}},
 		{"status, and more that is not taken", "done", func(w way, p *corev1.Pod) error {
 			changed := p.DeepCopy()
@@ -407,7 +407,7 @@ func TestInsideDoorAsksPolicies(t *testing.T) {
 	for name, do := range map[string]func(w way) error{
 		"renew":  func(w way) error { _, err := w.sim.UpdateLease(ctx, heartbeats[w.namespace]()); return err },
 		"create": func(w way) error { _, err := w.ds.CreatePod(ctx, testPod(w.namespace, "guarded")); return err },
-		"bind":   func(w way) error { return w.sched.Bind(ctx, bound[w.namespace], "node-1") },
+		"bind":   func(w way) error { return w.sched.Bind(ctx, bound[w.namespace], scheduler.Chosen{Name: "node-1"}) },
 		"status": func(w way) error { _, err := w.sim.UpdatePodStatus(ctx, bound[w.namespace]); return err },
 		"delete": func(w way) error { return w.ds.DeletePod(ctx, w.namespace, "guarded", bound[w.namespace].UID) },
 	} {

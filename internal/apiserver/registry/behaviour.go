@@ -32,16 +32,17 @@ type start func(context.Context) error
 
 // addBehaviour adds what some kinds do besides being stored. It returns what is to be
 // started, by the name under which readiness tells of it.
-func addBehaviour(built storages, d Dependencies) (map[string]start, error) {
+func addBehaviour(built storages, d Dependencies, targets *pod.Targets) (map[string]start, error) {
 	core := func(resource string) schema.GroupResource { return schema.GroupResource{Resource: resource} }
 	pods, nodes, budgets := built[core("pods")], built[core("nodes")], built[schema.GroupResource{
 		Group:    "policy",
 		Resource: "poddisruptionbudgets",
 	}]
+	targets.Follow(nodes.Store.Storage.Storage, nodes.Store.KeyFunc)
 	access := pod.NewNodeAccess(pods.Store, nodes.Store, d.Agents)
 	services := built[core("services")]
 	for name, sub := range map[string]rest.Storage{
-		"binding":     pod.NewBindingREST(pods.Store),
+		"binding":     pod.NewBindingREST(pods.Store, targets),
 		"eviction":    pod.NewEvictionREST(pods.Store, pods.StatusStore, budgets.Store, budgets.StatusStore),
 		"log":         pod.NewLogREST(access),
 		"exec":        pod.NewExecREST(access, d.Authorizer),

@@ -57,15 +57,15 @@ type Served map[schema.GroupVersion]map[string]rest.Storage
 
 // Install builds the storage of every kind and serves it, group by group.
 func Install(server *genericapiserver.GenericAPIServer, kinds []resource.Definition, d Dependencies) (Served, error) {
-	built := storages{}
+	built, targets := storages{}, &pod.Targets{}
 	for _, kind := range kinds {
-		s, err := kind.Build(d.Scheme, pod.AskPlacers(d.Storage))
+		s, err := kind.Build(d.Scheme, pod.AskPlacers(d.Storage, targets))
 		if err != nil {
 			return nil, err
 		}
 		built[kind.GroupVersionResource().GroupResource()] = s
 	}
-	starts, err := addBehaviour(built, d)
+	starts, err := addBehaviour(built, d, targets)
 	if err != nil {
 		return nil, err
 	}

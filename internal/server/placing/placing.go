@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/apiserver/registry/pod"
@@ -26,8 +25,8 @@ import (
 
 // Room is room on a node that is kept for a pod which does not exist yet.
 type Room interface {
-	// Node is where it is.
-	Node() string
+	// Binding is what gives it to the pod.
+	Binding(p *corev1.Pod) *corev1.Binding
 	// Stored tells that the pod was stored with its node.
 	Stored(ctx context.Context, p *corev1.Pod)
 	// Refused tells that it was not, and will not be. Of one of which that is not known nothing is told.
@@ -125,16 +124,18 @@ func (b *birth) Place(ctx context.Context, p *corev1.Pod) *corev1.Binding {
 		b.why = why
 		return nil
 	}
-	binding, err := b.Admit(b.outer, &corev1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID},
-		Target:     corev1.ObjectReference{Kind: "Node", Name: room.Node()},
-	})
+	b.room = room
+	binding, err := b.Admit(b.outer, room.Binding(p))
 	if err != nil {
-		klog.FromContext(ctx).V(2).Info("Pod is left to be bound", "pod", klog.KObj(p), "node", room.Node(), "err", err)
-		room.Refused()
-		b.why = refusedBinding
+		b.Refuse(ctx, p, err)
 		return nil
 	}
-	b.room = room
 	return binding
+}
+
+// Refuse implements pod.Placer.
+func (b *birth) Refuse(ctx context.Context, p *corev1.Pod, err error) {
+	klog.FromContext(ctx).V(2).Info("Pod is left to be bound", "pod", klog.KObj(p), "err", err)
+	b.room.Refused()
+	b.room, b.why = nil, refusedBinding
 }

@@ -139,11 +139,8 @@ type schedulerWriter struct {
 	Inside
 }
 
-func (w schedulerWriter) Bind(ctx context.Context, p *corev1.Pod, nodeName string) error {
-	return w.bind(ctx, &corev1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID},
-		Target:     corev1.ObjectReference{Kind: "Node", Name: nodeName},
-	})
+func (w schedulerWriter) Bind(ctx context.Context, p *corev1.Pod, node scheduler.Chosen) error {
+	return w.bind(ctx, scheduler.BindingOf(p, node))
 }
 
 // PatchStatus implements scheduler.Writer.

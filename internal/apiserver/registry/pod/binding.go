@@ -16,10 +16,15 @@ import (
 )
 
 // BindingREST assigns a pod to a node: the scheduler's one write.
-type BindingREST struct{ store *genericregistry.Store }
+type BindingREST struct {
+	store   *genericregistry.Store
+	targets *Targets
+}
 
 // NewBindingREST returns the pods/binding subresource over the pods' store.
-func NewBindingREST(store *genericregistry.Store) *BindingREST { return &BindingREST{store: store} }
+func NewBindingREST(store *genericregistry.Store, targets *Targets) *BindingREST {
+	return &BindingREST{store, targets}
+}
 
 var (
 	_ rest.NamedCreater                   = (*BindingREST)(nil)
@@ -85,7 +90,7 @@ func (r *BindingREST) assign(ctx context.Context, b *corev1.Binding, dryRun bool
 		precondition = storage.NewUIDPreconditions(string(b.UID))
 	}
 	now := metav1.Now()
-	update := storage.SimpleUpdate(func(existing runtime.Object) (runtime.Object, error) {
+	update := func(existing runtime.Object) (runtime.Object, error) {
 		pod := existing.(*corev1.Pod)
 		if pod.DeletionTimestamp != nil {
 			return nil, fmt.Errorf("pod %s is being deleted, cannot be assigned to a host", pod.Name)
@@ -97,8 +102,17 @@ func (r *BindingREST) assign(ctx context.Context, b *corev1.Binding, dryRun bool
 			return nil, fmt.Errorf("pod %v has non-empty .spec.schedulingGates", pod.Name)
 		}
 		return bound(pod, b, now), nil
+	}
+	err = r.targets.while(ctx, &b.Target, dryRun, func(ctx context.Context, isThere func() error) error {
+		return r.store.Storage.GuaranteedUpdate(ctx, key, &corev1.Pod{}, false, precondition, storage.SimpleUpdate(
+			func(existing runtime.Object) (runtime.Object, error) {
+				out, err := update(existing)
+				if err == nil {
+					err = isThere()
+				}
+				return out, err
+			}), dryRun, nil)
 	})
-	err = r.store.Storage.GuaranteedUpdate(ctx, key, &corev1.Pod{}, false, precondition, update, dryRun, nil)
 	if storage.IsNotFound(err) {
 		return apierrors.NewNotFound(corev1.Resource("pods"), b.Name)
 	}

@@ -27,8 +27,8 @@ func Open(client *etcdkube.Client, compactor etcd3.Compactor, c *storagebackend.
 	if transformer == nil {
 		transformer = identity.NewEncryptCheckTransformer()
 	}
-	opened, err := etcd3.New(client, compactor, c.Codec, newObject, newList, c.Prefix, resourcePrefix, c.GroupResource,
-		transformer, c.LeaseManagerConfig, decoder, storage.APIObjectVersioner{})
+	opened, err := etcd3.New(rooted(client, c.Prefix), compactor, c.Codec, newObject, newList, c.Prefix,
+		resourcePrefix, c.GroupResource, transformer, c.LeaseManagerConfig, decoder, storage.APIObjectVersioner{})
 	if err != nil {
 		return nil, fmt.Errorf("open storage of %s: %w", c.GroupResource, err)
 	}
