@@ -52,11 +52,11 @@ func (in *Input) whyNotUp(s State) string {
 		return "no room for its pod of revision " + in.Want + ", which it is to have until its step begins: " + d.NoRoom
 	case Crowded:
 		return d.NoRoom
-	case Unmoved:
+	case Unmoved, Kept:
 		return cmp.Or(d.Refused, whys[s])
 	case Taken:
 		return "its pod of revision " + d.Revision + " is being replaced"
-	case Absent, Stuck:
+	case Absent, Stuck, Failed:
 		return cmp.Or(d.Refused, d.Trouble, whys[s])
 	case Unbound:
 		return d.Unbound()

@@ -57,6 +57,8 @@ func TestWhy(t *testing.T) {
 			"its pod keeps becoming ready again, for longer than the soak may take; its old pod is to end by 10:01:00 UTC"},
 		{Leaving, UnderWay, Input{}, Daemon{}, "its pod is taken away"},
 		{Failed, Us, Input{}, Daemon{}, "the revision fails there"},
+		{Failed, Us, Input{}, Daemon{Trouble: "container main: image a:1 cannot be pulled"}, "container main: image a:1 cannot be pulled"},
+		{Kept, UnderWay, Input{}, Daemon{Refused: "denied"}, "denied"},
 		{Kept, UnderWay, Input{}, Daemon{}, "the revision fails there, and it keeps what it has"},
 		{Stuck, Us, Input{}, Daemon{Refused: "denied"}, "denied"},
 		{Stuck, Us, Input{}, Daemon{}, "its daemon does not become available"},
