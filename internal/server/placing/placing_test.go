@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/storage"
 
 	"github.com/everynode/everynode/internal/apiserver/registry/pod"
@@ -30,17 +29,14 @@ type world struct {
 	noRoom      string
 	notAdmitted error
 	watched     bool
-	// chosen is the UID of the node that the scheduler decides for, and targets are those that there are.
-	chosen  types.UID
-	targets pod.Targets
-	fails   error
+	fails       error
 }
 
 // CreatePod stores the pod as the API does, with a name of its own in the context's place.
 func (w *world) CreatePod(ctx context.Context, p *corev1.Pod) (*corev1.Pod, error) {
 	p = p.DeepCopy()
 	p.UID, p.Generation = "uid", 1
-	err := pod.Placing(w, &w.targets).Create(ctx, "/pods/"+p.Name, p, &corev1.Pod{}, 0)
+	err := pod.Placing(w, &pod.Targets{}).Create(ctx, "/pods/"+p.Name, p, &corev1.Pod{}, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +51,7 @@ func (w *world) Create(_ context.Context, _ string, obj, _ runtime.Object, _ uin
 
 func (w *world) Binding(p *corev1.Pod) *corev1.Binding {
 	return &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name, UID: p.UID},
-		Target: corev1.ObjectReference{Kind: "Node", Name: "n1", UID: w.chosen}}
+		Target: corev1.ObjectReference{Kind: "Node", Name: "n1"}}
 }
 
 func (w *world) Stored(_ context.Context, p *corev1.Pod) {

@@ -123,3 +123,47 @@ func TestNodeThatNeverRests(t *testing.T) {
 		t.Errorf("after %d tries: %v", tries, err)
 	}
 }
+
+// births has pods created with a node that is known by a UID.
+type births struct {
+	*twoViews
+	stored  []string
+	refused int
+}
+
+func (b *births) Create(ctx context.Context, _ string, obj, _ runtime.Object, _ uint64) error {
+	if err := b.commit(ctx); err != nil {
+		return err
+	}
+	b.stored = append(b.stored, "on "+obj.(*corev1.Pod).Spec.NodeName)
+	return nil
+}
+
+func (b *births) Place(context.Context, *corev1.Pod) *corev1.Binding {
+	return &corev1.Binding{Target: corev1.ObjectReference{Name: "n", UID: "u"}}
+}
+
+func (b *births) Refuse(context.Context, *corev1.Pod, error) { b.refused++ }
+
+// A pod that comes with its node comes without one where that is another one by now, and is stored once.
+func TestPodsComeWithTheVeryNode(t *testing.T) {
+	for name, c := range map[string]struct {
+		memory, database *corev1.Node
+		stored           string
+		refused          int
+	}{
+		"as it was":            {nodeOf("u", "5"), nodeOf("u", "5"), "on n", 0},
+		"written since":        {nodeOf("u", "5"), nodeOf("u", "6"), "on n", 0},
+		"another one by now":   {nodeOf("new", "6"), nodeOf("new", "6"), "on ", 1},
+		"another, unheard of":  {nodeOf("u", "5"), nodeOf("new", "6"), "on ", 1},
+		"gone, and unheard of": {nodeOf("u", "5"), nil, "on ", 1},
+	} {
+		b := &births{twoViews: &twoViews{memory: c.memory, database: c.database}}
+		var targets Targets
+		targets.Follow(b, func(context.Context, string) (string, error) { return "/nodes/n", nil })
+		err := Placing(b, &targets).Create(PlacedBy(t.Context(), b), "/pods/p", &corev1.Pod{}, &corev1.Pod{}, 0)
+		if err != nil || len(b.stored) != 1 || b.stored[0] != c.stored || b.refused != c.refused {
+			t.Errorf("%s: stored %q, refused %d times, %v; want %q, %d", name, b.stored, b.refused, err, c.stored, c.refused)
+		}
+	}
+}
