@@ -240,6 +240,12 @@ func (j *judge) rollout(e history.Event, r *v1alpha1.DaemonSetRollout) {
 			}
 		}
 	}
+	if history.PolicyGone(r) { // pods are made by tag, and what they have then is what counts once a policy is back
+		for template := range now {
+			delete(j.said, of{set, template})
+		}
+		now = nil
+	}
 	j.rollouts[r.UID] = spoken{set, now}
 }
 

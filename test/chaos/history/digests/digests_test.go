@@ -123,6 +123,12 @@ func says(digest string) *v1alpha1.DaemonSetRollout {
 	return r
 }
 
+// left is a rollout that has outlived its policy.
+func left(r *v1alpha1.DaemonSetRollout) *v1alpha1.DaemonSetRollout {
+	r.Status.Conditions = []metav1.Condition{{Type: "PolicyGone", Status: metav1.ConditionTrue}}
+	return r
+}
+
 func unscheduled() *corev1.Pod {
 	p := pod("a", "demo:v1", "")
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}}
@@ -176,6 +182,7 @@ func TestDigests(t *testing.T) {
 		"one with a digest that nobody had":      {told().put(says(one)).make("b", two), Untold, 0},
 		"a digest is said that nobody had":       {told().put(says(two)), Untold, 0},
 		"what is said changes":                   {told().put(says(one)).put(pod("a", "demo:v1", two)).put(says(two)), Changed, 0},
+		"what is said changes without a policy":  {told().put(says(one)).put(left(says(one))).put(pod("a", "demo:v1", two)).put(says(two)), "", 0},
 		"the stable one's is forgotten":          {told().put(says(one)).put(says("")), Changed, 0},
 		"it is forgotten as pinning is off":      {told().put(says(one)).put(as("")).put(says("")), "", 0},
 		"one by tag as pinning is off":           {told().put(says(one)).put(as("")).make("b", "demo:v1"), "", 0},
