@@ -229,6 +229,17 @@ func (j *judge) rollout(e history.Event, r *v1alpha1.DaemonSetRollout) {
 		}
 		delete(j.said, of{set, template})
 	}
+	j.saysNow(e, r, set, now)
+	if history.PolicyGone(r) { // pods are made by tag, and what they have then is what counts once a policy is back
+		maps.DeleteFunc(j.said, func(at of, _ said) bool { return at.set == set })
+		now = nil
+	}
+	j.rollouts[r.UID] = spoken{set, now}
+}
+
+// saysNow judges the digests that a rollout says, and keeps them.
+func (j *judge) saysNow(e history.Event, r *v1alpha1.DaemonSetRollout, set types.UID, now map[string]said) {
+	concerned := []types.UID{r.UID, set}
 	for template, s := range now {
 		at := of{set, template}
 		j.said[at] = s
@@ -240,13 +251,6 @@ func (j *judge) rollout(e history.Event, r *v1alpha1.DaemonSetRollout) {
 			}
 		}
 	}
-	if history.PolicyGone(r) { // pods are made by tag, and what they have then is what counts once a policy is back
-		for template := range now {
-			delete(j.said, of{set, template})
-		}
-		now = nil
-	}
-	j.rollouts[r.UID] = spoken{set, now}
 }
 
 // saidBy is what a version of a rollout says.
