@@ -142,9 +142,9 @@ func (g *Guest) passGatesOf(ctx context.Context, objects client.Reader, s *seen,
 	due, nodes := g.again.Bound(stand.Now, ds.UID, gates.Decide(stand.Stand))
 	if len(nodes) > 0 {
 		slices.Sort(nodes)
-		g.cfg.Recorder.Eventf(ds, corev1.EventTypeWarning, gates.OfOthers, "Somebody else, such as another webhook, puts "+
-			"its pods behind the scheduling gate %s: on %d nodes, such as %s; after %d pods on a node the next one is "+
-			"let through", pinning.Gate, len(nodes), nodes[0], gates.MostAgain)
+		g.cfg.Recorder.Eventf(ds, corev1.EventTypeWarning, gates.OfOthers,
+			"Somebody else, such as another webhook, puts its pods behind the scheduling gate %s: on %d nodes, such as %s; "+
+				"after %d pods on a node the next one is let through", pinning.Gate, len(nodes), nodes[0], gates.MostAgain)
 	}
 	return g.carryOut(ctx, objects, ds, due, stand.Pins)
 }

@@ -19,7 +19,8 @@ func (l *looker) pods(ctx context.Context) error {
 // gated looks for pods behind the gate of those that are to ask a registry: none of them has a node yet.
 func (l *looker) gated(ctx context.Context) error {
 	list, err := l.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", "").String(), ResourceVersion: cached.ResourceVersion,
+		FieldSelector:   fields.OneTermEqualSelector("spec.nodeName", "").String(),
+		ResourceVersion: cached.ResourceVersion,
 	})
 	if err != nil {
 		return err

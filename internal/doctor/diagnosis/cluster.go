@@ -41,9 +41,9 @@ type Cluster struct {
 	StartupsUnread bool
 	// Held are pods that do not start yet, on nodes whose machine has started again.
 	Held []*corev1.Pod
-	// Gated are pods that wait behind the gate of those that may ask a registry what their images are. GatesOfOthers are
-	// events that tell that somebody else puts pods there.
-	Gated         []*corev1.Pod
+	// Gated are pods that wait behind the gate of those that may ask a registry what their images are.
+	Gated []*corev1.Pod
+	// GatesOfOthers are events that tell that somebody else puts pods there.
 	GatesOfOthers []*corev1.Event
 	Webhooks      []Webhook
 	// ServiceCIDRs are where Services have addresses from, and Addresses those that are given out.
@@ -104,8 +104,9 @@ func OfCluster(c Cluster) []Finding {
 		look func(*findings, *Cluster)
 	}{
 		{"api", answers}, {"members", serversOf}, {"clock", clocks}, {"versions", nodeVersions}, {"nodes", nodes},
-		{"daemons", daemons}, {"rollouts", rollouts}, {"fetch", fetches}, {"services", services}, {"webhooks", webhooks},
-		{"beside", besides}, {"startups", startups}, {"variants", variants}, {"definitions", outdated}, {"gates", gated},
+		{"daemons", daemons}, {"rollouts", rollouts}, {"fetch", fetches}, {"services", services},
+		{"webhooks", webhooks}, {"beside", besides}, {"startups", startups}, {"variants", variants},
+		{"definitions", outdated}, {"gates", gated},
 	} {
 		f := findings{check: check.name}
 		check.look(&f, &c)
@@ -116,8 +117,8 @@ func OfCluster(c Cluster) []Finding {
 
 func answers(f *findings, c *Cluster) {
 	for _, part := range c.Unready {
-		f.add(Problem, c.Server, c.Kubectl+" get --raw '/readyz?verbose'", "the API server says that it is not ready: %s",
-			part)
+		f.add(Problem, c.Server, c.Kubectl+" get --raw '/readyz?verbose'",
+			"the API server says that it is not ready: %s", part)
 	}
 	for _, kind := range c.Hidden {
 		f.add(Warning, kind, c.Kubectl+" auth whoami", "%s may not be read by you, so nothing is said about them", kind)
@@ -185,12 +186,14 @@ func clocks(f *findings, c *Cluster) {
 	}
 	ahead, behind := clocksOfNodes(c)
 	if len(ahead) > 0 {
-		f.add(Problem, "nodes", remedy+"    # on each", "%s ahead of the API server's: %s; if one dies, that is noticed late",
+		f.add(Problem, "nodes", remedy+"    # on each",
+			"%s ahead of the API server's: %s; if one dies, that is noticed late",
 			many(len(ahead), "the clock of %d node is", "the clocks of %d nodes are"), some(ahead))
 	}
 	if len(behind) > 0 {
 		f.add(Problem, "nodes", remedy+"    # on each",
-			"%s behind the API server's: %s; their tokens and certificates count for longer than they should, or not yet",
+			"%s behind the API server's: %s; "+
+				"their tokens and certificates count for longer than they should, or not yet",
 			many(len(behind), "the clock of %d node is", "the clocks of %d nodes are"), some(behind))
 	}
 }
@@ -297,7 +300,8 @@ func nodes(f *findings, c *Cluster) {
 		}
 	}
 	if len(cordoned) > 0 {
-		f.add(Warning, nodeSubject(cordoned), c.Kubectl+" uncordon "+strings.Join(cordoned[:min(3, len(cordoned))], " "),
+		first := strings.Join(cordoned[:min(3, len(cordoned))], " ")
+		f.add(Warning, nodeSubject(cordoned), c.Kubectl+" uncordon "+first,
 			"%s no new pods, because somebody said so: %s",
 			many(len(cordoned), "%d node takes", "%d nodes take"), some(cordoned))
 	}
@@ -328,8 +332,8 @@ func notReady(f *findings, c *Cluster, groups map[string][]string, since map[str
 		if key == "silent" {
 			how = many(len(names), "%d node is silent", "%d nodes are silent")
 		}
-		f.add(Problem, nodeSubject(names), "systemctl status everynode-agent    # on "+names[0]+"; "+c.Program+" why "+names[0],
-			"%s, the first for %s: %s",
+		remedy := "systemctl status everynode-agent    # on " + names[0] + "; " + c.Program + " why " + names[0]
+		f.add(Problem, nodeSubject(names), remedy, "%s, the first for %s: %s",
 			how, long(c.Now.Sub(since[key])), some(names))
 	}
 }
@@ -390,8 +394,8 @@ func rollouts(f *findings, c *Cluster) {
 		show := c.Program + " rollout status " + target
 		switch r.Status.Phase {
 		case v1alpha1.PhaseHalted, v1alpha1.PhaseRolledBack:
-			f.add(Problem, subject, c.Program+" why "+target+" --verdict FailedRevision", "its change has failed (%s): %s",
-				r.Status.Phase, r.Status.Message)
+			f.add(Problem, subject, c.Program+" why "+target+" --verdict FailedRevision",
+				"its change has failed (%s): %s", r.Status.Phase, r.Status.Message)
 		case v1alpha1.PhaseWaitingForApproval:
 			remedy := c.Program + " rollout approve " + target
 			if showsNothing(&r.Status) {
@@ -437,7 +441,8 @@ func webhooks(f *findings, c *Cluster) {
 			remedy := fmt.Sprintf("%s -n %s get pods,endpointslices -l kubernetes.io/service-name=%s",
 				c.Kubectl, namespace, service)
 			f.add(severity, subject, remedy,
-				"the webhook %s has nobody to answer: no endpoint of the Service %s is ready; %s", w.Name, w.Service, effect)
+				"the webhook %s has nobody to answer: no endpoint of the Service %s is ready; %s",
+				w.Name, w.Service, effect)
 		}
 		if w.Unanswered > 0 {
 			f.add(Warning, subject, c.Kubectl+" get events -A; "+c.Kubectl+" get --raw /metrics | grep "+w.Name,
@@ -447,14 +452,15 @@ func webhooks(f *findings, c *Cluster) {
 		edit := c.Kubectl + " edit " + w.Resource + " " + w.Configuration
 		switch left := w.AuthorityEnds.Sub(c.Now); {
 		case w.AuthorityProblem != "":
-			f.add(severity, subject, edit, "the caBundle of the webhook %s cannot be read: %s; %s", w.Name, w.AuthorityProblem,
-				effect)
+			f.add(severity, subject, edit, "the caBundle of the webhook %s cannot be read: %s; %s",
+				w.Name, w.AuthorityProblem, effect)
 		case w.AuthorityEnds.IsZero():
 		case left <= 0:
 			f.add(severity, subject, edit, "the authority in the caBundle of the webhook %s ended %s ago; %s", w.Name,
 				long(-left), effect)
 		case left < endsSoon:
-			f.add(Warning, subject, edit, "the authority in the caBundle of the webhook %s ends in %s", w.Name, long(left))
+			f.add(Warning, subject, edit, "the authority in the caBundle of the webhook %s ends in %s",
+				w.Name, long(left))
 		}
 	}
 }

@@ -36,8 +36,10 @@ func gated(f *findings, c *Cluster) {
 	}
 	for _, subject := range slices.Sorted(maps.Keys(waits)) {
 		f.add(Problem, subject, "everynode controller --beside    # or: "+c.Kubectl+" edit pod, and remove the gate",
-			"%s for more than %s behind the scheduling gate %s: %s; does a controller of Everynode run, and may it patch pods?",
-			many(len(waits[subject]), "%d pod waits", "%d pods wait"), long(gatedFor), pinning.Gate, some(waits[subject]))
+			"%s for more than %s behind the scheduling gate %s: %s; "+
+				"does a controller of Everynode run, and may it patch pods?",
+			many(len(waits[subject]), "%d pod waits", "%d pods wait"), long(gatedFor), pinning.Gate,
+			some(waits[subject]))
 	}
 	for _, e := range c.GatesOfOthers {
 		if e.InvolvedObject.Kind == "DaemonSet" {
@@ -48,6 +50,7 @@ func gated(f *findings, c *Cluster) {
 }
 
 func writtenGate(f *findings, c *Cluster, ds *appsv1.DaemonSet) {
-	f.add(Problem, "daemonset/"+ds.Name+" in "+ds.Namespace, c.Kubectl+" edit daemonset "+ds.Name+" -n "+ds.Namespace,
+	remedy := c.Kubectl + " edit daemonset " + ds.Name + " -n " + ds.Namespace
+	f.add(Problem, "daemonset/"+ds.Name+" in "+ds.Namespace, remedy,
 		"its template has the scheduling gate %s itself: nobody takes it off, and none of its pods starts", pinning.Gate)
 }
