@@ -128,7 +128,7 @@ func (c *Cache) missed(w *watcher, revision uint64) ([]*event, error) {
 	// A rollout on a large fleet fills the history within a second, and a server that ends in it sends each node here.
 	found, err := c.objects.ByIndex(storage.FieldIndex(c.triggerField), w.trigger)
 	if err != nil {
-		return nil, tooOld
+		return nil, fmt.Errorf("find the objects whose %s is %q: %w", c.triggerField, w.trigger, err)
 	}
 	return c.departed.and(found, w.trigger, revision, c.versioner)
 }
