@@ -14,6 +14,7 @@ import (
 
 	"github.com/everynode/everynode/internal/apiserver/alike"
 	"github.com/everynode/everynode/internal/apiserver/enough"
+	"github.com/everynode/everynode/internal/apiserver/podspec/check"
 	"github.com/everynode/everynode/internal/apiserver/registry/endpoints"
 	"github.com/everynode/everynode/internal/apiserver/registry/endpointslice/equal"
 )
@@ -215,14 +216,9 @@ func validatePorts(list []discoveryv1.EndpointPort, path *field.Path) field.Erro
 	return errs
 }
 
-var protocols = []corev1.Protocol{corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP}
-
 func validateProtocol(p *corev1.Protocol, path *field.Path) field.ErrorList {
-	switch {
-	case p == nil:
+	if p == nil {
 		return field.ErrorList{field.Required(path, "")}
-	case !slices.Contains(protocols, *p):
-		return field.ErrorList{field.NotSupported(path, *p, protocols)}
 	}
-	return nil
+	return check.Supported(path, *p, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)
 }

@@ -231,19 +231,12 @@ func (a *allocator) assign(svc *corev1.Service, u used) error {
 
 // checkFamilies refuses what needs addresses of a family that there are none of.
 func (a *allocator) checkFamilies(svc *corev1.Service) error {
-	ours := corev1.IPv4Protocol
-	if a.networks.configured.Addr().Is6() {
-		ours = corev1.IPv6Protocol
-	}
+	ours := plan.Family(a.networks.configured.Addr())
 	var errs field.ErrorList
 	ip, err := netip.ParseAddr(svc.Spec.ClusterIP)
-	if err == nil && len(svc.Spec.IPFamilies) == 0 && ip.Is6() != (ours == corev1.IPv6Protocol) {
-		other := corev1.IPv6Protocol
-		if ip.Is4() {
-			other = corev1.IPv4Protocol
-		}
+	if err == nil && len(svc.Spec.IPFamilies) == 0 && plan.Family(ip) != ours {
 		at := field.NewPath("spec", "clusterIPs").Index(0)
-		problem := string(other) + " is not configured on this cluster"
+		problem := string(plan.Family(ip)) + " is not configured on this cluster"
 		return invalid(svc, field.Invalid(at, []string{svc.Spec.ClusterIP}, problem))
 	}
 	for i, family := range svc.Spec.IPFamilies {

@@ -11,6 +11,7 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/content"
@@ -367,10 +368,7 @@ func (b *Book) meanwhile(s *set) fact.DaemonSet {
 
 // announced is the DaemonSet, and that copies are to be made.
 func announced(info fact.DaemonSet) fact.DaemonSet {
-	said := v1alpha1.ContentStatus{}
-	if info.Content != nil {
-		said = *info.Content
-	}
+	said := ptr.Deref(info.Content, v1alpha1.ContentStatus{})
 	said.Preparing = true
 	info.Content = &said
 	return info
@@ -453,10 +451,7 @@ func (b *Book) overtaken(s *set, info *fact.DaemonSet) *v1alpha1.ContentStatus {
 // same one, so that they are no news.
 func (b *Book) tell(s *set, info fact.DaemonSet) {
 	if s.why != "" {
-		said := v1alpha1.ContentStatus{}
-		if info.Content != nil {
-			said = *info.Content
-		}
+		said := ptr.Deref(info.Content, v1alpha1.ContentStatus{})
 		said.Message = s.why
 		info.Content = &said
 	} else if info.Content != nil && info.Content.Message != "" {

@@ -141,7 +141,7 @@ func judge(
 		}
 		return Finding{}
 	}
-	family := family(ip)
+	family := Family(ip)
 	switch {
 	case owner != s:
 		return Finding{

@@ -47,7 +47,7 @@ func ServiceOf(holder string) (namespace, name string, ok bool) {
 func Shown(s *corev1.Service, ip netip.Addr) *networkingv1.IPAddress {
 	return &networkingv1.IPAddress{
 		ObjectMeta: metav1.ObjectMeta{Name: ip.String(), Labels: map[string]string{
-			networkingv1.LabelIPAddressFamily: string(family(ip)), networkingv1.LabelManagedBy: manager,
+			networkingv1.LabelIPAddressFamily: string(Family(ip)), networkingv1.LabelManagedBy: manager,
 		}},
 		Spec: networkingv1.IPAddressSpec{
 			ParentRef: &networkingv1.ParentReference{Resource: parents, Namespace: s.Namespace, Name: s.Name},
@@ -55,7 +55,8 @@ func Shown(s *corev1.Service, ip netip.Addr) *networkingv1.IPAddress {
 	}
 }
 
-func family(ip netip.Addr) corev1.IPFamily {
+// Family is that of an address.
+func Family(ip netip.Addr) corev1.IPFamily {
 	if ip.Is6() {
 		return corev1.IPv6Protocol
 	}
