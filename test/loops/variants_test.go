@@ -97,7 +97,7 @@ func TestOneDaemonSetForEverySize(t *testing.T) {
 					is += " " + e.Name + "=" + e.Value
 				}
 				got, uids[p.Spec.NodeName] = append(got, is), string(p.UID)
-				if mark := variant.MarkOf(p.Annotations, p.Name); mark.Variant == "" && p.Spec.NodeName != "node-0" {
+				if mark := variant.MarkOf(&p.ObjectMeta); mark.Variant == "" && p.Spec.NodeName != "node-0" {
 					return fmt.Errorf("the pod of %s does not say by what it was made: %v", p.Spec.NodeName, p.Annotations)
 				}
 			}

@@ -106,7 +106,7 @@ func full(repository string) string {
 // tells reports whether a pod may come to know a container's image: a variant of the DaemonSet has not given it another
 // one, nor a digest of which nobody knows whose it is.
 func tells(c *corev1.Container, p *corev1.Pod) bool {
-	if variant.MarkOf(p.Annotations, p.Name).Effect == "" {
+	if variant.MarkOf(&p.ObjectMeta).Effect == "" {
 		return true
 	}
 	for _, containers := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {

@@ -37,7 +37,7 @@ func resolvedVolume(v *corev1.Volume, p *corev1.Pod) (of string, known, asked bo
 
 // tellsVolume is tells for an image volume.
 func tellsVolume(v *corev1.Volume, p *corev1.Pod) bool {
-	return variant.MarkOf(p.Annotations, p.Name).Effect == "" || namesVolume(p, v)
+	return variant.MarkOf(&p.ObjectMeta).Effect == "" || namesVolume(p, v)
 }
 
 // namesVolume is names for an image volume.

@@ -322,7 +322,7 @@ func (l *lab) compareVariants(p *planner, shaky map[string]bool) {
 	is := map[string]*Reserved{}
 	for _, n := range l.Objects.Nodes {
 		if o := l.newestPod(n.Name); o != nil {
-			name := variant.MarkOf(o.Annotations, o.Name).Variant
+			name := variant.MarkOf(&o.ObjectMeta).Variant
 			if is[name] == nil {
 				is[name] = &Reserved{}
 			}

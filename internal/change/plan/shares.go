@@ -42,7 +42,7 @@ func (p *planner) shares() {
 	}
 	all := map[string]*Share{}
 	share := func(o *corev1.Pod) *Share {
-		mark := variant.MarkOf(o.Annotations, o.Name)
+		mark := variant.MarkOf(&o.ObjectMeta)
 		if all[mark.Variant] == nil {
 			all[mark.Variant] = &Share{Variant: mark.Variant}
 		}

@@ -213,7 +213,7 @@ func (o objects) Template(_ types.UID, hash string) *corev1.PodTemplateSpec {
 // Variant says by which variant the pod of a node was made, and what keeps the node from another; "" for nothing.
 func (v *View) Variant(name string) (has, why string) {
 	for _, p := range v.Pods(name) {
-		mark := variant.MarkOf(p.Annotations, p.Name)
+		mark := variant.MarkOf(&p.ObjectMeta)
 		has = mark.Words()
 	}
 	n := v.survey.nodes[name]

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	expr "github.com/everynode/everynode/internal/change/variant/formula"
 )
@@ -34,28 +35,55 @@ type Mark struct {
 }
 
 // marked is a mark as it is written. The pod's own name is in it, so that it says nothing in a template, or copied to
-// another pod.
+// another pod. Admission sees a pod before it has a name: there it is what its name is generated from.
 type marked struct {
-	Pod string `json:"pod"`
+	Pod       string `json:"pod,omitempty"`
+	Generated string `json:"generated,omitempty"`
 	Mark
 }
 
 // MarkOf reads the mark of a pod. What cannot be read, or is of another pod, is none.
-func MarkOf(annotations map[string]string, pod string) Mark {
+func MarkOf(pod *metav1.ObjectMeta) Mark {
 	var m marked
-	text := annotations[Annotation]
-	if text == "" || json.Unmarshal([]byte(text), &m) != nil || m.Pod != pod {
+	text := pod.Annotations[Annotation]
+	if text == "" || json.Unmarshal([]byte(text), &m) != nil {
+		return Mark{}
+	}
+	if m.Pod == "" {
+		m.Pod, pod = m.Generated, &metav1.ObjectMeta{Name: pod.GenerateName}
+	}
+	if m.Pod == "" || m.Pod != pod.Name {
 		return Mark{}
 	}
 	return m.Mark
 }
 
+// Disowned returns the annotations of a template without what pods of it could pass for a mark by, that of admission.
+// It leaves the ones given as they are.
+func Disowned(annotations map[string]string) map[string]string {
+	var m marked
+	text := annotations[Annotation]
+	if text == "" || json.Unmarshal([]byte(text), &m) != nil || m.Generated == "" {
+		return annotations
+	}
+	out := maps.Clone(annotations)
+	delete(out, Annotation)
+	return out
+}
+
 // Text is the annotation's value for a pod of that name; "" for a pod of the template as it is.
-func (m *Mark) Text(pod string) (string, error) {
+func (m *Mark) Text(pod string) (string, error) { return m.text(marked{Pod: pod, Mark: *m}) }
+
+// TextFor is Text for a pod whose name is going to be generated from that.
+func (m *Mark) TextFor(generateName string) (string, error) {
+	return m.text(marked{Generated: generateName, Mark: *m})
+}
+
+func (m *Mark) text(as marked) (string, error) {
 	if m.Variant == "" {
 		return "", nil
 	}
-	text, err := json.Marshal(marked{pod, *m})
+	text, err := json.Marshal(as)
 	if err != nil {
 		return "", fmt.Errorf("write the mark of variant %s: %w", m.Variant, err)
 	}
@@ -75,6 +103,7 @@ type Outcome struct {
 	Err error
 	// exact is what formulas gave before it was rounded up.
 	exact map[place]float64
+	patch []byte
 }
 
 // place is where an amount is.
@@ -162,7 +191,7 @@ func (m *Molds) Of(n *Node) (o Outcome) {
 		}
 	}
 	i := at[0]
-	o.Variant = m.set.Variants[i].Name
+	o.Variant, o.patch = m.set.Variants[i].Name, m.set.Variants[i].Patch
 	is := m.merge(i)
 	o.Template, o.Effect, o.Shape, o.Patched, o.Err = is.template, is.effect, is.shape, is.patched, is.err
 	if o.Err == nil {

@@ -209,11 +209,11 @@ func TestWhatFits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	have := MarkOf(map[string]string{Annotation: text}, "pod")
+	have := MarkOf(&metav1.ObjectMeta{Name: "pod", Annotations: map[string]string{Annotation: text}})
 	if !have.Same(&was.Mark) {
 		t.Fatalf("the mark %+v is read as %+v", was.Mark, have)
 	}
-	if other := MarkOf(map[string]string{Annotation: text}, "copy"); other.Variant != "" {
+	if other := MarkOf(&metav1.ObjectMeta{Name: "copy", Annotations: map[string]string{Annotation: text}}); other.Variant != "" {
 		t.Errorf("the mark of another pod is read as %+v", other)
 	}
 	patched := must(t, Variant{Name: "b", Patch: json.RawMessage(threads), Resources: s.Variants[0].Resources})

@@ -141,7 +141,7 @@ func TestAmountsChangeInPlace(t *testing.T) {
 		t.Errorf("%v have another pod", got)
 	}
 	for _, p := range list[*corev1.Pod](a.fakeAPI, kindPod) {
-		mark := variant.MarkOf(p.Annotations, p.Name)
+		mark := variant.MarkOf(&p.ObjectMeta)
 		if mark.Words() != "all (c requests 336Mi of memory)" || content.VariantsOf(p.Labels[content.RevisionLabel]) == "" {
 			t.Errorf("a pod says %v, %v", p.Annotations, p.Labels)
 		}

@@ -45,7 +45,7 @@ var compute = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
 // error says why the pod is to be replaced: what differs is more than a resize can express, by the rules of Kubernetes'
 // pods/resize, or its node has answered that it cannot be.
 func Find(p *corev1.Pod, base *corev1.PodTemplateSpec, o *variant.Outcome) (*Way, error) {
-	have, want := variant.MarkOf(p.Annotations, p.Name), o.Mark
+	have, want := variant.MarkOf(&p.ObjectMeta), o.Mark
 	if o.Plain {
 		want = variant.Mark{}
 	}

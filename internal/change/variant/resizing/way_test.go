@@ -139,12 +139,12 @@ func TestWays(t *testing.T) {
 		"resized by somebody":     {nil, v("", memory(gi), nil), v("", formulas{"memory": gi, "cpu": "1"}, nil), func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests["memory"] = resource.MustParse("3Gi") }, "c requests 1 of cpu", "[]"},
 		"above a limit by others": {nil, nil, v("", memory(gi), nil), func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Limits["memory"] = resource.MustParse("500Mi") }, "container c would request 1Gi of memory, and its limit is 500Mi", ""},
 		"an older version's mark": {nil, v(patch("c", "env", `[{"name":"A","value":"1"}]`), nil, nil), nil, func(p *corev1.Pod) {
-			m := variant.MarkOf(p.Annotations, "p")
+			m := variant.MarkOf(&p.ObjectMeta)
 			m.Shape, m.Patched = "", nil
 			p.Annotations[variant.Annotation], _ = m.Text("p")
 		}, "it does not say which amounts a patch gave it: an older version made it", ""},
 		"an older version's mark, and the same patch": {nil, v(patch("c", "resources", `{"requests":{"cpu":"1"}}`), memory(gi), nil), v(patch("c", "resources", `{"requests":{"cpu":"1"}}`), memory(gi+"*2.0"), nil), func(p *corev1.Pod) {
-			m := variant.MarkOf(p.Annotations, "p")
+			m := variant.MarkOf(&p.ObjectMeta)
 			m.Shape, m.Patched = "", nil
 			p.Annotations[variant.Annotation], _ = m.Text("p")
 		}, "c requests 2Gi of memory", "[]"},

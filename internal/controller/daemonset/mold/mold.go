@@ -14,6 +14,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/pinning"
+	"github.com/everynode/everynode/internal/change/variant"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
@@ -94,7 +95,7 @@ func from(ds *appsv1.DaemonSet, t *corev1.PodTemplateSpec) *Mold {
 			Namespace:       ds.Namespace,
 			GenerateName:    podtemplate.NamePrefix(ds.Name),
 			Labels:          t.Labels,
-			Annotations:     t.Annotations,
+			Annotations:     variant.Disowned(t.Annotations),
 			Finalizers:      t.Finalizers,
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(ds, belongings.Kind)},
 		},

@@ -141,7 +141,7 @@ func (w *world) naive() (out []string) {
 	}
 	for uid, p := range w.pods {
 		n := variant.OfNode(w.at[w.on[uid]])
-		mark := variant.MarkOf(p.Annotations, p.Name)
+		mark := variant.MarkOf(&p.ObjectMeta)
 		o := variant.Outcome{Plain: true}
 		if s != nil {
 			o = s.On(&w.ds.Spec.Template).Of(&n)

@@ -34,13 +34,14 @@ func (b *Book) Step(e matrix.Event) {
 	case fact.Rollout:
 		s := b.set(e.UID)
 		if !s.followed {
-			b.dirty[e.UID] = true
+			b.dirty[e.UID], s.version, b.moved = true, 0, true
 		}
 		s.status, s.followed = e.Status, true
 		b.rows.Step(e)
 	case fact.RolloutGone:
 		if s := b.sets[types.UID(e)]; s != nil {
-			s.status, s.followed = nil, false
+			b.moved = b.moved || s.followed
+			s.status, s.followed, s.version = nil, false, 0
 			b.dirty[types.UID(e)] = true
 		}
 		b.rows.Step(e)
@@ -83,7 +84,7 @@ func (b *Book) isMarked(uid types.UID) bool {
 
 // IsMarked reports whether a pod was made by a variant, or was given amounts by one in a resize that ended half way.
 func IsMarked(p *corev1.Pod) bool {
-	return variant.MarkOf(p.Annotations, p.Name).Variant != "" || halfWay(p)
+	return variant.MarkOf(&p.ObjectMeta).Variant != "" || halfWay(p)
 }
 
 // drop forgets a pod. It returns true for one that was kept.
@@ -210,7 +211,7 @@ func (b *Book) fitting(uid types.UID, s *set, info *fact.Pod, base string) strin
 	p := b.Objects.Pod(info.UID)
 	if p != nil {
 		own = content.WithVariants(base, variantsOf(p.Labels[content.RevisionLabel]))
-		mark = variant.MarkOf(p.Annotations, p.Name)
+		mark = variant.MarkOf(&p.ObjectMeta)
 	}
 	out := own
 	wanted, stable := b.wanted(uid, s)
