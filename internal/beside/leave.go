@@ -24,6 +24,7 @@ import (
 	"github.com/everynode/everynode/internal/beside/conditions"
 	"github.com/everynode/everynode/internal/beside/registration"
 	"github.com/everynode/everynode/internal/change/pinning"
+	"github.com/everynode/everynode/internal/change/variant"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 )
 
@@ -209,6 +210,12 @@ func (l *Leaver) leaving(ctx context.Context, ds *appsv1.DaemonSet) (*admit.Leav
 	out.Newest, out.Pods, err = census(ds, own, pods, l.Normalize)
 	if err != nil {
 		return nil, err
+	}
+	for i := range pods {
+		p := &pods[i]
+		if belongings.OwnerOf(p) == ds.UID && variant.MarkOf(&p.ObjectMeta).Variant != "" {
+			out.Varied++
+		}
 	}
 	if out.Newest == "" {
 		return nil, fmt.Errorf("the revision of the template of DaemonSet %s is not there yet; try again", out.Name)

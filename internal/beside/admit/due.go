@@ -75,7 +75,7 @@ func (s *Stand) otherContent() (nodes int) {
 		return 0
 	}
 	for revision, n := range s.Pods {
-		if content.IDOf(revision) != "" && revision != s.Rollout.Status.TargetRevision {
+		if content.IDOf(revision) != "" && revision != plain(s.Rollout.Status.TargetRevision) {
 			nodes += n
 		}
 	}

@@ -26,6 +26,8 @@ type Leaving struct {
 	// Newest is the hash of its template. Pods says on how many nodes there is a pod of each revision.
 	Newest string
 	Pods   map[string]int
+	// Varied says on how many nodes there is a pod that was made by a variant.
+	Varied int
 	Choice Choice
 	// Approves says that whoever asks may approve rollouts.
 	Approves bool
@@ -43,13 +45,16 @@ const (
 )
 
 // Leave decides what becomes of a DaemonSet, and says it for people. kube-controller-manager replaces every pod that is
-// not of the newest template, without waves and whether that template failed or not, as soon as it may. Content is
-// nothing to it: a pod keeps its copies until it is next made.
+// not of the newest template, without waves and whether that template failed or not, as soon as it may. Content
+// and variants are nothing to it: a pod keeps its copies, and what its variant made of it, until it is next made.
 func Leave(l Leaving) (Parting, string) {
 	parting, says := l.part()
 	if n := l.copied(); n > 0 && parting != Refused {
 		says += fmt.Sprintf("; the pods of %d nodes read copies of its content until they are next made, and the copies "+
 			"stay as long as the DaemonSet", n)
+	}
+	if l.Varied > 0 && parting != Refused {
+		says += fmt.Sprintf("; the pods of %d nodes are those of their variants until they are next made", l.Varied)
 	}
 	return parting, says
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/history"
+	"github.com/everynode/everynode/internal/change/variant"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 )
 
@@ -43,6 +44,8 @@ type NewPod struct {
 	// find them out.
 	Images []v1alpha1.PinnedImage
 	First  bool
+	// Variant is what the pod is to be like by its node's variant, which can be had; nil for a revision without variants.
+	Variant *variant.Outcome
 	// Revisions are those of the DaemonSet, copies that its rollout keeps included.
 	Revisions []*appsv1.ControllerRevision
 }
@@ -78,6 +81,9 @@ func Pod(in NewPod) Answer {
 	// What claims another content refers to the copies of that, or its template says so: it is made from nothing.
 	claims, _ := labels[content.RevisionLabel].(string)
 	if made == want && (content.IDOf(claims) == "" || claims == in.Want) {
+		if in.varies() {
+			return asVaried(pod, in)
+		}
 		return refer(pod, in)
 	}
 	node := Node(in.Pod)
@@ -169,6 +175,11 @@ func rewrite(pod, from, to object, in NewPod, node string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	meta := part(pod, "metadata")
+	annotations, spec, err := in.vary(meta, part(to, "metadata", "annotations"), spec)
+	if err != nil {
+		return nil, err
+	}
 	content.RewriteJSON(spec, in.Members)
 	_, err = in.pin(spec)
 	if err != nil {
@@ -181,18 +192,19 @@ func rewrite(pod, from, to object, in NewPod, node string) ([]byte, error) {
 	labels[appsv1.ControllerRevisionHashLabelKey] = content.TemplateOf(in.Want)
 	delete(labels, podTemplateGeneration)
 	delete(labels, content.RevisionLabel)
-	if content.IDOf(in.Want) != "" {
-		labels[content.RevisionLabel] = in.Want
+	if is := in.label(); is != "" {
+		labels[content.RevisionLabel] = is
 	}
-	meta := part(pod, "metadata")
 	patch := []step{{"add", "/metadata/labels", labels}}
-	for _, name := range []string{"annotations", "finalizers"} {
-		switch value := part(to, "metadata")[name]; {
-		case value != nil:
-			patch = append(patch, step{"add", "/metadata/" + name, value})
-		case meta[name] != nil:
-			patch = append(patch, step{Op: "remove", Path: "/metadata/" + name})
-		}
+	if len(annotations) > 0 {
+		patch = append(patch, step{"add", "/metadata/annotations", annotations})
+	} else if meta["annotations"] != nil {
+		patch = append(patch, step{Op: "remove", Path: "/metadata/annotations"})
+	}
+	if finalizers := part(to, "metadata")["finalizers"]; finalizers != nil {
+		patch = append(patch, step{"add", "/metadata/finalizers", finalizers})
+	} else if meta["finalizers"] != nil {
+		patch = append(patch, step{Op: "remove", Path: "/metadata/finalizers"})
 	}
 	return json.Marshal(append(patch, step{"add", "/spec", spec}))
 }
@@ -205,9 +217,13 @@ func refer(pod object, in NewPod) Answer {
 		patch = append(patch, step{"replace", "/spec" + r.Path, r.Name})
 	}
 	labels, why := part(pod, "metadata", "labels"), "images of "+in.Want
-	if patch != nil || content.IDOf(in.Want) != "" && labels[content.RevisionLabel] != in.Want {
+	if patch != nil || in.label() != "" && labels[content.RevisionLabel] != in.Want {
 		patch = append(patch, step{"add", "/metadata/labels/everynode.io~1revision", in.Want})
-		why = "content of " + in.Want
+		why = "the whole of " + in.Want
+	}
+	if part(pod, "metadata", "annotations")[variant.Annotation] != nil {
+		patch = append(patch, step{Op: "remove", Path: "/metadata/annotations/everynode.io~1variant"})
+		why = "no variant"
 	}
 	filled, err := in.pin(part(pod, "spec"))
 	if err != nil {
@@ -222,6 +238,19 @@ func refer(pod object, in NewPod) Answer {
 		return Answer{Unknown, err.Error(), nil}
 	}
 	return Answer{Rewrite, why, raw}
+}
+
+// asVaried has a pod of the right template be what its node's variant makes of it.
+func asVaried(pod object, in NewPod) Answer {
+	patch, err := varied(pod, in)
+	if err != nil {
+		return Answer{Unknown, err.Error(), nil}
+	}
+	raw, err := json.Marshal(patch)
+	if err != nil {
+		return Answer{Unknown, err.Error(), nil}
+	}
+	return Answer{Rewrite, fmt.Sprintf("variant %s of %s", in.Variant.Variant, in.Want), raw}
 }
 
 // specOf is the specification of a pod of one template, placed as a pod of the other one is.

@@ -244,7 +244,12 @@ func TestPodsOfANewDaemonSetWait(t *testing.T) {
 	reads := appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(now)}}
 	reads.Spec.Template.Spec.Containers = []corev1.Container{{EnvFrom: []corev1.EnvFromSource{{
 		ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "conf"}}}}}}
+	reads.Labels = map[string]string{"app": "agent"}
 	nothing := appsv1.DaemonSet{ObjectMeta: reads.ObjectMeta}
+	variants := func(of string) []v1alpha1.DaemonSetVariant {
+		return []v1alpha1.DaemonSetVariant{{Spec: v1alpha1.DaemonSetVariantSpec{
+			DaemonSets: &metav1.LabelSelector{MatchLabels: map[string]string{"app": of}}}}}
+	}
 	compile := func(c *v1alpha1.Content) *rolloutpolicy.Policy {
 		p, err := rolloutpolicy.Compile(&v1alpha1.RolloutPolicySpec{Waves: []v1alpha1.Wave{{Name: "canary", Count: ptr.To[int32](1)}}, Content: c}, time.LoadLocation)
 		if err != nil {
@@ -253,23 +258,30 @@ func TestPodsOfANewDaemonSetWait(t *testing.T) {
 		return p
 	}
 	maps := &v1alpha1.Content{ConfigMaps: v1alpha1.ContentReferenced}
+	secrets := &v1alpha1.Content{ConfigMaps: v1alpha1.ContentNone, Secrets: v1alpha1.ContentReferenced}
+	others := &v1alpha1.Content{ConfigMaps: v1alpha1.ContentReferenced,
+		Exclude: &v1alpha1.ContentExclusion{Names: []string{"conf"}}}
 	for name, c := range map[string]struct {
-		ds      *appsv1.DaemonSet
-		content *v1alpha1.Content
-		at      time.Time
-		verb    Verb
+		ds       *appsv1.DaemonSet
+		content  *v1alpha1.Content
+		variants []v1alpha1.DaemonSetVariant
+		at       time.Time
+		verb     Verb
 	}{
-		"new":                          {&reads, maps, now.Add(time.Second), Later},
-		"just before it":               {&reads, maps, now.Add(9 * time.Second), Later},
-		"not new any more":             {&reads, maps, now.Add(10 * time.Second), AsMade},
-		"our clock is somewhat behind": {&reads, maps, now.Add(-9 * time.Second), Later},
-		"our clock is an hour behind":  {&reads, maps, now.Add(-time.Hour), AsMade},
-		"it reads nothing":             {&nothing, maps, now, AsMade},
-		"without content":              {&reads, nil, now, AsMade},
-		"Secrets alone are content":    {&reads, &v1alpha1.Content{ConfigMaps: v1alpha1.ContentNone, Secrets: v1alpha1.ContentReferenced}, now, AsMade},
-		"what it reads is excluded":    {&reads, &v1alpha1.Content{ConfigMaps: v1alpha1.ContentReferenced, Exclude: &v1alpha1.ContentExclusion{Names: []string{"conf"}}}, now, AsMade},
+		"new":                          {&reads, maps, nil, now.Add(time.Second), Later},
+		"just before it":               {&reads, maps, nil, now.Add(9 * time.Second), Later},
+		"not new any more":             {&reads, maps, nil, now.Add(10 * time.Second), AsMade},
+		"our clock is somewhat behind": {&reads, maps, nil, now.Add(-9 * time.Second), Later},
+		"our clock is an hour behind":  {&reads, maps, nil, now.Add(-time.Hour), AsMade},
+		"it reads nothing":             {&nothing, maps, nil, now, AsMade},
+		"without content":              {&reads, nil, nil, now, AsMade},
+		"Secrets alone are content":    {&reads, secrets, nil, now, AsMade},
+		"what it reads is excluded":    {&reads, others, nil, now, AsMade},
+		"variants choose it":           {&nothing, nil, variants("agent"), now, Later},
+		"and it is not new any more":   {&nothing, nil, variants("agent"), now.Add(10 * time.Second), AsMade},
+		"variants choose another":      {&nothing, nil, variants("other"), now, AsMade},
 	} {
-		if got := Early(c.ds, compile(c.content), c.at); got.Verb != c.verb {
+		if got := Early(c.ds, compile(c.content), c.variants, c.at); got.Verb != c.verb {
 			t.Errorf("%s: %s, %s", name, got.Verb, got.Why)
 		}
 	}

@@ -34,23 +34,25 @@ func Revision(s *v1alpha1.DaemonSetRolloutStatus, labels map[string]string) stri
 // MayBeWrong reports whether pods of a DaemonSet can have a revision that is not their node's: what
 // kube-controller-manager makes is of the newest template, and refers to no copies of content.
 func MayBeWrong(s *v1alpha1.DaemonSetRolloutStatus) bool {
-	return s.StableRevision != "" && (s.TargetRevision != s.StableRevision || content.IDOf(s.StableRevision) != "")
+	return s.StableRevision != "" && (plain(s.TargetRevision) != plain(s.StableRevision) ||
+		content.IDOf(s.StableRevision) != "")
 }
 
 // IsWrong reports whether a pod has a revision that its node was not to have when it was made: nobody answered the API
 // server then. What got a revision in its turn that failed later is not wrong, nor is what was the target
 // once: its node keeps that until its step begins.
 func IsWrong(s *v1alpha1.DaemonSetRolloutStatus, policy *rolloutpolicy.Policy, p Made) (bool, error) {
-	if !MayBeWrong(s) || p.Revision == s.StableRevision {
+	stable, target := plain(s.StableRevision), plain(s.TargetRevision)
+	if !MayBeWrong(s) || p.Revision == stable {
 		return false, nil
 	}
 	if content.IDOf(s.StableRevision) != "" && content.IDOf(s.TargetRevision) != "" && content.IDOf(p.Revision) == "" {
 		return true, nil
 	}
-	if s.TargetRevision == s.StableRevision {
+	if target == stable {
 		return false, nil // what is left of an earlier change
 	}
-	if p.Revision != s.TargetRevision {
+	if p.Revision != target {
 		return failedBefore(s, p), nil
 	}
 	open, known := policy.StepNamed(s.Step)
@@ -65,6 +67,8 @@ func IsWrong(s *v1alpha1.DaemonSetRolloutStatus, policy *rolloutpolicy.Policy, p
 
 // failedBefore reports whether a pod's revision had failed when the pod was made.
 func failedBefore(s *v1alpha1.DaemonSetRolloutStatus, p Made) bool {
-	at := slices.IndexFunc(s.FailedRevisions, func(f v1alpha1.FailedRevision) bool { return f.Revision == p.Revision })
+	at := slices.IndexFunc(s.FailedRevisions, func(f v1alpha1.FailedRevision) bool {
+		return plain(f.Revision) == p.Revision
+	})
 	return at >= 0 && p.Created.After(s.FailedRevisions[at].Time.Time)
 }

@@ -20,6 +20,9 @@ func TestWrongPods(t *testing.T) {
 	failed.FailedRevisions = []v1alpha1.FailedRevision{{Revision: "b", Time: metav1.NewTime(now)}}
 	other := changing.DeepCopy()
 	other.FailedRevisions = []v1alpha1.FailedRevision{{Revision: "c", Time: metav1.NewTime(now)}}
+	varied := func(stable, target string) *v1alpha1.DaemonSetRolloutStatus {
+		return &v1alpha1.DaemonSetRolloutStatus{StableRevision: stable, TargetRevision: target, Step: "canary"}
+	}
 	canary, _ := policy.StepNamed("canary")
 	later, _ := policy.StepNamed("zones/x")
 	for name, c := range map[string]struct {
@@ -27,17 +30,20 @@ func TestWrongPods(t *testing.T) {
 		pod    Made
 		wrong  bool
 	}{
-		"stable":                         {changing, Made{"a", now, later}, false},
-		"the target in its step":         {changing, Made{"b", now, canary}, false},
-		"the target before its step":     {changing, Made{"b", now, later}, true},
-		"what was the target once":       {changing, Made{"c", now, later}, false},
-		"another that failed before":     {other, Made{"c", now.Add(time.Minute), later}, true},
-		"another that failed later":      {other, Made{"c", now.Add(-time.Minute), later}, false},
-		"failed, and had its turn":       {failed, Made{"b", now.Add(-time.Minute), canary}, false},
-		"failed, and was made after it":  {failed, Made{"b", now.Add(time.Minute), canary}, true},
-		"failed, where it never was due": {failed, Made{"b", now.Add(-time.Minute), later}, true},
-		"complete":                       {&v1alpha1.DaemonSetRolloutStatus{StableRevision: "b", TargetRevision: "b"}, Made{"a", now, later}, false},
-		"a new DaemonSet":                {&v1alpha1.DaemonSetRolloutStatus{TargetRevision: "b"}, Made{"b", now, later}, false},
+		"stable":                                       {changing, Made{"a", now, later}, false},
+		"the target in its step":                       {changing, Made{"b", now, canary}, false},
+		"the target before its step":                   {changing, Made{"b", now, later}, true},
+		"what was the target once":                     {changing, Made{"c", now, later}, false},
+		"another that failed before":                   {other, Made{"c", now.Add(time.Minute), later}, true},
+		"another that failed later":                    {other, Made{"c", now.Add(-time.Minute), later}, false},
+		"failed, and had its turn":                     {failed, Made{"b", now.Add(-time.Minute), canary}, false},
+		"failed, and was made after it":                {failed, Made{"b", now.Add(time.Minute), canary}, true},
+		"failed, where it never was due":               {failed, Made{"b", now.Add(-time.Minute), later}, true},
+		"complete":                                     {&v1alpha1.DaemonSetRolloutStatus{StableRevision: "b", TargetRevision: "b"}, Made{"a", now, later}, false},
+		"other variants, and nothing else":             {varied("a_x", "a_y"), Made{"a", now, later}, false},
+		"of the stable template, without its variants": {varied("a_x", "b_x"), Made{"a", now, later}, false},
+		"of the newest template, without its variants": {varied("a_x", "b_x"), Made{"b", now, later}, true},
+		"a new DaemonSet":                              {&v1alpha1.DaemonSetRolloutStatus{TargetRevision: "b"}, Made{"b", now, later}, false},
 	} {
 		got, err := IsWrong(c.status, policy, c.pod)
 		if err != nil || got != c.wrong {

@@ -84,17 +84,29 @@ func (s *Server) decide(ctx context.Context, r *admissionv1.AdmissionRequest) (a
 	}
 	in.Images, in.First = admit.Pins(status, in.Want)
 	in.First = in.First && s.LetsPodsWait()
-	if id := content.IDOf(in.Want); id != "" {
-		in.Members, err = s.contents.members(ctx, ds, id)
-		switch {
-		case apierrors.IsForbidden(err):
-			return admit.Answer{}, err // whoever took the right away wants none of this
-		case err != nil:
-			// As it is it would read what nobody has let go out, and may be of a template that nobody has.
-			return admit.Answer{Verb: admit.Later, Why: err.Error()}, nil
-		}
+	err = s.complete(ctx, ds, &in)
+	switch {
+	case apierrors.IsForbidden(err):
+		return admit.Answer{}, err // whoever took the right away wants none of this
+	case err != nil:
+		// As it is it would read what nobody has let go out, and may be of a template that nobody has.
+		return admit.Answer{Verb: admit.Later, Why: err.Error()}, nil
 	}
 	return admit.Pod(in), nil
+}
+
+// complete adds what the pod's revision has beside its template: content, and its node's variant.
+func (s *Server) complete(ctx context.Context, ds *appsv1.DaemonSet, in *admit.NewPod) (err error) {
+	if id := content.IDOf(in.Want); id != "" {
+		in.Members, err = s.contents.members(ctx, ds, id)
+		if err != nil {
+			return err
+		}
+	}
+	in.Variant, err = s.variants.outcome(ctx, ds, in.Want, in.Revisions, func() (*corev1.Node, error) {
+		return s.nodeNamed(ctx, admit.Node(in.Pod))
+	})
+	return err
 }
 
 // early answers for a pod of a DaemonSet of whose change nothing is known yet. Where images are pinned the pod waits.
@@ -108,7 +120,14 @@ func (s *Server) early(ctx context.Context, r *admissionv1.AdmissionRequest, ds 
 	if err != nil {
 		return admit.Answer{Why: "its policy cannot be followed"}, nil
 	}
-	a := admit.Early(ds, compiled, time.Now())
+	variants, err := s.cfg.Own.DaemonSetVariants(ds.Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return admit.Answer{}, fmt.Errorf("list the DaemonSetVariants of namespace %s: %w", ds.Namespace, err)
+	}
+	if err != nil {
+		variants = &v1alpha1.DaemonSetVariantList{} // the kind was taken away
+	}
+	a := admit.Early(ds, compiled, variants.Items, time.Now())
 	if a.Verb != admit.AsMade || !compiled.PinsImages || made == "" || !s.LetsPodsWait() {
 		return a, nil
 	}
@@ -192,23 +211,33 @@ func (s *Server) policy(ctx context.Context, namespace string, labels map[string
 	return rolloutpolicy.Choose(policies, namespace, labels), nil
 }
 
-// step is a node's step in a policy. A node that is not known yet is read from the API.
+// step is a node's step in a policy.
 func (s *Server) step(
 	ctx context.Context, set types.UID, policy *v1alpha1.RolloutPolicy, by *appsv1.ControllerRevision, node string,
 ) (*rolloutpolicy.Policy, rolloutpolicy.Step, error) {
-	s.mu.Lock()
-	known := s.steps.Knows(node)
-	s.mu.Unlock()
-	if !known {
-		n, err := s.cfg.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
-		if err != nil {
-			return nil, rolloutpolicy.Step{}, fmt.Errorf("read node %s: %w", node, err)
-		}
-		s.SetNode(n)
+	_, err := s.nodeNamed(ctx, node)
+	if err != nil {
+		return nil, rolloutpolicy.Step{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.steps.Step(set, policy, by, node)
+}
+
+// nodeNamed is a node. One that is not known yet is read from the API.
+func (s *Server) nodeNamed(ctx context.Context, name string) (*corev1.Node, error) {
+	s.mu.Lock()
+	n := s.steps.Node(name)
+	s.mu.Unlock()
+	if n != nil {
+		return n, nil
+	}
+	n, err := s.cfg.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("read node %s: %w", name, err)
+	}
+	s.SetNode(n)
+	return n, nil
 }
 
 // SetNode, DeleteNode, SetPod, DeletePod and DeleteSet tell of what is seen, and SetRevision and DeleteRevision too.

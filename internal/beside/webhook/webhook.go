@@ -28,6 +28,7 @@ import (
 	everynode "github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/internal/beside/registration"
 	"github.com/everynode/everynode/internal/beside/steps"
+	"github.com/everynode/everynode/internal/change/variant"
 	"github.com/everynode/everynode/internal/controller/nodestartup/plan"
 )
 
@@ -57,6 +58,7 @@ type Server struct {
 	cert    atomic.Pointer[tls.Certificate]
 
 	contents contents
+	variants varieties
 	// ungated tells that nobody could let a pod through a gate.
 	ungated atomic.Bool
 
@@ -75,7 +77,8 @@ func New(cfg Config) (*Server, error) {
 	}
 	return &Server{cfg: cfg, metrics: m, steps: steps.New(), cache: newRevisions(),
 		sets:     map[types.NamespacedName]plan.Standing{},
-		contents: contents{client: cfg.Client, now: time.Now, read: map[given]proven{}}}, nil
+		contents: contents{client: cfg.Client, now: time.Now, read: map[given]proven{}},
+		variants: varieties{client: cfg.Client, known: map[variety]*variant.Molds{}}}, nil
 }
 
 // Use has the server answer with a certificate from now on, which ends then.

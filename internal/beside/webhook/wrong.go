@@ -10,6 +10,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/admit"
 	"github.com/everynode/everynode/internal/beside/steps"
+	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/objects/pod"
 )
 
@@ -21,7 +22,7 @@ func (s *Server) Wrong(set types.UID, policy *v1alpha1.RolloutPolicy, by *appsv1
 	defer s.mu.Unlock()
 	for _, p := range pods {
 		revision, node := admit.Revision(status, p.Labels), pod.TargetNode(p)
-		if revision == status.StableRevision {
+		if revision == content.WithVariants(status.StableRevision, "") {
 			continue
 		}
 		compiled, at, err := s.steps.Step(set, policy, by, node)

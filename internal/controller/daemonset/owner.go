@@ -83,11 +83,8 @@ func newOwner(c *Controller, pods, rows, claims *lane.Lane) *owner {
 	o.rollouts = rollouts.New(rolloutRows{o.contents, o.matrix}, time.LoadLocation)
 	o.molds = mold.NewMaker(mold.Maker{Revisions: o.book, Contents: o.contents, Pins: o.pins, Startups: o.startups,
 		Variants: o.variants, Follows: func(uid types.UID) bool { _, is := o.matrix.Rollout(uid); return is }})
-	if c.cfg.Guest {
-		o.variants.Refuse("no variant is used: the API's own DaemonSet controller makes the pods, by the template alone")
-	}
 	o.book.Guest, o.rollouts.Guest, o.book.Live = c.cfg.Guest, c.cfg.Guest, c.cfg.LiveContent
-	o.contents.Guest = c.cfg.Guest
+	o.contents.Guest, o.variants.Guest = c.cfg.Guest, c.cfg.Guest
 	return o
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/everynode/everynode/internal/beside"
 	"github.com/everynode/everynode/internal/controller/daemonset"
 	"github.com/everynode/everynode/internal/controller/daemonset/copies"
+	"github.com/everynode/everynode/internal/controller/daemonset/variants/storing"
 	"github.com/everynode/everynode/internal/loop/podwriter"
 	"github.com/everynode/everynode/internal/server/actors"
 	"github.com/everynode/everynode/internal/server/loops"
@@ -119,7 +120,7 @@ func Run(ctx context.Context, o Options) error {
 	run, err := loops.DaemonSets(daemonset.Config{
 		Registerer: shown.registry, Guest: o.Beside != nil, Startups: o.Beside == nil,
 		Rollouts: daemonset.NewRolloutWriter(own), Watches: watches, Content: copies.Access{Client: writing},
-		Variants: daemonset.NewVariantWriter(own), Trials: podwriter.Writer{Client: client},
+		Variants: daemonset.NewVariantWriter(own), Trials: trials(o, client),
 		Informers: mgr.GetCache(), Writer: writer, Workers: o.Workers,
 		Recorder:          recorder,
 		NormalizeTemplate: defaults.SetTemplate,
@@ -135,6 +136,15 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("run the DaemonSet controller: %w", err)
 	}
 	return nil
+}
+
+// trials are how pods of variants are tried before nodes are changed. Beside another controller nobody here may make a
+// pod: what the API refuses shows at the canary.
+func trials(o Options, client kubernetes.Interface) storing.Trier {
+	if o.Beside != nil {
+		return nil
+	}
+	return podwriter.Writer{Client: client}
 }
 
 // parts are what the controller's parts share. caughtUp is closed once the cache has seen what the API holds.

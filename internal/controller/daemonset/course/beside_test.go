@@ -10,6 +10,38 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 )
 
+// TestVariantsMisplaceNoNode: where nothing but variants changes, a pod that is the same by the new ones was so before.
+// Its node is not to go back, and counts as changed when its step comes.
+func TestVariantsMisplaceNoNode(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 2, 10, "t_aa")
+	ds := daemonSet("t_aa")
+	ds.Beside = true
+	w.start(policy(t, "waves: [{name: canary, count: 2, approval: Manual}]"), ds)
+	w.update("t_bb")
+	same := 0
+	for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
+		if m := w.nodes[name]; same < 8 {
+			same++
+			m.daemon = standing.Daemon{Revision: "t_bb", Available: true, Since: w.now, Made: w.now, Bound: w.now}
+			w.course.SetDaemon(name, m.daemon)
+		}
+	}
+	w.pass(time.Minute)
+	if n := w.course.Misplaced(); n != 0 {
+		t.Errorf("%d nodes are misplaced", n)
+	}
+	w.check = func(p Permit) {
+		if p.To != "t_bb" || p.From == "t_bb" {
+			t.Errorf("%s goes from %s to %s", p.Node, p.From, p.To)
+		}
+	}
+	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: "t_bb",
+		Step: v1alpha1.AllSteps}})
+	w.pass(5 * time.Minute)
+	w.expect(t, v1alpha1.PhaseComplete, "20 of 20 nodes have revision t_bb")
+}
+
 // TestMisplacedNodesGoBackFirst has pods of the target come where its step has not begun, as beside another controller
 // when nobody answers it. They go back, within the limit, before the next step begins, though that was approved.
 func TestMisplacedNodesGoBackFirst(t *testing.T) {

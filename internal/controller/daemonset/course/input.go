@@ -69,7 +69,7 @@ func (c *Course) target(n *node) string {
 			return c.state.target
 		}
 		return c.meanwhile(n)
-	case c.isNew, n.daemon.Revision == c.state.target && !c.ds.Beside, c.begun(n.step):
+	case c.isNew, n.daemon.Revision == c.state.target && !c.misplaces(), c.begun(n.step):
 		return c.state.target
 	}
 	return c.meanwhile(n)

@@ -143,7 +143,7 @@ func (c *Course) begin(n *node) Permit {
 // Misplaced is how many nodes have the target before their step has begun, and are to go back. Only beside another
 // controller there are any.
 func (c *Course) Misplaced() int {
-	if !c.ds.Beside || c.policy == nil || c.back {
+	if !c.misplaces() || c.policy == nil || c.back {
 		return 0
 	}
 	total := 0
@@ -153,6 +153,13 @@ func (c *Course) Misplaced() int {
 		}
 	}
 	return total
+}
+
+// misplaces reports whether a node can have the target that is not to have it yet: another controller makes pods of the
+// newest template. It knows no variants, and what is the same by those of the target was so before.
+func (c *Course) misplaces() bool {
+	plain := func(revision string) string { return content.WithVariants(revision, "") }
+	return c.ds.Beside && plain(c.state.target) != plain(c.state.stable)
 }
 
 // UnderWay is how many nodes are on their way to the target's template. Others, such as those that join and get the

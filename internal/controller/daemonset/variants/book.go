@@ -33,6 +33,8 @@ type Book struct {
 	Objects Objects
 	// Tries tells that pods can be tried before nodes are changed.
 	Tries bool
+	// Guest tells that another controller makes the pods. Admission gives them their variants where a policy is followed.
+	Guest bool
 	now   time.Time
 	all   map[types.UID]*v1alpha1.DaemonSetVariant
 	nodes map[string]*variant.Node
@@ -42,10 +44,9 @@ type Book struct {
 	// stored are all ControllerRevisions that hold variants, version counts the changes of variants.
 	stored  map[types.UID]*appsv1.ControllerRevision
 	version int
-	// wrong says what no server should have taken of a variant. unread says why variants are not known, unused why none
-	// is used.
-	wrong          map[types.UID]string
-	unread, unused string
+	// wrong says what no server should have taken of a variant, unread why variants are not known.
+	wrong  map[types.UID]string
+	unread string
 	// dirty are to be settled.
 	dirty map[types.UID]bool
 	// moved tells that what the variants' status says may be another.

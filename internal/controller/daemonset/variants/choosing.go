@@ -28,8 +28,8 @@ func (b *Book) TellUnread(why string) {
 	}
 }
 
-// Refuse has no variant be used, and the condition of each say why. It is called before the first event.
-func (b *Book) Refuse(why string) { b.unused = why }
+// foreign reports whether another controller makes the pods of a DaemonSet and nobody says what they are to be like.
+func (b *Book) foreign(s *set) bool { return b.Guest && !s.followed }
 
 // check finds what a schema of another API cannot refuse.
 func (b *Book) check(v *v1alpha1.DaemonSetVariant) {
@@ -41,7 +41,7 @@ func (b *Book) check(v *v1alpha1.DaemonSetVariant) {
 // choose returns the variants of a DaemonSet as they are now. The error says why they cannot be used.
 func (b *Book) choose(s *set) (*variant.Set, error) {
 	switch {
-	case b.unused != "":
+	case b.foreign(s):
 		return nil, nil
 	case b.unread != "" && (s.newest != nil || len(s.known) > 0):
 		return nil, errors.New(b.unread)

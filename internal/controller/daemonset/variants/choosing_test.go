@@ -94,26 +94,45 @@ func TestWhileVariantsCannotBeRead(t *testing.T) {
 	}
 }
 
-// Beside another controller no variant is used, and each says so, one that chooses nothing as well.
-func TestRefusedVariantsSaySo(t *testing.T) {
+// Beside another controller variants are used where a policy is followed: nobody else can say what a pod is to be like.
+func TestVariantsBesideAnotherController(t *testing.T) {
 	w := newWorld()
-	w.Refuse("another makes the pods")
+	w.Guest = true
 	w.setNode("n", "xl", 4)
 	w.setVariant("large", "xl", 1, 30, 0)
 	w.begin()
-	if got := w.newest(); got != "t" {
-		t.Errorf("its revision is %s", got)
+	const alone = "False DaemonSet ds: it follows no RolloutPolicy, so the API's own DaemonSet controller makes its pods by " +
+		"the template alone"
+	expect := func(when, says string, used bool) {
+		t.Helper()
+		w.settle()
+		if got := w.newest(); used != (content.VariantsOf(got) != "") {
+			t.Errorf("%s its revision is %s", when, got)
+		}
+		clear(w.writing)
+		if got := w.says("large"); got != says {
+			t.Errorf("%s the condition is %s", when, got)
+		}
 	}
-	if got := w.says("large"); got != "False another makes the pods" {
-		t.Errorf("the condition is %s", got)
+	expect("without a policy", alone, false)
+	w.make("p", "n", "t")
+	w.Step(fact.Rollout{UID: "ds"})
+	expect("with one", "True ", true)
+	w.make("p", "n", w.newest())
+	w.Step(fact.RolloutGone("ds"))
+	expect("when it is gone", alone, false)
+	w.Step(fact.Rollout{UID: "ds"})
+	expect("when there is one again", "True ", true)
+	if info, _ := w.rows.Pod("p"); info.Revision != w.newest() {
+		t.Errorf("its pod, which is as it is to be, has %s", info.Revision)
 	}
 }
 
 // A message stays within what the API takes, however much is to be said.
 func TestALongReasonIsCut(t *testing.T) {
 	w := newWorld()
-	w.Refuse(strings.Repeat("ä", 40_000))
 	w.setVariant("large", "xl", 1, 30, 0)
+	w.wrong["large"] = strings.Repeat("ä", 40_000)
 	w.begin()
 	if got := strings.TrimPrefix(w.says("large"), "False "); len(got) > maxMessage+len("…") || !strings.HasSuffix(got, "ä…") {
 		t.Errorf("a message of %d bytes: %.20s", len(got), got)

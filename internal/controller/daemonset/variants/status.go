@@ -145,10 +145,8 @@ func (b *Book) describe(v *v1alpha1.DaemonSetVariant) {
 	st := &v.Status
 	st.ObservedGeneration, st.DaemonSets, st.Nodes = v.Generation, 0, 0
 	var wrong, tied []string
-	for _, why := range []string{b.unused, b.wrong[v.UID]} {
-		if why != "" {
-			wrong = append(wrong, why)
-		}
+	if why := b.wrong[v.UID]; why != "" {
+		wrong = append(wrong, why)
 	}
 	for _, uid := range slices.Sorted(maps.Keys(b.sets)) {
 		s := b.sets[uid]
@@ -156,7 +154,11 @@ func (b *Book) describe(v *v1alpha1.DaemonSetVariant) {
 			continue
 		}
 		st.DaemonSets++
-		for _, why := range []string{s.refused, s.why, s.objects} {
+		made := ""
+		if b.foreign(s) {
+			made = "it follows no RolloutPolicy, so the API's own DaemonSet controller makes its pods by the template alone"
+		}
+		for _, why := range []string{made, s.refused, s.why, s.objects} {
 			if why != "" {
 				wrong = append(wrong, fmt.Sprintf("DaemonSet %s: %s", s.object.Name, why))
 			}

@@ -59,15 +59,11 @@ func (b *Book) TellStored(r *appsv1.ControllerRevision, gone bool) {
 // learn takes in what is stored, if it is of the DaemonSet.
 func (b *Book) learn(s *set, r *appsv1.ControllerRevision) bool {
 	id := r.Labels[Label]
-	if s.object.Namespace != r.Namespace || nameOf(s.object, id) != r.Name {
+	if s.object.Namespace != r.Namespace || NameOf(s.object, id) != r.Name {
 		return false
 	}
-	var held stored
-	if json.Unmarshal(r.Data.Raw, &held) != nil {
-		return false
-	}
-	is, err := variant.Read(held.Variants)
-	if err != nil || is == nil || is.ID != id {
+	is, err := Read(r, id)
+	if err != nil {
 		return false
 	}
 	if k := s.known[id]; k != nil {
@@ -81,7 +77,25 @@ func (b *Book) learn(s *set, r *appsv1.ControllerRevision) bool {
 // maxName leaves room for an ID behind the name of a DaemonSet.
 const maxName = 200
 
-func nameOf(ds *appsv1.DaemonSet, id string) string {
+// Read returns the variants that a ControllerRevision holds. What are not those of the ID is an error.
+func Read(r *appsv1.ControllerRevision, id string) (*variant.Set, error) {
+	var held stored
+	err := json.Unmarshal(r.Data.Raw, &held)
+	if err != nil {
+		return nil, fmt.Errorf("read ControllerRevision %s: %w", r.Name, err)
+	}
+	is, err := variant.Read(held.Variants)
+	if err != nil {
+		return nil, fmt.Errorf("read ControllerRevision %s: %w", r.Name, err)
+	}
+	if is == nil || is.ID != id {
+		return nil, fmt.Errorf("ControllerRevision %s does not hold the variants %s", r.Name, id)
+	}
+	return is, nil
+}
+
+// NameOf is the name of the ControllerRevision that holds variants of a DaemonSet.
+func NameOf(ds *appsv1.DaemonSet, id string) string {
 	return plaintext.ShortName(ds.Name, maxName) + "-variants-" + id
 }
 
@@ -193,7 +207,7 @@ func (s *set) revisionOf(of *variant.Set) *appsv1.ControllerRevision {
 	owner := *metav1.NewControllerRef(s.object, belongings.Kind)
 	owner.Controller, owner.BlockOwnerDeletion = nil, nil
 	return &appsv1.ControllerRevision{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.object.Namespace, Name: nameOf(s.object, of.ID),
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.object.Namespace, Name: NameOf(s.object, of.ID),
 			Labels: map[string]string{Label: of.ID}, OwnerReferences: []metav1.OwnerReference{owner}},
 		Data: runtime.RawExtension{Raw: data},
 	}
