@@ -32,11 +32,34 @@ func (s *guidedStory) copies(value, id string) {
 		ObjectMeta: metav1.ObjectMeta{Name: "conf-" + id, UID: types.UID("conf-" + id), Labels: map[string]string{revision.ContentLabel: revision.Copy}},
 		Data:       map[string]string{"value": value},
 	})
+	s.lists(id, fmt.Sprintf(`{"kind":"ConfigMap","name":"conf","copy":%q}`, "conf-"+id))
+}
+
+// lists makes the manifest of a content.
+func (s *guidedStory) lists(id, members string) {
 	s.put(&corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "agent-" + id, UID: types.UID("agent-" + id), Labels: map[string]string{revision.ContentLabel: revision.Manifest}},
-		Data: map[string]string{"content.json": fmt.Sprintf(
-			`{"id":%q,"members":[{"kind":"ConfigMap","name":"conf","copy":%q}]}`, id, "conf-"+id)},
+		Data:       map[string]string{"content.json": fmt.Sprintf(`{"id":%q,"members":[%s]}`, id, members)},
 	})
+}
+
+// rules has somebody edit the policy.
+func (s *guidedStory) rules(change func(*v1alpha1.RolloutPolicySpec)) {
+	change(&s.policy.Spec)
+	s.put(s.policy)
+	s.record.Writes = append(s.record.Writes, Write{
+		Kind: "RolloutPolicy", Name: "policy", UID: "policy", Acknowledged: true, Revision: s.record.Events[len(s.record.Events)-1].Revision,
+		Wish: wish.Of(s.policy),
+	})
+}
+
+// wantsSecrets has the ConfigMap, which was content c at last, be no content any more.
+func (s *guidedStory) wantsSecrets() {
+	s.writes("v2", "c")
+	s.rules(func(p *v1alpha1.RolloutPolicySpec) {
+		p.Content = &v1alpha1.Content{ConfigMaps: v1alpha1.ContentNone, Secrets: v1alpha1.ContentReferenced}
+	})
+	s.userTakes(1)
 }
 
 // contentFleet has a fleet of t1 with content a, and a rollout to content b whose canary has begun.
@@ -86,12 +109,7 @@ func (s *guidedStory) points(node int, id string) {
 
 // hurries gives all running pods content b in a moment, under a policy with a pace.
 func (s *guidedStory) hurries(perMinute int32) {
-	s.policy.Spec.Pace.NodesPerMinute = &perMinute
-	s.put(s.policy)
-	s.record.Writes = append(s.record.Writes, Write{
-		Kind: "RolloutPolicy", Name: "policy", UID: "policy", Acknowledged: true, Revision: s.record.Events[len(s.record.Events)-1].Revision,
-		Wish: wish.Of(s.policy),
-	})
+	s.rules(func(p *v1alpha1.RolloutPolicySpec) { p.Pace.NodesPerMinute = &perMinute })
 	s.beyond()
 	for node := 2; node <= 4; node++ {
 		s.points(node, "b")
@@ -158,6 +176,16 @@ func TestHistoriesWithContent(t *testing.T) {
 			s.writes("v1", "")
 			s.status(v1alpha1.PhaseProgressing, "t1.a", "t1.b", "canary")
 			s.userTakes(1)
+			s.with("c", "new-1", "n1")
+		}, Assigned + `: pod new-1 on node n1 was made of template "t1.c", which was not the node's`},
+		{"what a policy wanted before, until there are copies of what it wants", func(s *guidedStory) {
+			s.wantsSecrets()
+			s.with("c", "new-1", "n1")
+		}, ""},
+		{"what a policy wanted before, though the rollout is for what it wants", func(s *guidedStory) {
+			s.wantsSecrets()
+			s.lists("d", "")
+			s.status(v1alpha1.PhaseProgressing, "t1.a", "t1.d", "canary")
 			s.with("c", "new-1", "n1")
 		}, Assigned + `: pod new-1 on node n1 was made of template "t1.c", which was not the node's`},
 		{"no content though the policy wants it", func(s *guidedStory) {

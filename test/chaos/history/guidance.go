@@ -269,7 +269,7 @@ func (j *judge) whole(of string) string {
 }
 
 // withContents are the revisions that can be the newest: each of its templates with each content that can have been
-// known to be, and without, as the policies want it.
+// known to be, and without, as the policies want it, or did: until there are copies the target is what it was before.
 func (j *judge) withContents(g *guidance, named []revision.Ref) (out []string) {
 	without := g.free || g.absent || !g.ruled ||
 		slices.ContainsFunc(g.policies, func(p *v1alpha1.RolloutPolicy) bool { return !revision.WithContent(p) })
@@ -283,7 +283,8 @@ func (j *judge) withContents(g *guidance, named []revision.Ref) (out []string) {
 			out = append(out, mark)
 		}
 		for id, held := range j.values {
-			if revision.TakenBy(g.policies, named, held) && span.Had(j.authors, held) {
+			taken := revision.TakenBy(g.policies, named, held) || slices.ContainsFunc(span.Targets, held.Alike)
+			if taken && span.Had(j.authors, held) {
 				out = append(out, revision.Join(mark, id))
 			}
 		}

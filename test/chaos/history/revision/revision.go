@@ -176,6 +176,9 @@ func (h Held) IsOf(refs []Ref) bool {
 	return len(refs) == len(h) && !slices.ContainsFunc(refs, func(r Ref) bool { return h[r] == "" })
 }
 
+// Alike reports whether both are of the same objects, and of one at least.
+func (h Held) Alike(o Held) bool { return len(o) > 0 && h.IsOf(slices.Collect(maps.Keys(o))) }
+
 func (h Held) String() string {
 	var out []string
 	for ref, value := range h {
