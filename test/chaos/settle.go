@@ -97,12 +97,8 @@ func (u *user) replaceBroken(ctx context.Context) error {
 		if owner == nil {
 			continue
 		}
-		sets, err := u.sets(ctx)
-		if err != nil {
-			return err
-		}
-		for j := range sets {
-			if sets[j].UID == owner.UID && u.isLeft(&sets[j], &broken[i], state) {
+		for _, d := range state.Sets {
+			if d.UID == owner.UID && d.DeletionTimestamp == nil && u.isLeft(d, &broken[i], state) {
 				if err := u.deletePod(ctx, &broken[i], nil); err != nil && !refused(err) {
 					return err
 				}
@@ -112,9 +108,10 @@ func (u *user) replaceBroken(ctx context.Context) error {
 	return nil
 }
 
-// isLeft reports whether nobody but users replaces a pod of a DaemonSet.
+// isLeft reports whether nobody but users replaces a pod of a DaemonSet. Others are left alone: one that is made again
+// and again may still come up, as far as its rollout can tell, and holds up the change of others in its domain.
 func (u *user) isLeft(d *appsv1.DaemonSet, p *corev1.Pod, s history.State) bool {
-	if u.author.Stuck(p) && (u.author.Direct(p) || !revision.WithContent(s.PolicyOf(d))) {
+	if u.author.Stuck(p) && (u.author.Direct(p) && s.HasNewest(d, p) || !revision.WithContent(s.PolicyOf(d))) {
 		return true
 	}
 	old := p.Annotations[history.TemplateMark] != d.Spec.Template.Annotations[history.TemplateMark]

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -97,13 +98,7 @@ func (s State) complete(d *appsv1.DaemonSet, r *v1alpha1.DaemonSetRollout) (out 
 	if sum != len(s.Nodes) {
 		out = append(out, fmt.Sprintf("counts %d nodes, there are %d", sum, len(s.Nodes)))
 	}
-	wanted := 0
-	for _, n := range s.Nodes {
-		if wants.Judge(d, n) == wants.ShouldRun {
-			wanted++
-		}
-	}
-	in, done := 0, 0
+	in, done, wanted := 0, 0, s.desired(d)
 	for _, step := range r.Status.Steps {
 		in, done = in+int(step.Nodes), done+int(step.Done)
 	}
@@ -111,6 +106,22 @@ func (s State) complete(d *appsv1.DaemonSet, r *v1alpha1.DaemonSetRollout) (out 
 		out = append(out, fmt.Sprintf("its steps have %d nodes, %d of them done, and it is for %d", in, done, wanted))
 	}
 	return out
+}
+
+// desired counts the nodes that are to have the DaemonSet.
+func (s State) desired(d *appsv1.DaemonSet) (count int) {
+	for _, n := range s.Nodes {
+		if wants.Judge(d, n) == wants.ShouldRun {
+			count++
+		}
+	}
+	return count
+}
+
+// HasNewest reports whether a pod is of the newest revision, so that no rollout replaces it.
+func (s State) HasNewest(d *appsv1.DaemonSet, p *corev1.Pod) bool {
+	current, _ := s.revisions(d)
+	return s.newest(d, current, revision.Of(p))
 }
 
 // newest reports whether a revision is that of the newest template, with what its objects hold now where the policy

@@ -49,16 +49,6 @@ func Stranded(s State, now time.Time) (out []string) {
 	return out
 }
 
-// desired counts the nodes that are to have the DaemonSet.
-func (s State) desired(d *appsv1.DaemonSet) (count int) {
-	for _, n := range s.Nodes {
-		if wants.Judge(d, n) == wants.ShouldRun {
-			count++
-		}
-	}
-	return count
-}
-
 // podsOn names the pods of the DaemonSet that the node has.
 func (s State) podsOn(d *appsv1.DaemonSet, node string, now time.Time) (text string) {
 	for _, p := range s.Pods {
