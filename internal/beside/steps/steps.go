@@ -53,8 +53,8 @@ func New() *Book {
 	}
 }
 
-// Node is a node; nil if it is not known.
-func (b *Book) Node(name string) *corev1.Node { return b.nodes[name] }
+// Knows reports whether the node is known.
+func (b *Book) Knows(node string) bool { return b.nodes[node] != nil }
 
 // Nodes are all that are known.
 func (b *Book) Nodes() []*corev1.Node { return slices.Collect(maps.Values(b.nodes)) }

@@ -103,9 +103,7 @@ func (s *Server) complete(ctx context.Context, ds *appsv1.DaemonSet, in *admit.N
 			return err
 		}
 	}
-	in.Variant, err = s.variants.outcome(ctx, ds, in.Want, in.Revisions, func() (*corev1.Node, error) {
-		return s.nodeNamed(ctx, admit.Node(in.Pod))
-	})
+	in.Variant, err = s.variants.outcome(ctx, ds, in.Want, in.Revisions, admit.Node(in.Pod))
 	return err
 }
 
@@ -211,33 +209,23 @@ func (s *Server) policy(ctx context.Context, namespace string, labels map[string
 	return rolloutpolicy.Choose(policies, namespace, labels), nil
 }
 
-// step is a node's step in a policy.
+// step is a node's step in a policy. A node that is not known yet is read from the API.
 func (s *Server) step(
 	ctx context.Context, set types.UID, policy *v1alpha1.RolloutPolicy, by *appsv1.ControllerRevision, node string,
 ) (*rolloutpolicy.Policy, rolloutpolicy.Step, error) {
-	_, err := s.nodeNamed(ctx, node)
-	if err != nil {
-		return nil, rolloutpolicy.Step{}, err
+	s.mu.Lock()
+	known := s.steps.Knows(node)
+	s.mu.Unlock()
+	if !known {
+		n, err := s.cfg.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+		if err != nil {
+			return nil, rolloutpolicy.Step{}, fmt.Errorf("read node %s: %w", node, err)
+		}
+		s.SetNode(n)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.steps.Step(set, policy, by, node)
-}
-
-// nodeNamed is a node. One that is not known yet is read from the API.
-func (s *Server) nodeNamed(ctx context.Context, name string) (*corev1.Node, error) {
-	s.mu.Lock()
-	n := s.steps.Node(name)
-	s.mu.Unlock()
-	if n != nil {
-		return n, nil
-	}
-	n, err := s.cfg.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("read node %s: %w", name, err)
-	}
-	s.SetNode(n)
-	return n, nil
 }
 
 // SetNode, DeleteNode, SetPod, DeletePod and DeleteSet tell of what is seen, and SetRevision and DeleteRevision too.

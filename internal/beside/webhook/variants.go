@@ -2,11 +2,11 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -37,16 +37,20 @@ type variety struct {
 
 // outcome is what a pod of the revision is to be like on its node; nil where the revision has no variants. The
 // revisions are the DaemonSet's. The error says why it cannot be had: no pod is made there then, as by our own
-// controller.
+// controller. The node is read from the API: by labels that it had before, the one who leads would replace the pod
+// again.
 func (v *varieties) outcome(ctx context.Context, ds *appsv1.DaemonSet, revision string,
-	revisions []*appsv1.ControllerRevision, node func() (*corev1.Node, error)) (*variant.Outcome, error) {
+	revisions []*appsv1.ControllerRevision, node string) (*variant.Outcome, error) {
 	id := content.VariantsOf(revision)
 	if id == "" {
 		return nil, nil
 	}
-	n, err := node()
+	if node == "" {
+		return nil, errors.New("it is not made for one node, so nobody knows its variant")
+	}
+	n, err := v.client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read node %s: %w", node, err)
 	}
 	key := variety{ds.UID, content.TemplateOf(revision), id}
 	v.mu.Lock()
