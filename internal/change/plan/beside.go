@@ -38,7 +38,8 @@ func asWritten(old, new *appsv1.DaemonSet) *appsv1.DaemonSet {
 // warnBeside says what is otherwise where another controller makes the pods.
 func (p *planner) warnBeside(s *survey.Survey, old, new *appsv1.DaemonSet) {
 	if s.UnusedVariant(new) {
-		p.later("no DaemonSetVariant is used here: another DaemonSet controller makes the pods")
+		p.later("no DaemonSetVariant is used for it: another DaemonSet controller makes its pods, and it follows no " +
+			"RolloutPolicy")
 	}
 	written := new.Spec.UpdateStrategy
 	if s.Policy(new) == nil || written.Type == appsv1.OnDeleteDaemonSetStrategyType && !admit.Taken(new) {

@@ -103,12 +103,16 @@ func TestPlanANewOneBeside(t *testing.T) {
 	}
 }
 
-// TestPlanAVariantBeside: another controller uses no variant, so none changes a pod, and the plan says why.
+// TestPlanAVariantBeside: where another controller makes the pods a variant changes those of DaemonSets that follow a
+// policy. Of others it changes none, and the plan says why.
 func TestPlanAVariantBeside(t *testing.T) {
-	for _, beside := range []bool{true, false} {
+	for _, c := range []struct{ beside, policy bool }{{true, true}, {true, false}, {false, false}} {
 		w, ds := cluster(t)
-		if beside {
+		if c.beside {
 			takeOver(ds)
+		}
+		if c.policy {
+			w.Policy("careful", waves)
 		}
 		v := &v1alpha1.DaemonSetVariant{ObjectMeta: metav1.ObjectMeta{Namespace: ds.Namespace, Name: "big", UID: "v"}}
 		v.Spec.Resources = map[string]v1alpha1.VariantResources{
@@ -116,9 +120,9 @@ func TestPlanAVariantBeside(t *testing.T) {
 		}
 		w.Objects.Variants, w.Objects.Varied = []*v1alpha1.DaemonSetVariant{v}, true
 		f := forecast(t, w, ds, ds)
-		warned := strings.Contains(strings.Join(f.Warnings, "\n"), "no DaemonSetVariant is used here")
-		if warned != beside || f.Changes() == beside {
-			t.Errorf("beside another controller (%v) it changes nodes: %v, %q", beside, f.Changes(), f.Warnings)
+		warned := strings.Contains(strings.Join(f.Warnings, "\n"), "no DaemonSetVariant is used for it")
+		if unused := c.beside && !c.policy; warned != unused || f.Changes() == unused {
+			t.Errorf("%+v: it changes nodes: %v, %q", c, f.Changes(), f.Warnings)
 		}
 	}
 }

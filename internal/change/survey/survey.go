@@ -57,8 +57,6 @@ type Survey struct {
 	given []*appsv1.DaemonSet
 	// beside tells that a DaemonSet is taken over, or a NodeStartup followed, where another controller makes the pods.
 	beside bool
-	// unused are the variants that there are, where another controller makes the pods: that uses none.
-	unused []*v1alpha1.DaemonSetVariant
 }
 
 // New puts objects in order. DaemonSets that are taken over beside another controller have the update strategy of their
@@ -93,9 +91,6 @@ func New(o Objects) *Survey {
 		s.DaemonSets[i] = admit.AsWritten(ds)
 	}
 	s.beside = s.beside || slices.ContainsFunc(o.Startups, plan.Beside)
-	if s.beside {
-		s.unused, s.Variants, s.Stored = o.Variants, nil, nil
-	}
 	slices.SortFunc(s.Nodes, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(s.DaemonSets, func(a, b *appsv1.DaemonSet) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
@@ -107,9 +102,6 @@ func New(o Objects) *Survey {
 func (s *Survey) Given() Objects {
 	o := s.Objects
 	o.DaemonSets = s.given
-	if s.beside {
-		o.Variants = s.unused
-	}
 	return o
 }
 
@@ -129,10 +121,10 @@ func (s *Survey) DaemonSet(namespace, name string) *appsv1.DaemonSet {
 // Beside reports whether another controller makes pods of DaemonSets that follow policies.
 func (s *Survey) Beside() bool { return s.beside }
 
-// UnusedVariant reports whether a variant chooses the DaemonSet and changes nothing, since another controller makes the
-// pods.
+// UnusedVariant reports whether a variant chooses the DaemonSet and changes nothing: another controller makes its pods,
+// and it follows no policy by which admission would give them a variant.
 func (s *Survey) UnusedVariant(ds *appsv1.DaemonSet) bool {
-	return slices.ContainsFunc(s.unused, func(v *v1alpha1.DaemonSetVariant) bool {
+	return s.beside && s.Policy(ds) == nil && slices.ContainsFunc(s.Variants, func(v *v1alpha1.DaemonSetVariant) bool {
 		return v.Namespace == ds.Namespace && variant.Selects(v, ds.Labels)
 	})
 }

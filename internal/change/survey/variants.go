@@ -18,6 +18,9 @@ import (
 // addVariants finds the variants that the DaemonSet has now, and makes them a part of its revision.
 func (s *Set) addVariants() error {
 	var all []variant.Variant
+	if s.survey.UnusedVariant(s.DaemonSet) {
+		return nil
+	}
 	for _, v := range s.survey.Variants {
 		if v.Namespace == s.DaemonSet.Namespace && variant.Selects(v, s.DaemonSet.Labels) {
 			all = append(all, variant.Of(v))
@@ -69,7 +72,7 @@ func (s *Set) vary(c *Core) *variants.Book {
 			all.pods[p.UID] = p
 		}
 	}
-	b.Objects = all
+	b.Objects, b.Guest = all, s.survey.beside
 	b.Tick(s.survey.Now)
 	for _, n := range s.survey.Nodes {
 		b.TellNode(n, false)
