@@ -174,15 +174,7 @@ func (b *beside) unanswered(t *testing.T) {
 
 // newReader applies another DaemonSet. No pod of it may read what its author's objects hold.
 func (b *beside) newReader(t *testing.T) {
-	b.kubectl(t, "apply", "-f", b.write("second.yaml", strings.NewReplacer("name: agent, namespace", "name: second, namespace",
-		"app: agent", "app: second").Replace(reader)))
-	await(t, "its rollout is Complete", func(context.Context) error {
-		a := b.run(t, "rollout", "status", "daemonset/second", "--timeout=1s")
-		if a.code != 0 || !strings.Contains(a.out, "Complete") {
-			return fmt.Errorf("%s%s", a.out, a.errOut)
-		}
-		return nil
-	})
+	b.second(t, reader)
 	list, err := b.client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=second"})
 	if err != nil {
 		t.Fatal(err)
@@ -196,20 +188,46 @@ func (b *beside) newReader(t *testing.T) {
 			t.Errorf("pod %s reads %q (%v)", list.Items[i].Name, level, err)
 		}
 	}
-	events, err := b.client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	made := 0
-	for _, e := range events.Items {
-		if e.InvolvedObject.Name == "second" && e.Reason == "SuccessfulCreate" {
-			made += int(max(e.Count, 1))
-		}
-	}
-	if made != nodes {
-		t.Errorf("%d pods of it were made, want %d", made, nodes)
-	}
+	b.madeOnce(t, "second")
 	b.kubectl(t, "delete", "ds/second")
+}
+
+// second applies a DaemonSet like one of the name agent, and waits until its rollout is complete.
+func (b *beside) second(t *testing.T, like string) {
+	t.Helper()
+	names := strings.NewReplacer("name: agent, namespace", "name: second, namespace", "app: agent", "app: second")
+	b.kubectl(t, "apply", "-f", b.write("second.yaml", names.Replace(like)))
+	await(t, "its rollout is Complete", func(context.Context) error {
+		a := b.run(t, "rollout", "status", "daemonset/second", "--timeout=1s")
+		if a.code != 0 || !strings.Contains(a.out, "Complete") {
+			return fmt.Errorf("%s%s", a.out, a.errOut)
+		}
+		return nil
+	})
+}
+
+// madeOnce wants a DaemonSet to have had one pod made for each node, by its events.
+func (b *beside) madeOnce(t *testing.T, name string) {
+	t.Helper()
+	await(t, "one pod was made for each node", func(ctx context.Context) error {
+		events, err := b.client.CoreV1().Events("default").List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		made := 0
+		for _, e := range events.Items {
+			if e.InvolvedObject.Name == name && e.Reason == "SuccessfulCreate" {
+				made += int(max(e.Count, 1))
+			}
+		}
+		if made > nodes {
+			t.Fatalf("%d pods of %s were made, want %d", made, name, nodes)
+		}
+		if made < nodes {
+			return fmt.Errorf("%d were", made)
+		}
+		return nil
+	})
 }
 
 // leavesCopies gives everything back. No pod restarts, and each keeps its copy until it is next made.

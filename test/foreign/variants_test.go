@@ -178,22 +178,9 @@ func (b *beside) templateUnderVariants(t *testing.T) {
 
 // newVaried applies another DaemonSet. No pod of it may be of the template alone.
 func (b *beside) newVaried(t *testing.T) {
-	second := strings.NewReplacer("name: agent, namespace", "name: second, namespace", "app: agent", "app: second")
-	b.kubectl(t, "apply", "-f", b.write("second.yaml", second.Replace(agent)))
+	b.second(t, agent)
 	b.varied(t, "second", map[string]int{"by-size 336Mi": 8, "zone-a THREADS=9": 4})
-	events, err := b.client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	made := 0
-	for _, e := range events.Items {
-		if e.InvolvedObject.Name == "second" && e.Reason == "SuccessfulCreate" {
-			made += int(max(e.Count, 1))
-		}
-	}
-	if made != nodes {
-		t.Errorf("%d pods of it were made, want %d", made, nodes)
-	}
+	b.madeOnce(t, "second")
 	b.kubectl(t, "delete", "ds/second")
 }
 
