@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/admit"
@@ -98,6 +99,22 @@ func TestPlanANewOneBeside(t *testing.T) {
 		fresh.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType}
 		all := strings.Join(forecast(t, w, nil, fresh).Warnings, "\n")
 		if strings.Contains(all, "to all nodes at once: another DaemonSet controller makes them") != beside {
+			t.Errorf("beside another controller (%v) it says\n%s", beside, all)
+		}
+	}
+}
+
+// TestPlanBesideBeforeAnythingShowsIt: the first policy is planned for by what the webhook tells.
+func TestPlanBesideBeforeAnythingShowsIt(t *testing.T) {
+	for _, beside := range []bool{true, false} {
+		w, ds := cluster(t)
+		w.Policy("careful", waves)
+		w.Objects.Beside = beside
+		surging := ds.DeepCopy()
+		surging.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType,
+			RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxSurge: ptr.To(intstr.FromInt32(1))}}
+		all := strings.Join(forecast(t, w, ds, surging).Warnings, "\n")
+		if strings.Contains(all, admit.NoSurge) != beside {
 			t.Errorf("beside another controller (%v) it says\n%s", beside, all)
 		}
 	}

@@ -39,6 +39,8 @@ type Objects struct {
 	// Stored are the variants that there are, where a plan is about others; Varied tells that it is.
 	Stored []*v1alpha1.DaemonSetVariant
 	Varied bool
+	// Beside tells that another controller makes the pods, where that is known before anything shows it.
+	Beside bool
 	// Edits are changes of content that a plan is about, by the DaemonSet whose revision they change.
 	Edits map[types.UID][]content.Edit
 	// Locate finds time zones.
@@ -55,7 +57,8 @@ type Survey struct {
 	cluster *fit.Cluster
 	// given are the DaemonSets as they are stored.
 	given []*appsv1.DaemonSet
-	// beside tells that a DaemonSet is taken over, or a NodeStartup followed, where another controller makes the pods.
+	// beside is Beside, or that a DaemonSet is taken over, or a NodeStartup followed, where another controller makes the
+	// pods.
 	beside bool
 }
 
@@ -85,7 +88,7 @@ func New(o Objects) *Survey {
 		}
 		byNode[target] = append(byNode[target], p)
 	}
-	s.Nodes, s.DaemonSets = slices.Clone(o.Nodes), slices.Clone(o.DaemonSets)
+	s.Nodes, s.DaemonSets, s.beside = slices.Clone(o.Nodes), slices.Clone(o.DaemonSets), o.Beside
 	for i, ds := range s.DaemonSets {
 		s.beside = s.beside || admit.Taken(ds)
 		s.DaemonSets[i] = admit.AsWritten(ds)

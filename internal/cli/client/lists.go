@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	everynode "github.com/everynode/everynode/api/client"
+	"github.com/everynode/everynode/internal/beside/registration"
 	"github.com/everynode/everynode/internal/change/rollout"
 	"github.com/everynode/everynode/internal/change/survey"
 )
@@ -77,6 +78,10 @@ func (l *lists) look(ctx context.Context) (s *survey.Survey, hidden string, err 
 	if err != nil {
 		return nil, "", rollout.Unread("ControllerRevisions", err)
 	}
+	o.Beside, err = l.beside(ctx)
+	if err != nil {
+		return nil, "", err
+	}
 	o.Nodes, o.Pods, o.DaemonSets, o.Revisions = pointers(nodes.Items), pointers(pods.Items), pointers(sets.Items), pointers(revisions.Items)
 	startups, err := l.own.NodeStartups().List(ctx, cached)
 	switch {
@@ -111,6 +116,20 @@ func (l *lists) look(ctx context.Context) (s *survey.Survey, hidden string, err 
 	}
 	o.Policies, o.Rollouts = pointers(policies.Items), pointers(rollouts.Items)
 	return survey.New(o), unread, nil
+}
+
+// beside reports whether Everynode answers for pods that another controller makes. To whom the API does not show that,
+// the DaemonSets that are taken over do.
+func (l *lists) beside(ctx context.Context) (bool, error) {
+	_, err := l.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, registration.Name,
+		metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read the webhook %s: %w", registration.Name, err)
+	}
+	return true, nil
 }
 
 func pointers[T any](items []T) []*T {
