@@ -30,6 +30,7 @@ func (r *round) deeds() []deed {
 		{1, true, r.wrongAndRight},
 		{3, true, r.joinInTheMiddle}, {2, true, r.failsTwice}, {1, false, r.cutOff}, {1, false, r.killManager},
 		{1, true, r.killServer}, {4, true, r.revives}, {2, true, r.lags},
+		{4, true, r.newVariants},
 	}
 }
 

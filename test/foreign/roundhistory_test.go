@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 	"github.com/everynode/everynode/internal/objects/nodestartup"
 	"github.com/everynode/everynode/test/foreign/judge"
@@ -180,7 +181,7 @@ func roundPod(p *corev1.Pod) *judge.Pod {
 	out := &judge.Pod{UID: string(p.UID), Set: set, Node: p.Spec.NodeName, Going: p.DeletionTimestamp != nil,
 		Revision: p.Labels[appsv1.ControllerRevisionHashLabelKey], Image: p.Spec.Containers[0].Image}
 	if whole := p.Labels["everynode.io/revision"]; whole != "" {
-		out.Revision = whole
+		out.Revision = content.WithVariants(whole, "")
 	}
 	if a := p.Spec.Affinity; out.Node == "" && a != nil {
 		for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
@@ -202,13 +203,16 @@ func roundPod(p *corev1.Pod) *judge.Pod {
 	return out
 }
 
+// roundRollout is a rollout as the judge knows it, which knows no variants: a pod has its template and its content alike
+// by all of them, and what is to be asked of variants is asked of the pods at the end.
 func roundRollout(value []byte) *judge.Rollout {
 	var o v1alpha1.DaemonSetRollout
 	if err := json.Unmarshal(value, &o); err != nil || o.Status.TargetRevision == "" {
 		return nil
 	}
 	s := &o.Status
-	out := &judge.Rollout{Set: o.Name, Stable: s.StableRevision, Target: s.TargetRevision, Step: s.Step, Phase: string(s.Phase),
+	out := &judge.Rollout{Set: o.Name, Stable: content.WithVariants(s.StableRevision, ""),
+		Target: content.WithVariants(s.TargetRevision, ""), Step: s.Step, Phase: string(s.Phase),
 		Digests: map[string]string{}}
 	if meta.IsStatusConditionTrue(s.Conditions, rollouts.PolicyGone) {
 		return &judge.Rollout{Set: o.Name} // what it says counts no more
@@ -217,7 +221,9 @@ func roundRollout(value []byte) *judge.Rollout {
 		out.Steps = append(out.Steps, step.Name)
 	}
 	for _, f := range s.FailedRevisions {
-		out.Failed = append(out.Failed, f.Revision)
+		if is := content.WithVariants(f.Revision, ""); is != out.Stable { // else its variants have failed
+			out.Failed = append(out.Failed, is)
+		}
 	}
 	if s.Images != nil {
 		for _, of := range s.Images.Templates {

@@ -304,6 +304,7 @@ func (r *round) heal() {
 func (r *round) ends() {
 	t := r.t
 	r.kubectl(t, "apply", "-f", r.write("settings.yaml", settings("final")), "-f", r.write("password.yaml", password("final")))
+	r.lastVariants()
 	for _, s := range r.sets {
 		r.lead(s)
 		s.image = "example.com/" + s.name + ":final"
@@ -322,6 +323,7 @@ func (r *round) ends() {
 		_ = r.run(t, "rollout", "resume", "daemonset/"+s.name) // It may not be paused.
 	}
 	r.settles("at the end")
+	r.vary()
 	r.tidies()
 	for _, s := range r.sets {
 		r.run(t, "kubectl", "diff", "-f", s.name+".yaml").ends(t, 0)
