@@ -181,7 +181,7 @@ func roundPod(p *corev1.Pod) *judge.Pod {
 	out := &judge.Pod{UID: string(p.UID), Set: set, Node: p.Spec.NodeName, Going: p.DeletionTimestamp != nil,
 		Revision: p.Labels[appsv1.ControllerRevisionHashLabelKey], Image: p.Spec.Containers[0].Image}
 	if whole := p.Labels["everynode.io/revision"]; whole != "" {
-		out.Revision = content.WithVariants(whole, "")
+		out.Revision, out.Whole = content.WithVariants(whole, ""), whole
 	}
 	if a := p.Spec.Affinity; out.Node == "" && a != nil {
 		for _, term := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
@@ -203,8 +203,9 @@ func roundPod(p *corev1.Pod) *judge.Pod {
 	return out
 }
 
-// roundRollout is a rollout as the judge knows it, which knows no variants: a pod has its template and its content alike
-// by all of them, and what is to be asked of variants is asked of the pods at the end.
+// roundRollout is a rollout as the judge knows it. A pod that is the same by other variants stays as it was made, so
+// what a revision fails by is the whole of it, and all else is its template and its content. Which variant each pod has
+// is asked in the end.
 func roundRollout(value []byte) *judge.Rollout {
 	var o v1alpha1.DaemonSetRollout
 	if err := json.Unmarshal(value, &o); err != nil || o.Status.TargetRevision == "" {
@@ -213,7 +214,7 @@ func roundRollout(value []byte) *judge.Rollout {
 	s := &o.Status
 	out := &judge.Rollout{Set: o.Name, Stable: content.WithVariants(s.StableRevision, ""),
 		Target: content.WithVariants(s.TargetRevision, ""), Step: s.Step, Phase: string(s.Phase),
-		Digests: map[string]string{}}
+		Goal: s.TargetRevision, Digests: map[string]string{}}
 	if meta.IsStatusConditionTrue(s.Conditions, rollouts.PolicyGone) {
 		return &judge.Rollout{Set: o.Name} // what it says counts no more
 	}
@@ -221,9 +222,7 @@ func roundRollout(value []byte) *judge.Rollout {
 		out.Steps = append(out.Steps, step.Name)
 	}
 	for _, f := range s.FailedRevisions {
-		if is := content.WithVariants(f.Revision, ""); is != out.Stable { // else its variants have failed
-			out.Failed = append(out.Failed, is)
-		}
+		out.Failed = append(out.Failed, f.Revision)
 	}
 	if s.Images != nil {
 		for _, of := range s.Images.Templates {

@@ -4,6 +4,7 @@
 package judge
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -63,8 +64,9 @@ type Counted struct {
 // Pod is one of a DaemonSet.
 type Pod struct {
 	UID, Set, Node string
-	// Revision is the template's hash and, behind a dot, the content.
-	Revision, Image  string
+	// Revision is the template's hash and, behind a dot, the content. Whole is it with the variants, if it has some.
+	Revision, Whole  string
+	Image            string
 	Available, Going bool
 	// Reads are the names of its ConfigMaps, and of its Secrets behind "secret ".
 	Reads []string
@@ -84,7 +86,10 @@ type Node struct {
 // Rollout is what its status says.
 type Rollout struct {
 	Set, Stable, Target, Step, Phase string
-	Steps, Failed                    []string
+	Steps                            []string
+	// Goal is the target with its variants, if it has some; Failed are the revisions that failed, with theirs.
+	Goal   string
+	Failed []string
 	// Digests are those of templates, by their hash.
 	Digests map[string]string
 }
@@ -235,11 +240,18 @@ func template(revision string) string {
 	return hash
 }
 
-func (r *Rollout) failed(revision string) bool { return slices.Contains(r.Failed, revision) }
+// whole is the revision of a pod, with its variants.
+func (p *Pod) whole() string { return cmp.Or(p.Whole, p.Revision) }
+
+// goal is the target, with its variants.
+func (r *Rollout) goal() string { return cmp.Or(r.Goal, r.Target) }
+
+// failed reports whether a revision, with its variants, has failed.
+func (r *Rollout) failed(whole string) bool { return slices.Contains(r.Failed, whole) }
 
 // back reports whether all nodes are to have the stable revision.
 func (r *Rollout) back() bool {
-	return r.Target == r.Stable || r.failed(r.Target) || r.Phase == "RolledBack"
+	return r.Target == r.Stable || r.failed(r.goal()) || r.Phase == "RolledBack"
 }
 
 // allows reports whether a node of a step may get a pod of a revision by a status. While nothing is stable, or the

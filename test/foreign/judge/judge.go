@@ -45,10 +45,10 @@ func revisions(all []Entry) (out []Fault) {
 			if why := b.misfit(e.At, p); why != "" {
 				out = append(out, Fault{e.At, "revision", why})
 			}
-			since, has := failed[p.Set+" "+p.Revision]
+			since, has := failed[p.Set+" "+p.whole()]
 			if has && e.At.Sub(since) > asks {
 				out = append(out, Fault{e.At, "failed", fmt.Sprintf("node %s gets %s of %s, which failed at %s",
-					p.Node, p.Revision, p.Set, since.Format(time.TimeOnly))})
+					p.Node, p.whole(), p.Set, since.Format(time.TimeOnly))})
 			}
 		}
 		b.note(e)
@@ -67,11 +67,11 @@ func (f failures) note(e Entry) {
 		maps.DeleteFunc(f, func(key string, _ time.Time) bool { return strings.HasPrefix(key, e.Retries+" ") })
 	}
 	r := e.Rollout
-	if r == nil || r.Phase != "Halted" && r.Phase != "RolledBack" || !r.failed(r.Target) {
+	if r == nil || r.Phase != "Halted" && r.Phase != "RolledBack" || !r.failed(r.goal()) {
 		return
 	}
-	if _, known := f[r.Set+" "+r.Target]; !known {
-		f[r.Set+" "+r.Target] = e.At
+	if _, known := f[r.Set+" "+r.goal()]; !known {
+		f[r.Set+" "+r.goal()] = e.At
 	}
 }
 

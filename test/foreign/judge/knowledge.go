@@ -60,7 +60,7 @@ func (b *book) isWrong(p *Pod) bool {
 		return false // a revision that is neither stable nor the target is outdated
 	}
 	for _, s := range all {
-		if s.failed(p.Revision) {
+		if s.failed(p.whole()) {
 			return b.made[p.UID].Sub(s.began) > settles // otherwise it may have come in its turn
 		}
 	}

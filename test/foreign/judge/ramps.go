@@ -50,12 +50,12 @@ func ramps(all []Entry) (out []Fault) {
 }
 
 func (c *climb) rollout(r *Rollout) {
-	if has := c.runs[r.Set]; has != nil && has.target == r.Target {
+	if has := c.runs[r.Set]; has != nil && has.target == r.goal() {
 		return
 	}
-	begins := &run{r.Target, map[string]bool{}, map[string]bool{}, map[string]bool{}}
+	begins := &run{r.goal(), map[string]bool{}, map[string]bool{}, map[string]bool{}}
 	for _, p := range c.pods {
-		begins.had[p.Node] = begins.had[p.Node] || p.Set == r.Set && p.Revision == r.Target
+		begins.had[p.Node] = begins.had[p.Node] || p.Set == r.Set && p.whole() == r.goal()
 	}
 	c.runs[r.Set] = begins
 }
@@ -73,12 +73,12 @@ func (c *climb) node(e Entry) {
 // grows counts a node that gets a target.
 func (c *climb) grows(e Entry) []Fault {
 	n, r, most := c.nodes[e.Pod.Node], c.runs[e.Pod.Set], -1
-	if r == nil || e.Pod.Revision != r.target {
+	if r == nil || e.Pod.whole() != r.target {
 		return nil
 	}
 	for _, s := range c.lately(e.Pod.Set, e.At) {
 		place, is := s.place()
-		if !is || s.Stable == "" || s.Stable == s.Target || s.Target != r.target {
+		if !is || s.Stable == "" || s.Stable == s.Target || s.goal() != r.target {
 			return nil
 		}
 		most = max(most, 1<<place-1+place*len(r.joined))
