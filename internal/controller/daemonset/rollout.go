@@ -61,12 +61,22 @@ func (e *executor) updateRollout(ctx context.Context, ds *appsv1.DaemonSet, have
 			err = unread
 			break
 		}
+		if have != nil && isOfNext(ds, have, latest) {
+			break
+		}
 		have = latest
 	}
 	klog.FromContext(ctx).Info("Cannot write where a rollout stands, will try again", "daemonSet", klog.KObj(ds), "err",
 		err)
 	e.metrics.writesFailed.Inc()
 	return nil, rollouts.OutcomeOf(err)
+}
+
+// isOfNext reports whether another DaemonSet of the name has taken the rollout over: this one is gone, and where it
+// stood must not pass for where that one does.
+func isOfNext(ds *appsv1.DaemonSet, had, latest *v1alpha1.DaemonSetRollout) bool {
+	of := latest.Labels[rollouts.OwnerLabel]
+	return of != string(ds.UID) && of != had.Labels[rollouts.OwnerLabel]
 }
 
 // someRollout makes sure that there is a rollout. One that is made is paused if there is a

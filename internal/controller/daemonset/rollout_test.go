@@ -14,6 +14,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 )
 
 // quicker is an API in which somebody else always was.
@@ -95,6 +96,59 @@ func TestARolloutThatIsDeletedJustBeforeItsStatusIsWritten(t *testing.T) {
 				t.Errorf("it is made again: %+v", api.created)
 			}
 		})
+	}
+}
+
+// overwritten is an API in which somebody wrote the rollout before its status is.
+type overwritten struct {
+	RolloutWriter
+	now *v1alpha1.DaemonSetRollout
+}
+
+func (w *overwritten) GetRollout(context.Context, string, string) (*v1alpha1.DaemonSetRollout, error) {
+	return w.now.DeepCopy(), nil
+}
+
+func (w *overwritten) UpdateRolloutStatus(
+	_ context.Context, r *v1alpha1.DaemonSetRollout,
+) (*v1alpha1.DaemonSetRollout, error) {
+	if r.ResourceVersion != w.now.ResourceVersion {
+		return nil, apierrors.NewConflict(resource[kindRollout], r.Name, errors.New("the object has been modified"))
+	}
+	w.now = r
+	return r, nil
+}
+
+func (w *overwritten) UpdateRollout(
+	_ context.Context, r *v1alpha1.DaemonSetRollout,
+) (*v1alpha1.DaemonSetRollout, error) {
+	w.now = r
+	return r, nil
+}
+
+// A write that took long may be of a DaemonSet that is gone, whose rollout the next one of the name has taken over: where
+// the old one stood must not pass for where the new one does.
+func TestALateStatusOfADaemonSetThatIsGone(t *testing.T) {
+	for _, c := range []struct {
+		before, now string // whose the rollout is
+		out         action.Outcome
+	}{
+		{"old", "new", action.Failed}, {"older", "new", action.Failed},
+		{"old", "old", action.OK}, {"older", "older", action.OK}, {"older", "old", action.OK},
+	} {
+		e, _ := newExecutor(t, nil)
+		of := func(owner, version string) *v1alpha1.DaemonSetRollout {
+			return &v1alpha1.DaemonSetRollout{ObjectMeta: metav1.ObjectMeta{Name: "logs", ResourceVersion: version,
+				Labels: map[string]string{rollouts.OwnerLabel: owner}}}
+		}
+		api := &overwritten{now: of(c.now, "2")}
+		e.rollouts = api
+		ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "logs", UID: "old"}}
+		a := &action.UpdateRollout{Status: v1alpha1.DaemonSetRolloutStatus{StableRevision: "old"}}
+		_, out := e.updateRollout(t.Context(), ds, of(c.before, "1"), a)
+		if stands := api.now.Status.StableRevision; out != c.out || (stands == "old") != (out == action.OK) {
+			t.Errorf("the rollout of %s is of %s now: %s, and it says %q is stable", c.before, c.now, out, stands)
+		}
 	}
 }
 
