@@ -194,8 +194,8 @@ func (r reply) plain(to request) bool {
 		return true
 	case r.code == http.StatusNotFound || r.code == http.StatusMethodNotAllowed:
 		return strings.HasPrefix(kind, "text/plain")
-	case strings.HasPrefix(to.path, "/openapi"):
-		return r.code == http.StatusNotAcceptable // without a body
+	case strings.HasPrefix(to.path, "/openapi"), strings.HasPrefix(to.path, "/openid"):
+		return r.code == http.StatusNotAcceptable // without a body, or with a text
 	}
 	return false
 }
