@@ -271,6 +271,7 @@ var viewShows = []string{
 	"ingresses", "ingresses/status", "networkpolicies", "resourceclaims", "resourceclaims/status", "resourceclaimtemplates", "endpointslices", "controllerrevisions", "daemonsets", "daemonsets/status", "deployments", "deployments/scale", "deployments/status",
 	"statefulsets", "statefulsets/scale", "statefulsets/status", "cronjobs", "cronjobs/status", "jobs", "jobs/status", "replicasets", "replicasets/scale", "replicasets/status", "poddisruptionbudgets", "poddisruptionbudgets/status",
 	"persistentvolumeclaims", "persistentvolumeclaims/status",
+	"horizontalpodautoscalers", "horizontalpodautoscalers/status",
 	"rolloutpolicies", "rolloutpolicies/status", "daemonsetrollouts", "daemonsetrollouts/status",
 	"daemonsetvariants", "daemonsetvariants/status",
 }

@@ -56,8 +56,10 @@ func (in *Input) whyNotUp(s State) string {
 		return cmp.Or(d.Refused, whys[s])
 	case Taken:
 		return "its pod of revision " + d.Revision + " is being replaced"
-	case Absent, Stuck, Failed:
+	case Absent, Stuck:
 		return cmp.Or(d.Refused, d.Trouble, whys[s])
+	case Failed:
+		return cmp.Or(d.Refused, d.Trouble, in.Fault, whys[s])
 	case Unbound:
 		return d.Unbound()
 	case Leaving:

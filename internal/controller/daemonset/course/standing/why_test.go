@@ -57,6 +57,7 @@ func TestWhy(t *testing.T) {
 			"its pod keeps becoming ready again, for longer than the soak may take; its old pod is to end by 10:01:00 UTC"},
 		{Leaving, UnderWay, Input{}, Daemon{}, "its pod is taken away"},
 		{Failed, Us, Input{}, Daemon{}, "the revision fails there"},
+		{Failed, Us, Input{Fault: "the node does not answer"}, Daemon{}, "the node does not answer"},
 		{Failed, Us, Input{}, Daemon{Trouble: "container main: image a:1 cannot be pulled"}, "container main: image a:1 cannot be pulled"},
 		{Kept, UnderWay, Input{}, Daemon{Refused: "denied"}, "denied"},
 		{Kept, UnderWay, Input{}, Daemon{}, "the revision fails there, and it keeps what it has"},
