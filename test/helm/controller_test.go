@@ -108,6 +108,7 @@ func TestControllerChart(t *testing.T) {
 			t.Errorf("with %s the kinds are %v, want %s", flag, kinds, want)
 		}
 	}
+	monitoringIsThatOfTheExamples(t, r)
 	for flag, want := range map[string]string{
 		"replica=3":                       "replica",
 		"replicas=many":                   "replicas",
@@ -115,8 +116,46 @@ func TestControllerChart(t *testing.T) {
 		"controller.extraArgs[0]=workers": "extraArgs",
 		"serviceAccount.create=false":     "name",
 		"metrics.port=80":                 "port",
+		"metrics.dashboard.enabled=maybe": "enabled",
 	} {
 		r.refused(want, "template", "en", controllerChart, "--set", flag)
+	}
+}
+
+// monitoringIsThatOfTheExamples: alerts and the board are those that the documentation speaks of.
+func monitoringIsThatOfTheExamples(t *testing.T, r *release) {
+	t.Helper()
+	all := render(t, r, "--set", "metrics.prometheusRule.enabled=true,metrics.prometheusRule.labels.team=edge,"+
+		"metrics.dashboard.enabled=true")
+	alerts, err := os.ReadFile("../../examples/rollout-alerts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want any
+	if err := yaml.Unmarshal(alerts, &want); err != nil {
+		t.Fatal(err)
+	}
+	rule := one[struct {
+		metav1.TypeMeta   `json:",inline"`
+		metav1.ObjectMeta `json:"metadata"`
+		Spec              any `json:"spec"`
+	}](t, all, "PrometheusRule")
+	if !reflect.DeepEqual(rule.Spec, want) {
+		t.Error("the chart has other alerts than examples/rollout-alerts.yaml; copy it to packaging/chart/files")
+	}
+	if rule.Labels["team"] != "edge" {
+		t.Errorf("the alerts have the labels %v", rule.Labels)
+	}
+	board := one[corev1.ConfigMap](t, all, "ConfigMap")
+	example, err := os.ReadFile("../../examples/grafana-dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.TrimSpace(board.Data["everynode.json"]) != strings.TrimSpace(string(example)) {
+		t.Error("the chart has another board than examples/grafana-dashboard.json; copy it to packaging/chart/files")
+	}
+	if board.Labels["grafana_dashboard"] != "1" {
+		t.Errorf("the board has the labels %v", board.Labels)
 	}
 }
 
