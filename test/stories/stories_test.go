@@ -93,8 +93,11 @@ func runStories(t *testing.T, runtime string, files []string) {
 			"assemble": assemble, "ownfolder": ownFolder,
 		},
 		Condition: func(name string) (bool, error) {
-			if name == "containerd" || name == "simulated" {
+			switch name {
+			case "containerd", "simulated":
 				return name == runtime, nil
+			case "newest":
+				return *newest, nil
 			}
 			return false, fmt.Errorf("unknown condition %q", name)
 		},
