@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -14,9 +15,9 @@ import (
 
 // Made is a pod that is there.
 type Made struct {
-	// Revision is what the function of that name returns.
-	Revision string
-	Created  time.Time
+	// Revision is what the function of that name returns, Whole what WholeRevision does; "" where it is the same.
+	Revision, Whole string
+	Created         time.Time
 	// At is the step of its node.
 	At rolloutpolicy.Step
 }
@@ -29,6 +30,11 @@ func Revision(s *v1alpha1.DaemonSetRolloutStatus, labels map[string]string) stri
 		return content.TemplateOf(is)
 	}
 	return is
+}
+
+// WholeRevision is Revision with the variants that the pod was made by.
+func WholeRevision(s *v1alpha1.DaemonSetRolloutStatus, labels map[string]string) string {
+	return content.WithVariants(Revision(s, labels), content.VariantsOf(labels[content.RevisionLabel]))
 }
 
 // MayBeWrong reports whether pods of a DaemonSet can have a revision that is not their node's: what
@@ -65,10 +71,9 @@ func IsWrong(s *v1alpha1.DaemonSetRolloutStatus, policy *rolloutpolicy.Policy, p
 	return failedBefore(s, p), nil
 }
 
-// failedBefore reports whether a pod's revision had failed when the pod was made.
+// failedBefore reports whether a pod's revision, which fails together with its variants, had failed when the pod was made.
 func failedBefore(s *v1alpha1.DaemonSetRolloutStatus, p Made) bool {
-	at := slices.IndexFunc(s.FailedRevisions, func(f v1alpha1.FailedRevision) bool {
-		return plain(f.Revision) == p.Revision
-	})
+	whole := cmp.Or(p.Whole, p.Revision)
+	at := slices.IndexFunc(s.FailedRevisions, func(f v1alpha1.FailedRevision) bool { return f.Revision == whole })
 	return at >= 0 && p.Created.After(s.FailedRevisions[at].Time.Time)
 }

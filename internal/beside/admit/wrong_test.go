@@ -20,30 +20,38 @@ func TestWrongPods(t *testing.T) {
 	failed.FailedRevisions = []v1alpha1.FailedRevision{{Revision: "b", Time: metav1.NewTime(now)}}
 	other := changing.DeepCopy()
 	other.FailedRevisions = []v1alpha1.FailedRevision{{Revision: "c", Time: metav1.NewTime(now)}}
+	before := func(of string) *v1alpha1.DaemonSetRolloutStatus {
+		s := changing.DeepCopy()
+		s.TargetRevision, s.FailedRevisions = "b_y", []v1alpha1.FailedRevision{{Revision: of, Time: metav1.NewTime(now)}}
+		return s
+	}
 	varied := func(stable, target string) *v1alpha1.DaemonSetRolloutStatus {
 		return &v1alpha1.DaemonSetRolloutStatus{StableRevision: stable, TargetRevision: target, Step: "canary"}
 	}
 	canary, _ := policy.StepNamed("canary")
 	later, _ := policy.StepNamed("zones/x")
+	after := func(whole string) Made { return Made{"b", whole, now.Add(time.Minute), canary} }
 	for name, c := range map[string]struct {
 		status *v1alpha1.DaemonSetRolloutStatus
 		pod    Made
 		wrong  bool
 	}{
-		"stable":                                       {changing, Made{"a", now, later}, false},
-		"the target in its step":                       {changing, Made{"b", now, canary}, false},
-		"the target before its step":                   {changing, Made{"b", now, later}, true},
-		"what was the target once":                     {changing, Made{"c", now, later}, false},
-		"another that failed before":                   {other, Made{"c", now.Add(time.Minute), later}, true},
-		"another that failed later":                    {other, Made{"c", now.Add(-time.Minute), later}, false},
-		"failed, and had its turn":                     {failed, Made{"b", now.Add(-time.Minute), canary}, false},
-		"failed, and was made after it":                {failed, Made{"b", now.Add(time.Minute), canary}, true},
-		"failed, where it never was due":               {failed, Made{"b", now.Add(-time.Minute), later}, true},
-		"complete":                                     {&v1alpha1.DaemonSetRolloutStatus{StableRevision: "b", TargetRevision: "b"}, Made{"a", now, later}, false},
-		"other variants, and nothing else":             {varied("a_x", "a_y"), Made{"a", now, later}, false},
-		"of the stable template, without its variants": {varied("a_x", "b_x"), Made{"a", now, later}, false},
-		"of the newest template, without its variants": {varied("a_x", "b_x"), Made{"b", now, later}, true},
-		"a new DaemonSet":                              {&v1alpha1.DaemonSetRolloutStatus{TargetRevision: "b"}, Made{"b", now, later}, false},
+		"stable":                                       {changing, Made{"a", "", now, later}, false},
+		"the target in its step":                       {changing, Made{"b", "", now, canary}, false},
+		"the target before its step":                   {changing, Made{"b", "", now, later}, true},
+		"what was the target once":                     {changing, Made{"c", "", now, later}, false},
+		"another that failed before":                   {other, Made{"c", "", now.Add(time.Minute), later}, true},
+		"another that failed later":                    {other, Made{"c", "", now.Add(-time.Minute), later}, false},
+		"failed, and had its turn":                     {failed, Made{"b", "", now.Add(-time.Minute), canary}, false},
+		"failed, and was made after it":                {failed, Made{"b", "", now.Add(time.Minute), canary}, true},
+		"failed, where it never was due":               {failed, Made{"b", "", now.Add(-time.Minute), later}, true},
+		"complete":                                     {&v1alpha1.DaemonSetRolloutStatus{StableRevision: "b", TargetRevision: "b"}, Made{"a", "", now, later}, false},
+		"its template failed with other variants":      {before("b_x"), after("b_y"), false},
+		"its variants failed":                          {before("b_x"), after("b_x"), true},
+		"other variants, and nothing else":             {varied("a_x", "a_y"), Made{"a", "", now, later}, false},
+		"of the stable template, without its variants": {varied("a_x", "b_x"), Made{"a", "", now, later}, false},
+		"of the newest template, without its variants": {varied("a_x", "b_x"), Made{"b", "", now, later}, true},
+		"a new DaemonSet":                              {&v1alpha1.DaemonSetRolloutStatus{TargetRevision: "b"}, Made{"b", "", now, later}, false},
 	} {
 		got, err := IsWrong(c.status, policy, c.pod)
 		if err != nil || got != c.wrong {
@@ -79,7 +87,7 @@ func TestWrongPods(t *testing.T) {
 		"off, and it keeps its copies":          {gone, "a" + x, [2]bool{false, false}},
 	} {
 		for i, at := range []rolloutpolicy.Step{canary, later} {
-			got, err := IsWrong(c.status, policy, Made{named(c.status, c.pod), now, at})
+			got, err := IsWrong(c.status, policy, Made{named(c.status, c.pod), "", now, at})
 			if err != nil || got != c.wrong[i] {
 				t.Errorf("%s, step %d: wrong is %v (%v)", name, i, got, err)
 			}
@@ -87,7 +95,7 @@ func TestWrongPods(t *testing.T) {
 	}
 	unknown := changing.DeepCopy()
 	unknown.Step = "racks/1"
-	_, err := IsWrong(unknown, policy, Made{"b", now, later})
+	_, err := IsWrong(unknown, policy, Made{"b", "", now, later})
 	if err == nil {
 		t.Error("a step that the policy does not have is no error")
 	}

@@ -32,7 +32,8 @@ func (s *Server) Wrong(set types.UID, policy *v1alpha1.RolloutPolicy, by *appsv1
 		if err != nil {
 			return nil, err
 		}
-		made := admit.Made{Revision: revision, Created: p.CreationTimestamp.Time, At: at}
+		made := admit.Made{Revision: revision, Whole: admit.WholeRevision(status, p.Labels),
+			Created: p.CreationTimestamp.Time, At: at}
 		is, err := admit.IsWrong(status, compiled, made)
 		if err != nil {
 			return nil, err
