@@ -47,6 +47,7 @@ func TestVariantsBesideKubernetes(t *testing.T) {
 		{"without a policy none is used", b.noPolicyNoVariant},
 		{"with one they travel in waves", b.variantsTravel},
 		{"what is the same is not touched", b.oneZoneChanges},
+		{"what admission found by the template is found again", b.foundAgain},
 		{"a bad one stops at its canary", b.badVariant},
 		{"a pod that is made while nobody answers is replaced", b.withoutVariant},
 		{"a new template has its variants", b.templateUnderVariants},
@@ -130,6 +131,37 @@ func (b *beside) oneZoneChanges(t *testing.T) {
 	b.varied(t, "agent", map[string]int{"by-size 336Mi": 8, "zone-a THREADS=9": 4})
 	b.phase(t, "Complete")
 	b.unchanged(t, before, 4)
+}
+
+// foundAgain gives one zone another class of priority. The pod that admission is asked about has the priority of none by
+// then, which the API server refuses beside that class.
+func (b *beside) foundAgain(t *testing.T) {
+	text := strings.ReplaceAll(perZone(`env: [{name: THREADS, value: "9"}]`), "patch: {spec: {",
+		"patch: {spec: {priorityClassName: system-node-critical, ")
+	b.kubectl(t, "apply", "-f", b.write("critical.yaml", text))
+	await(t, "the pods of one zone are critical", func(context.Context) error {
+		critical := 0
+		for _, p := range b.list(t) {
+			if p.DeletionTimestamp == nil && p.Spec.Priority != nil && *p.Spec.Priority > 0 {
+				critical++
+			}
+		}
+		if critical != 4 {
+			return fmt.Errorf("%d are", critical)
+		}
+		return nil
+	})
+	b.phase(t, "Complete")
+	b.kubectl(t, "apply", "-f", "variants.yaml")
+	await(t, "none is", func(context.Context) error {
+		for _, p := range b.list(t) {
+			if p.DeletionTimestamp == nil && p.Spec.PriorityClassName != "" {
+				return fmt.Errorf("pod %s is", p.Name)
+			}
+		}
+		return nil
+	})
+	b.phase(t, "Complete")
 }
 
 // badVariant has an image that cannot be pulled, on the nodes of one zone.

@@ -7,11 +7,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/utils/ptr"
 )
 
 // Apply makes of a pod as JSON has it what the outcome, which has no error, says: its spec with the patch and what the
 // formulas gave, and its annotations with the patch. Fields that these types do not know, and what others have added to
-// the pod, stay. The pod given stays as it is.
+// the pod, stay, but for what was worked out from fields that change. The pod given stays as it is.
 func (o *Outcome) Apply(annotations, spec map[string]any) (newAnnotations, newSpec map[string]any, err error) {
 	pod, err := copied(map[string]any{"metadata": map[string]any{"annotations": annotations}, "spec": spec})
 	if err != nil {
@@ -38,7 +39,77 @@ func (o *Outcome) Apply(annotations, spec map[string]any) (newAnnotations, newSp
 		fill(c, "requests", computed.Requests)
 		fill(c, "limits", computed.Limits)
 	}
+	if !o.isOn(annotations) { // else what follows from others follows from the variant's already
+		o.forgetAmounts(newSpec)
+		o.forgetFields(newSpec)
+	}
 	return newAnnotations, newSpec, nil
+}
+
+// isOn reports whether a pod with these annotations has been given the outcome, and admission asks once more.
+func (o *Outcome) isOn(annotations map[string]any) bool {
+	var is marked
+	text, _ := annotations[Annotation].(string)
+	return json.Unmarshal([]byte(text), &is) == nil && is.Same(&o.Mark)
+}
+
+// forgetFields takes off a pod of the template what admission has found by fields that the variant changes: it refuses
+// a priority that is not that of the class, and gives a pod with secrets none of its account's.
+func (o *Outcome) forgetFields(spec map[string]any) {
+	was, is := &o.of.Spec, &o.Template.Spec
+	for _, f := range []struct {
+		name          string
+		same, written bool
+	}{
+		{"priority", was.PriorityClassName == is.PriorityClassName, is.Priority != nil},
+		{"preemptionPolicy", was.PriorityClassName == is.PriorityClassName, is.PreemptionPolicy != nil},
+		{"overhead", ptr.Equal(was.RuntimeClassName, is.RuntimeClassName), is.Overhead != nil},
+		{"imagePullSecrets", was.ServiceAccountName == is.ServiceAccountName, is.ImagePullSecrets != nil},
+	} {
+		if !f.same && !f.written {
+			delete(spec, f.name)
+		}
+	}
+}
+
+// forgetAmounts takes amounts that nobody wrote from a pod of the template where the variant changes the others of that
+// resource: the API makes a limit the request where there is none, and a LimitRange adds both.
+func (o *Outcome) forgetAmounts(spec map[string]any) {
+	for _, list := range [][]corev1.Container{o.Template.Spec.Containers, o.Template.Spec.InitContainers} {
+		for i := range list {
+			c, computed := &list[i], o.Resources[list[i].Name]
+			was, pod := containerOf(&o.of.Spec, c.Name), containerIn(spec, c.Name)
+			if was == nil || pod == nil {
+				continue
+			}
+			requests, limits := with(c.Resources.Requests, computed.Requests), with(c.Resources.Limits, computed.Limits)
+			in, _ := pod["resources"].(map[string]any)
+			names := append(changed(was.Resources.Requests, requests), changed(was.Resources.Limits, limits)...)
+			forget(in["requests"], requests, names)
+			forget(in["limits"], limits, names)
+		}
+	}
+}
+
+// changed are the resources of which both lists have other amounts.
+func changed(was, is corev1.ResourceList) (names []corev1.ResourceName) {
+	for name := range with(was, is) {
+		had, have := was[name], is[name]
+		if had.Cmp(have) != 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// forget takes the resources off the amounts of a container that are not written.
+func forget(amounts any, written corev1.ResourceList, names []corev1.ResourceName) {
+	in, _ := amounts.(map[string]any)
+	for _, name := range names {
+		if _, is := written[name]; !is {
+			delete(in, string(name))
+		}
+	}
 }
 
 // containerIn finds a container, or an init container, by its name.

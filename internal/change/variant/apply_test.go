@@ -3,11 +3,14 @@ package variant
 import (
 	"encoding/json"
 	"maps"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 )
@@ -102,6 +105,112 @@ func TestAppliedToJSON(t *testing.T) {
 				t.Errorf("its annotations are %v, want %v", plain, want.Annotations)
 			}
 		})
+	}
+}
+
+// A pod comes with what the API and others have worked out from the template's amounts. Where a variant changes these
+// they are worked out again: what was a request by the limit of before may be above the new one.
+func TestAmountsThatFollowFromOthers(t *testing.T) {
+	list := func(of ...string) corev1.ResourceList {
+		out := corev1.ResourceList{}
+		for i := 0; i < len(of); i += 2 {
+			out[corev1.ResourceName(of[i])] = resource.MustParse(of[i+1])
+		}
+		return out
+	}
+	halves := map[string]v1alpha1.VariantResources{"c": {
+		Limits: map[corev1.ResourceName]string{"memory": "quantity('512Mi')"}}}
+	patch := json.RawMessage(`{"spec": {"containers": [{"name": "c", "resources": {"limits": {"memory": "512Mi"}}}]}}`)
+	takes := json.RawMessage(`{"spec": {"containers": [{"name": "c", "resources": {"limits": {"memory": null}}}]}}`)
+	for name, c := range map[string]struct {
+		v                    Variant
+		template, made, want corev1.ResourceRequirements
+	}{
+		"a request by its limit": {Variant{Resources: halves}, corev1.ResourceRequirements{Limits: list("memory", "1Gi")},
+			corev1.ResourceRequirements{Limits: list("memory", "1Gi"), Requests: list("memory", "1Gi")},
+			corev1.ResourceRequirements{Limits: list("memory", "512Mi")}},
+		"a patch": {Variant{Patch: patch}, corev1.ResourceRequirements{Limits: list("memory", "1Gi")},
+			corev1.ResourceRequirements{Limits: list("memory", "1Gi"), Requests: list("memory", "1Gi")},
+			corev1.ResourceRequirements{Limits: list("memory", "512Mi")}},
+		"a limit goes": {Variant{Patch: takes}, corev1.ResourceRequirements{Limits: list("memory", "1Gi")},
+			corev1.ResourceRequirements{Limits: list("memory", "1Gi"), Requests: list("memory", "1Gi")},
+			corev1.ResourceRequirements{}},
+		"by a LimitRange": {Variant{Resources: halves}, corev1.ResourceRequirements{},
+			corev1.ResourceRequirements{Limits: list("memory", "2Gi", "cpu", "1"), Requests: list("memory", "1Gi", "cpu", "1")},
+			corev1.ResourceRequirements{Limits: list("memory", "512Mi", "cpu", "1"), Requests: list("cpu", "1")}},
+		"what the template says stays": {Variant{Resources: halves},
+			corev1.ResourceRequirements{Limits: list("memory", "1Gi"), Requests: list("memory", "64Mi")},
+			corev1.ResourceRequirements{Limits: list("memory", "1Gi"), Requests: list("memory", "96Mi")},
+			corev1.ResourceRequirements{Limits: list("memory", "512Mi"), Requests: list("memory", "96Mi")}},
+	} {
+		of := &corev1.PodTemplateSpec{}
+		of.Spec.Containers = []corev1.Container{{Name: "c", Resources: c.template}}
+		c.v.Name = "v"
+		o := must(t, c.v).On(of).Of(node(nil, 4, 1))
+		pod := of.DeepCopy()
+		pod.Spec.Containers[0].Resources = c.made
+		_, spec, err := o.Apply(nil, asJSON(t, &pod.Spec))
+		if o.Err != nil || err != nil {
+			t.Fatal(o.Err, err)
+		}
+		text, err := json.Marshal(spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got corev1.PodSpec
+		err = json.Unmarshal(text, &got)
+		if is := got.Containers[0].Resources; err != nil || !apiequality.Semantic.DeepEqual(is, c.want) {
+			t.Errorf("%s: it has %v (%v), want %v", name, is, err, c.want)
+		}
+	}
+}
+
+// What admission has worked out from a field of the template is worked out again where the patch changes that field: by
+// what was there before the API would refuse the pod, or its images would be pulled with another account's secrets.
+func TestWhatFollowsFromOtherFields(t *testing.T) {
+	const made = `{"priorityClassName": "low", "priority": 10, "preemptionPolicy": "Never", "serviceAccountName": "agent",
+		"imagePullSecrets": [{"name": "agents"}], "runtimeClassName": "small", "overhead": {"memory": "1Mi"}}`
+	for name, c := range map[string]struct {
+		patch string
+		goes  []string
+	}{
+		"another class": {`{"priorityClassName": "high"}`, []string{"priority", "preemptionPolicy"}},
+		"no class":      {`{"priorityClassName": null}`, []string{"priority", "preemptionPolicy"}},
+		"another class, and a policy": {`{"priorityClassName": "high", "preemptionPolicy": "Never"}`,
+			[]string{"priority"}},
+		"another account": {`{"serviceAccountName": "large"}`, []string{"imagePullSecrets"}},
+		"another account, and secrets": {`{"serviceAccountName": "large", "imagePullSecrets": [{"name": "more"}]}`,
+			nil},
+		"another runtime": {`{"runtimeClassName": "large"}`, []string{"overhead"}},
+		"nothing of it":   {`{"hostPID": true, "priorityClassName": "low"}`, nil},
+	} {
+		of := &corev1.PodTemplateSpec{}
+		of.Spec.PriorityClassName, of.Spec.ServiceAccountName, of.Spec.RuntimeClassName = "low", "agent", ptr.To("small")
+		o := must(t, Variant{Name: "v", Patch: json.RawMessage(`{"spec": ` + c.patch + `}`)}).On(of).Of(node(nil, 4, 1))
+		before, err := decode([]byte(made))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, after, err := o.Apply(nil, before)
+		if o.Err != nil || err != nil {
+			t.Fatal(o.Err, err)
+		}
+		mark, err := o.TextFor("agent-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, again, err := o.Apply(map[string]any{Annotation: mark}, before)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, field := range []string{"priority", "preemptionPolicy", "imagePullSecrets", "overhead"} {
+			if _, stays := after[field]; stays == slices.Contains(c.goes, field) {
+				t.Errorf("%s: %s stays: %v", name, field, stays)
+			}
+			if _, stays := again[field]; !stays {
+				t.Errorf("%s: asked again, %s goes that was found by the variant", name, field)
+			}
+		}
 	}
 }
 

@@ -104,6 +104,7 @@ type Outcome struct {
 	// exact is what formulas gave before it was rounded up.
 	exact map[place]float64
 	patch []byte
+	of    *corev1.PodTemplateSpec
 }
 
 // place is where an amount is.
@@ -191,7 +192,7 @@ func (m *Molds) Of(n *Node) (o Outcome) {
 		}
 	}
 	i := at[0]
-	o.Variant, o.patch = m.set.Variants[i].Name, m.set.Variants[i].Patch
+	o.Variant, o.patch, o.of = m.set.Variants[i].Name, m.set.Variants[i].Patch, m.of
 	is := m.merge(i)
 	o.Template, o.Effect, o.Shape, o.Patched, o.Err = is.template, is.effect, is.shape, is.patched, is.err
 	if o.Err == nil {
