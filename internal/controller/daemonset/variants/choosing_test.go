@@ -128,6 +128,45 @@ func TestVariantsBesideAnotherController(t *testing.T) {
 	}
 }
 
+// A policy is followed again, and what the variants are cannot be used now: pods that have some keep them.
+func TestAPolicyComesWhileVariantsCannotBeUsed(t *testing.T) {
+	w := newWorld()
+	w.Guest = true
+	w.setNode("n", "xl", 4)
+	w.setVariant("large", "xl", 1, 30, 0)
+	w.begin()
+	w.Step(fact.Rollout{UID: "ds"})
+	w.settle()
+	had := w.newest()
+	w.make("p", "n", had)
+	w.Step(fact.RolloutGone("ds"))
+	w.settle()
+	w.TellUnread("DaemonSetVariants are not served")
+	w.Step(fact.Rollout{UID: "ds"})
+	w.settle()
+	if told := w.sets["ds"].told; told.Held || told.Revision != had || content.VariantsOf(had) == "" {
+		t.Errorf("it is told %s, held %t; its pods have %s", told.Revision, told.Held, had)
+	}
+	w.TellUnread("")
+	w.settle()
+	if got := w.newest(); got != had {
+		t.Errorf("once they can be its revision is %s", got)
+	}
+
+	plain := newWorld()
+	plain.Guest = true
+	plain.setNode("n", "xl", 4)
+	plain.begin()
+	plain.make("p", "n", "t")
+	plain.setVariant("large", "xl", 1, 30, 0)
+	plain.wrong["large"] = "its formula cannot be read"
+	plain.Step(fact.Rollout{UID: "ds"})
+	plain.settle()
+	if told := plain.sets["ds"].told; told.Held || told.Revision != "t" {
+		t.Errorf("it is told %s, held %t; its pods have none", told.Revision, told.Held)
+	}
+}
+
 // A message stays within what the API takes, however much is to be said.
 func TestALongReasonIsCut(t *testing.T) {
 	w := newWorld()

@@ -35,6 +35,7 @@ func (b *Book) Step(e matrix.Event) {
 		s := b.set(e.UID)
 		if !s.followed {
 			b.dirty[e.UID], s.version, b.moved = true, 0, true
+			s.unfound = s.unfound || b.Guest // without a policy it was told as if it had none
 		}
 		s.status, s.followed = e.Status, true
 		b.rows.Step(e)
