@@ -133,8 +133,8 @@ func (b *beside) oneZoneChanges(t *testing.T) {
 	b.unchanged(t, before, 4)
 }
 
-// foundAgain gives one zone another class of priority. The pod that admission is asked about has the priority of none by
-// then, which the API server refuses beside that class.
+// foundAgain gives one zone another class of priority. The pod that admission is asked about has the priority of none
+// by then, which the API server refuses beside that class.
 func (b *beside) foundAgain(t *testing.T) {
 	text := strings.ReplaceAll(perZone(`env: [{name: THREADS, value: "9"}]`), "patch: {spec: {",
 		"patch: {spec: {priorityClassName: system-node-critical, ")

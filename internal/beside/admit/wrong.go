@@ -32,9 +32,14 @@ func Revision(s *v1alpha1.DaemonSetRolloutStatus, labels map[string]string) stri
 	return is
 }
 
-// WholeRevision is Revision with the variants that the pod was made by.
+// WholeRevision is Revision with the variants that the pod was made by, as far as admission says so on it: a label of
+// another template is the author's own.
 func WholeRevision(s *v1alpha1.DaemonSetRolloutStatus, labels map[string]string) string {
-	return content.WithVariants(Revision(s, labels), content.VariantsOf(labels[content.RevisionLabel]))
+	is, said := Revision(s, labels), labels[content.RevisionLabel]
+	if content.TemplateOf(said) != content.TemplateOf(is) {
+		return is
+	}
+	return content.WithVariants(is, content.VariantsOf(said))
 }
 
 // MayBeWrong reports whether pods of a DaemonSet can have a revision that is not their node's: what
@@ -46,7 +51,7 @@ func MayBeWrong(s *v1alpha1.DaemonSetRolloutStatus) bool {
 
 // IsWrong reports whether a pod has a revision that its node was not to have when it was made: nobody answered the API
 // server then. What got a revision in its turn that failed later is not wrong, nor is what was the target
-// once: its node keeps that until its step begins.
+// once: its node keeps that until its step begins. What has variants was given them: it had its turn.
 func IsWrong(s *v1alpha1.DaemonSetRolloutStatus, policy *rolloutpolicy.Policy, p Made) (bool, error) {
 	stable, target := plain(s.StableRevision), plain(s.TargetRevision)
 	if !MayBeWrong(s) || p.Revision == stable {
@@ -65,13 +70,13 @@ func IsWrong(s *v1alpha1.DaemonSetRolloutStatus, policy *rolloutpolicy.Policy, p
 	if !known {
 		return false, fmt.Errorf("the policy has no step %q, which the rollout says has begun", s.Step)
 	}
-	if p.At.Compare(open) > 0 {
+	if p.At.Compare(open) > 0 && content.VariantsOf(p.Whole) == "" {
 		return true, nil
 	}
 	return failedBefore(s, p), nil
 }
 
-// failedBefore reports whether a pod's revision, which fails together with its variants, had failed when the pod was made.
+// failedBefore reports whether a pod's revision, which fails together with its variants, had failed when it was made.
 func failedBefore(s *v1alpha1.DaemonSetRolloutStatus, p Made) bool {
 	whole := cmp.Or(p.Whole, p.Revision)
 	at := slices.IndexFunc(s.FailedRevisions, func(f v1alpha1.FailedRevision) bool { return f.Revision == whole })

@@ -51,6 +51,7 @@ func TestWrongPods(t *testing.T) {
 		"other variants, and nothing else":             {varied("a_x", "a_y"), Made{"a", "", now, later}, false},
 		"of the stable template, without its variants": {varied("a_x", "b_x"), Made{"a", "", now, later}, false},
 		"of the newest template, without its variants": {varied("a_x", "b_x"), Made{"b", "", now, later}, true},
+		"of the newest template, with variants":        {varied("a_x", "b_x"), Made{"b", "b_y", now, later}, false},
 		"a new DaemonSet":                              {&v1alpha1.DaemonSetRolloutStatus{TargetRevision: "b"}, Made{"b", "", now, later}, false},
 	} {
 		got, err := IsWrong(c.status, policy, c.pod)

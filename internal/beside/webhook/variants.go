@@ -64,7 +64,7 @@ func (v *varieties) outcome(ctx context.Context, ds *appsv1.DaemonSet, revision 
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if len(v.known) >= maxVarieties {
+	if v.known[key] == nil && len(v.known) >= maxVarieties {
 		clear(v.known)
 	}
 	v.known[key] = m

@@ -69,7 +69,7 @@ func (c *Course) target(n *node) string {
 			return c.state.target
 		}
 		return c.meanwhile(n)
-	case c.isNew, n.daemon.Revision == c.state.target && !c.misplaces(), c.begun(n.step):
+	case c.isNew, n.daemon.Revision == c.state.target && !c.astray(n), c.begun(n.step):
 		return c.state.target
 	}
 	return c.meanwhile(n)
@@ -144,7 +144,8 @@ func (c *Course) lingersFrom(n *node) time.Time {
 // keeps it until its step begins.
 func (c *Course) superseded(n *node, want string) bool {
 	r := n.daemon.Revision
-	return c.changing && want == c.state.stable && r != c.state.target && !c.state.HasFailed(r) && !c.targetFailed
+	return c.changing && want == c.state.stable && r != c.state.target && !c.state.HasFailed(r) && !c.targetFailed &&
+		!c.astray(n)
 }
 
 // leaves reports whether the node is to have no daemon, by the revision that it is to have.

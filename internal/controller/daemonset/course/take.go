@@ -143,7 +143,7 @@ func (c *Course) begin(n *node) Permit {
 // Misplaced is how many nodes have the target before their step has begun, and are to go back. Only beside another
 // controller there are any.
 func (c *Course) Misplaced() int {
-	if !c.misplaces() || c.policy == nil || c.back {
+	if !c.ds.Beside || c.policy == nil || c.back {
 		return 0
 	}
 	total := 0
@@ -155,11 +155,12 @@ func (c *Course) Misplaced() int {
 	return total
 }
 
-// misplaces reports whether a node can have the target that is not to have it yet: another controller makes pods of the
-// newest template. It knows no variants, and what is the same by those of the target was so before.
-func (c *Course) misplaces() bool {
-	plain := func(revision string) string { return content.WithVariants(revision, "") }
-	return c.ds.Beside && plain(c.state.target) != plain(c.state.stable)
+// astray reports whether nobody answered the other controller when it made the node's pod: it is of the newest
+// template, or the stable one, without the variants that these have. Who has those had its turn, or is the same.
+func (c *Course) astray(n *node) bool {
+	r, stable, target := n.daemon.Revision, c.state.stable, c.state.target
+	was, is := content.WithVariants(stable, ""), content.WithVariants(target, "")
+	return c.ds.Beside && (r == is && is != was || r == was && r != stable && r != target)
 }
 
 // UnderWay is how many nodes are on their way to the target's template. Others, such as those that join and get the

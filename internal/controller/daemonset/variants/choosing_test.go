@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/content"
@@ -165,6 +167,38 @@ func TestAPolicyComesWhileVariantsCannotBeUsed(t *testing.T) {
 	if told := plain.sets["ds"].told; told.Held || told.Revision != "t" {
 		t.Errorf("it is told %s, held %t; its pods have none", told.Revision, told.Held)
 	}
+}
+
+// Beside another controller a pod of a new template that admission has given its variants has the target, be they
+// others by now, and one that nobody was asked about has not, whatever its author wrote: its node may not be due. Once
+// the change is complete it is what it is.
+func TestPodsThatNobodyWasAskedAbout(t *testing.T) {
+	w := newWorld()
+	w.Guest = true
+	w.setNode("n", "s", 4)
+	w.setVariant("large", "xl", 1, 30, 0)
+	status := v1alpha1.DaemonSetRolloutStatus{StableRevision: "old_xx", TargetRevision: "t_yy"}
+	w.Step(fact.Rollout{UID: "ds", Status: &status})
+	w.begin()
+	target := w.newest()
+	for name, label := range map[types.UID]string{"given": "t_zz", "alone": "", "forged": "x_yy"} {
+		w.pods[name] = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: string(name), UID: name,
+			Labels: map[string]string{content.RevisionLabel: label}}}
+		w.Step(fact.Pod{UID: name, Name: string(name), Owner: "ds", Node: "n", Bound: true, Revision: "t"})
+	}
+	expect := func(when string, want map[types.UID]string) {
+		t.Helper()
+		w.settle()
+		for name, revision := range want {
+			if info, _ := w.rows.Pod(name); info.Revision != revision {
+				t.Errorf("%s pod %s has %s, want %s", when, name, info.Revision, revision)
+			}
+		}
+	}
+	expect("under way", map[types.UID]string{"given": target, "alone": "t", "forged": "t"})
+	status.StableRevision, status.TargetRevision = target, target
+	w.Step(fact.Rollout{UID: "ds", Status: &status})
+	expect("complete", map[types.UID]string{"given": target, "alone": target, "forged": target})
 }
 
 // A message stays within what the API takes, however much is to be said.

@@ -208,19 +208,18 @@ func (b *Book) as(uid types.UID, s *set, info *fact.Pod) string {
 // fitting is one that is wanted, if the pod would be the same by it. Else it is the one that the pod was made of,
 // unless the pod is not any more what that says.
 func (b *Book) fitting(uid types.UID, s *set, info *fact.Pod, base string) string {
-	own, mark := base, variant.Mark{}
-	p := b.Objects.Pod(info.UID)
+	p, mark := b.Objects.Pod(info.UID), variant.Mark{}
 	if p != nil {
-		own = content.WithVariants(base, variantsOf(p.Labels[content.RevisionLabel]))
 		mark = variant.MarkOf(&p.ObjectMeta)
 	}
+	own := b.ownOf(p, base)
 	out := own
 	wanted, stable := b.wanted(uid, s)
 	if _, is := impossible(p); is && !b.keeps(uid, s, wanted[0], info.Node) {
 		out, wanted = content.WithVariants(base, content.Infeasible), nil
 	}
 	for _, revision := range wanted {
-		if revision == "" || without(revision) != base && (revision != stable || !madeOf(p, base, revision)) {
+		if !b.mayHave(p, own, base, revision, stable) {
 			continue
 		}
 		same := variantsOf(revision) == variantsOf(own)
@@ -240,6 +239,31 @@ func (b *Book) fitting(uid types.UID, s *set, info *fact.Pod, base string) strin
 		}
 	}
 	return out
+}
+
+// ownOf is the revision that a pod was made of. Beside another controller a label of another template than the pod's is
+// not admission's: the template's author wrote it.
+func (b *Book) ownOf(p *corev1.Pod, base string) string {
+	if p == nil {
+		return base
+	}
+	label := p.Labels[content.RevisionLabel]
+	if b.Guest && content.TemplateOf(label) != content.TemplateOf(base) {
+		return base
+	}
+	return content.WithVariants(base, variantsOf(label))
+}
+
+// mayHave reports whether a pod may be as good as a revision. One that another controller made of a new template, while
+// nobody was asked about it, has none with variants: its node may not be due.
+func (b *Book) mayHave(p *corev1.Pod, own, base, revision, stable string) bool {
+	switch {
+	case revision == "", without(revision) != base && (revision != stable || !madeOf(p, base, revision)):
+		return false
+	case b.Guest && own == base && revision != own && stable != "":
+		return base == without(stable)
+	}
+	return true
 }
 
 // madeOf reports whether a pod has the content of a revision, though content is no part of what its own is called. Who
