@@ -155,6 +155,9 @@ func (m *machine) end(t *testing.T) {
 	m.sweep(t)
 	_ = m.runtime.Signal(syscall.SIGTERM)
 	<-m.exited
+	for _, pid := range m.ownProcesses() { // such as the shim of a sandbox that was being made
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
 	m.removeCgroups(t)
 	m.unmount(t)
 }
