@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
@@ -161,6 +162,41 @@ func TestOrphansKeepTheirCopies(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A DaemonSet that is deleted and made again takes over the copies of the one before it, which are being deleted with
+// that one, and only then has pods made that read them.
+func TestCopiesAreTakenOverBeforePodsReadThem(t *testing.T) {
+	w := newWorld(t, careful)
+	w.book.Tell(DaemonSet{Object: w.set, Gone: true})
+	w.book.Step(fact.RolloutGone(w.set.UID))
+	w.book.Step(fact.DaemonSetGone(w.set.UID))
+	for _, p := range w.pods {
+		w.book.Step(fact.PodGone(p.UID))
+	}
+	clear(w.pods)
+	w.set = w.set.DeepCopy()
+	w.set.UID, w.stored = types.UID("another"), nil
+	w.tellSet()
+	pods := 0
+	w.assigned = func(a *action.CreatePod) {
+		pods++
+		members, known := w.book.Members(w.set.UID, content.IDOf(a.Revision))
+		if !known || len(members) == 0 {
+			t.Fatalf("a pod of %s has no content", a.Revision)
+		}
+		for _, m := range members {
+			if o := w.objects[content.Ref{Kind: m.Kind, Name: m.Copy}]; o == nil || !w.book.sets[w.set.UID].owns(o) {
+				t.Errorf("a pod reads %s %s before that is the DaemonSet's", m.Kind, m.Copy)
+			}
+		}
+	}
+	w.start(true)
+	w.pass(10 * time.Minute)
+	w.wantPhase(complete, "5 of 5")
+	if pods != 5 {
+		t.Errorf("%d pods were made, want 5", pods)
 	}
 }
 

@@ -293,7 +293,7 @@ func (b *Book) flaw(s *set, k *known, m content.Member) string {
 		return "is there, and stands for an object that was not"
 	case m.Absent:
 		return ""
-	case o == nil:
+	case o == nil, s.inherits(o.meta): // it goes with the DaemonSet that had the name before, unless it is taken over
 		return gone
 	case err != nil:
 		return "cannot be checked: the key of its name is gone"
