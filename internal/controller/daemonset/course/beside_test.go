@@ -82,8 +82,11 @@ func TestVariantsChangeInTheMiddle(t *testing.T) {
 // TestPodsWithoutVariantsGoBack: nobody answered when they were made, of the newest template or of the stable one. Both
 // go back before anything else, though their nodes' step has not begun.
 func TestPodsWithoutVariantsGoBack(t *testing.T) {
+	const one, other = "aaaaaaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbbbbbb"
 	for _, c := range []struct{ from, to, made string }{
 		{"t_aa", "u_aa", "u"}, {"t_aa", "u_aa", "t"}, {"t_aa", "t_bb", "t"}, {"t", "u_aa", "u"}, {"t_aa", "u", "t"},
+		{"t." + one, "u." + other, "u"}, {"t." + one, "u." + other, "t"}, {"t." + one, "t." + other, "t"},
+		{"t_aa." + one, "u_bb." + other, "u"},
 	} {
 		w := newWorld()
 		w.revisions["t"], w.revisions["u"] = true, true

@@ -156,11 +156,11 @@ func (c *Course) Misplaced() int {
 }
 
 // astray reports whether nobody answered the other controller when it made the node's pod: it is of the newest
-// template, or the stable one, without the variants that these have. Who has those had its turn, or is the same.
+// template, or the stable one, without the content and variants that these have. Who has them had its turn.
 func (c *Course) astray(n *node) bool {
-	r, stable, target := n.daemon.Revision, c.state.stable, c.state.target
-	was, is := content.WithVariants(stable, ""), content.WithVariants(target, "")
-	return c.ds.Beside && (r == is && is != was || r == was && r != stable && r != target)
+	r, s := n.daemon.Revision, &c.state
+	is, bare := content.WithVariants(s.target, ""), r == content.TemplateOf(s.stable) || r == content.TemplateOf(s.target)
+	return c.ds.Beside && (r == is && is != content.WithVariants(s.stable, "") || bare && r != s.stable && r != s.target)
 }
 
 // UnderWay is how many nodes are on their way to the target's template. Others, such as those that join and get the
