@@ -156,13 +156,41 @@ func TestAStepWaitsForAResizeWhateverThePodIsCalled(t *testing.T) {
 	}
 }
 
-// What was done before a crash is asked for once more, and changes no time. It is not waited for after its answer.
-func TestAResizeThatIsSeenBeforeItsAnswer(t *testing.T) {
+// What a resize has written shows by its time alone, before the answer or after it. That the pod is called by the
+// revision says nothing: another one may have come that has it called so again.
+func TestAResizeIsWaitedForThoughThePodIsCalledSo(t *testing.T) {
+	for _, early := range []bool{false, true} {
+		w := newResizing(t)
+		w.edit("t_b")
+		first := w.wantResized("after an edit", "n0")[0]
+		shows := func() {
+			w.see(first.Node, func(p *fact.Pod) { p.Resized, p.Pointed, p.Mounted, p.Revision = true, w.now, w.now, "t_b" })
+		}
+		if early {
+			shows()
+			w.wantResized("before there is an answer")
+			w.Step(action.Answer{Action: first, Outcome: action.OK})
+			w.wantResized("after it", "the other")
+			continue
+		}
+		w.edit("t_c")
+		w.see(first.Node, func(p *fact.Pod) { p.Revision = "t_b" })
+		w.wantResized("before there is an answer")
+		w.Step(action.Answer{Action: first, Outcome: action.OK})
+		w.wantResized("before it shows")
+		shows()
+		w.wantResized("when it shows", "one of both")
+	}
+}
+
+// What another process has asked for may show while a resize is under way. That goes on, and no other one begins.
+func TestAResizeUnderWayOutlivesAnotherProcesses(t *testing.T) {
 	w := newResizing(t)
 	w.edit("t_b")
-	first := w.wantResized("after an edit", "n0")[0]
-	w.see(first.Node, func(p *fact.Pod) { p.Revision = "t_b" })
-	w.wantResized("before there is an answer")
-	w.Step(action.Answer{Action: first, Outcome: action.OK})
-	w.wantResized("after it", "the other")
+	w.edit("t_c")
+	first := w.wantResized("after two edits", "n0")[0]
+	w.see(first.Node, func(p *fact.Pod) { p.Resized, p.Pointed, p.Mounted, p.Revision = true, w.now, w.now, "t_b" })
+	w.wantResized("when the other one shows")
+	w.Step(action.Answer{Action: first, Outcome: action.Failed})
+	w.wantResized("when it was too late", "one of both")
 }

@@ -210,9 +210,10 @@ type Pod struct {
 	// the pod counts as terminating whatever its last event said.
 	doomedUntil time.Time
 	// pointedUntil is set from the moment it was to be pointed at another content, or resized, until it is seen to be.
-	// That its revision is called otherwise says nothing: a revision that comes meanwhile may have the name changed.
-	// Unpointable is the revision that it cannot be given in that way.
+	// What its revision is called says nothing: one that comes meanwhile may have the name changed. Asked tells that
+	// there is no answer yet, and shown that it was seen to be before. Unpointable is what it cannot be given that way.
 	pointedUntil time.Time
+	asked, shown bool
 	unpointable  string
 	// fetchUntil is set from the moment its node was to be asked for images, or no longer, until that is seen.
 	fetchUntil time.Time
@@ -270,7 +271,8 @@ func (p *Pod) Update(info fact.Pod, now time.Time) {
 // point takes in what the pod's volumes were pointed at.
 func (p *Pod) point(info *fact.Pod, now time.Time) {
 	again := !p.info.Pointed.Equal(info.Pointed)
-	if again {
+	p.shown = p.shown || again
+	if again && (!p.asked || p.pointedUntil.IsZero()) { // else it may be what another process has asked for
 		p.pointedUntil, p.unsureUntil = time.Time{}, time.Time{}
 	}
 	if again || !p.info.Mounted.IsZero() && info.Mounted.IsZero() {

@@ -6,16 +6,12 @@ import (
 
 // Config sets the limits. The zero value of a field means its default.
 type Config struct {
-	// BurstReplicas bounds the creations, and separately the deletions, of one
-	// row that are in flight. Default 250.
+	// BurstReplicas bounds the creations, and separately the deletions, of one row that are in flight. Default 250.
 	BurstReplicas int
-	// ExpectationsTimeout is how long a cell waits for the event that shows its
-	// action done. Default 5 minutes.
+	// ExpectationsTimeout is how long a cell waits for the event that shows its action done. Default 5 minutes.
 	ExpectationsTimeout time.Duration
-	// SeenTimeout is how long a cell waits to see a pod that was created. After
-	// that it creates the pod again by the same name, and so learns whether it
-	// still is: one that went before a watch was read again is never seen. Default
-	// 10 s.
+	// SeenTimeout is how long a cell waits to see a pod that was created. After that it creates the pod again by the same
+	// name, and so learns whether it still is: one that went before a watch was read again is never seen. Default 10 s.
 	SeenTimeout time.Duration
 	// FailedPodBackoff and MaxFailedPodBackoff are the shortest and longest time
 	// between two deletions of failed pods on one node. Default 1 s and 15 min.

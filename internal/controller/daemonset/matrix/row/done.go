@@ -110,10 +110,12 @@ func (r *Row) pointed(node string, uid types.UID, revision string, e action.Answ
 	if p == nil || p.pointedUntil.IsZero() {
 		return
 	}
+	p.asked = false
+	done := e.Outcome != action.Failed && e.Outcome != action.Unknown
 	switch {
-	case p.info.Revision == revision: // it was seen before the answer
+	case p.shown, !done && p.info.Revision == revision: // nothing is left to wait for
 		p.pointedUntil, p.unsureUntil = time.Time{}, time.Time{}
-	case e.Outcome != action.Failed && e.Outcome != action.Unknown:
+	case done:
 		p.pointedUntil, p.unsureUntil = r.now.Add(r.cfg.SeenTimeout), time.Time{}
 		c.deletes()
 	case e.Refused != "":

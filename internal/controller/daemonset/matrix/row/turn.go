@@ -150,7 +150,7 @@ func (r *Row) doom(c *cell, rm removal) action.Action {
 
 // point has the pod's volumes show the content of the revision that the cell is to have. It counts as a deletion.
 func (r *Row) point(c *cell, p *Pod) action.Action {
-	p.pointedUntil = r.now.Add(r.cfg.ExpectationsTimeout)
+	p.pointedUntil, p.asked, p.shown = r.now.Add(r.cfg.ExpectationsTimeout), true, false
 	r.deletes++
 	return &action.PointPod{Target: r.target(), Node: c.node, PodName: p.info.Name, PodUID: p.info.UID,
 		Revision: r.order(c.node).Target, Before: r.guide.course.Before(c.node), Settle: r.info.Live.Settle}
@@ -158,7 +158,7 @@ func (r *Row) point(c *cell, p *Pod) action.Action {
 
 // resize has the pod be given the amounts of the revision that the cell is to have. It counts as a deletion.
 func (r *Row) resize(c *cell, p *Pod) action.Action {
-	p.pointedUntil = r.now.Add(r.cfg.ExpectationsTimeout)
+	p.pointedUntil, p.asked, p.shown = r.now.Add(r.cfg.ExpectationsTimeout), true, false
 	r.deletes++
 	a := &action.ResizePod{Target: r.target(), Node: c.node, PodName: p.info.Name, PodUID: p.info.UID,
 		Revision: r.order(c.node).Target, Gapless: r.surge}
