@@ -18,6 +18,8 @@ type oneContainer struct {
 	internalapi.RuntimeService
 	status runtimeapi.ContainerStatus
 	reads  int
+	// then is the reason that it has from the second time on that it is asked; "" for the one that it had.
+	then string
 }
 
 func (s *oneContainer) ListPodSandbox(context.Context, *runtimeapi.PodSandboxFilter) ([]*runtimeapi.PodSandbox, error) {
@@ -30,6 +32,9 @@ func (s *oneContainer) ListContainers(context.Context, *runtimeapi.ContainerFilt
 
 func (s *oneContainer) ContainerStatus(context.Context, string, bool) (*runtimeapi.ContainerStatusResponse, error) {
 	s.reads++
+	if s.reads > 1 && s.then != "" {
+		s.status.Reason = s.then
+	}
 	return &runtimeapi.ContainerStatusResponse{Status: &s.status}, nil
 }
 
@@ -65,6 +70,40 @@ func TestReasonThatComesLate(t *testing.T) {
 	look()
 	if s.reads != before {
 		t.Error("what cannot change any more was read again")
+	}
+}
+
+// Of a pod that ends with a container that was killed nobody asks again, so the first answer waits for the reason a
+// moment. What ended in another way, or long ago, is asked about once.
+func TestAKilledContainerIsAskedAboutTwice(t *testing.T) {
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		code   int32
+		reason string
+		since  time.Duration
+		want   string
+		reads  int
+	}{
+		"killed just now":             {137, "Error", 0, "OOMKilled", 2},
+		"killed, and why is known":    {137, "OOMKilled", 0, "OOMKilled", 1},
+		"killed a while ago":          {137, "Error", time.Second, "Error", 1},
+		"ended by itself":             {1, "Error", 0, "Error", 1},
+		"the clock was set back":      {137, "Error", -time.Hour, "OOMKilled", 2},
+		"ended well, for all we know": {0, "Completed", 0, "Completed", 1},
+	} {
+		r := testRuntime(t)
+		r.now = func() time.Time { return now }
+		s := &oneContainer{then: "OOMKilled", status: runtimeapi.ContainerStatus{Id: "id",
+			State: runtimeapi.ContainerState_CONTAINER_EXITED, ExitCode: c.code, Reason: c.reason,
+			FinishedAt: now.Add(-c.since).UnixNano(), Metadata: &runtimeapi.ContainerMetadata{Name: "c"}}}
+		r.service = s
+		got, err := r.Observe(t.Context(), "u1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if is := got.Containers[0].Reason; is != c.want || s.reads != c.reads {
+			t.Errorf("%s: the reason is %q after %d reads, want %q after %d", name, is, s.reads, c.want, c.reads)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,9 +27,12 @@ import (
 const callTimeout = 2 * time.Minute
 
 // reasonMayCome is how long after a container's end the runtime may still learn the reason: containerd is told of an
-// end and of a want
-// of memory by two events.
-const reasonMayCome = 10 * time.Second
+// end and of a want of memory by two events. The second mostly comes within reasonComes, and of a pod that ends with
+// the container nobody asks again.
+const (
+	reasonMayCome = 10 * time.Second
+	reasonComes   = 300 * time.Millisecond
+)
 
 // Services are the two services that a runtime's socket offers.
 type Services struct {
@@ -245,20 +249,44 @@ func (r *Runtime) readContainer(ctx context.Context, c *runtimeapi.Container) (*
 	if ok && known.State == state {
 		return &known, nil
 	}
-	resp, err := r.service.ContainerStatus(ctx, c.Id, false)
+	st, err := r.statusOf(ctx, c.Id)
 	if notFound(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read the status of container %s: %w", c.Id, err)
 	}
-	out := r.describe(resp.Status, c.PodSandboxId)
+	out := r.describe(st, c.PodSandboxId)
 	if out.State == podworker.Running || out.State == podworker.Exited && r.now().Sub(out.FinishedAt) >= reasonMayCome {
 		r.mu.Lock()
 		r.containers[c.Id] = out
 		r.mu.Unlock()
 	}
 	return &out, nil
+}
+
+// statusOf is the status of a container. Of one that was killed just now, for no reason that is told, it is asked for
+// once more a moment later.
+func (r *Runtime) statusOf(ctx context.Context, id string) (*runtimeapi.ContainerStatus, error) {
+	resp, err := r.service.ContainerStatus(ctx, id, false)
+	if err != nil {
+		return nil, err
+	}
+	st := resp.Status
+	killed := st.State == runtimeapi.ContainerState_CONTAINER_EXITED && st.ExitCode == 128+int32(syscall.SIGKILL)
+	if !killed || st.Reason != "Error" || r.now().Sub(unixNano(st.FinishedAt)) >= reasonComes {
+		return st, nil
+	}
+	select {
+	case <-ctx.Done():
+		return st, nil
+	case <-time.After(reasonComes):
+	}
+	resp, err = r.service.ContainerStatus(ctx, id, false)
+	if err != nil {
+		return nil, err
+	}
+	return resp.Status, nil
 }
 
 func (r *Runtime) describe(st *runtimeapi.ContainerStatus, sandboxID string) podworker.Container {
