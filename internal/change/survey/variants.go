@@ -17,10 +17,10 @@ import (
 
 // addVariants finds the variants that the DaemonSet has now, and makes them a part of its revision.
 func (s *Set) addVariants() error {
-	var all []variant.Variant
 	if s.survey.UnusedVariant(s.DaemonSet) {
 		return nil
 	}
+	var all []variant.Variant
 	for _, v := range s.survey.Variants {
 		if v.Namespace == s.DaemonSet.Namespace && variant.Selects(v, s.DaemonSet.Labels) {
 			all = append(all, variant.Of(v))

@@ -19,7 +19,7 @@ func (o *Outcome) Apply(annotations, spec map[string]any) (newAnnotations, newSp
 		return nil, nil, err
 	}
 	if len(o.patch) > 0 {
-		patch, err := decode(o.patch)
+		patch, err := decode[map[string]any](o.patch)
 		if err != nil {
 			return nil, nil, fmt.Errorf("read the patch of variant %s: %w", o.Variant, err)
 		}
@@ -48,9 +48,9 @@ func (o *Outcome) Apply(annotations, spec map[string]any) (newAnnotations, newSp
 
 // isOn reports whether a pod with these annotations has been given the outcome, and admission asks once more.
 func (o *Outcome) isOn(annotations map[string]any) bool {
-	var is marked
 	text, _ := annotations[Annotation].(string)
-	return json.Unmarshal([]byte(text), &is) == nil && is.Same(&o.Mark)
+	is := readMark(text)
+	return is.Same(&o.Mark)
 }
 
 // forgetFields takes off a pod of the template what admission has found by fields that the variant changes: it refuses
@@ -147,11 +147,11 @@ func copied(of map[string]any) (map[string]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write the pod: %w", err)
 	}
-	return decode(text)
+	return decode[map[string]any](text)
 }
 
-// decode reads an object, and keeps its numbers as they are written.
-func decode(text []byte) (out map[string]any, err error) {
+// decode reads JSON, and keeps its numbers as they are written.
+func decode[T any](text []byte) (out T, err error) {
 	read := json.NewDecoder(bytes.NewReader(text))
 	read.UseNumber()
 	err = read.Decode(&out)

@@ -22,7 +22,7 @@ func asJSON(t *testing.T, value any) map[string]any {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := decode(text)
+	out, err := decode[map[string]any](text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestWhatFollowsFromOtherFields(t *testing.T) {
 		of := &corev1.PodTemplateSpec{}
 		of.Spec.PriorityClassName, of.Spec.ServiceAccountName, of.Spec.RuntimeClassName = "low", "agent", ptr.To("small")
 		o := must(t, Variant{Name: "v", Patch: json.RawMessage(`{"spec": ` + c.patch + `}`)}).On(of).Of(node(nil, 4, 1))
-		before, err := decode([]byte(made))
+		before, err := decode[map[string]any]([]byte(made))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -44,26 +44,29 @@ type marked struct {
 
 // MarkOf reads the mark of a pod. What cannot be read, or is of another pod, is none.
 func MarkOf(pod *metav1.ObjectMeta) Mark {
-	var m marked
-	text := pod.Annotations[Annotation]
-	if text == "" || json.Unmarshal([]byte(text), &m) != nil {
-		return Mark{}
+	m := readMark(pod.Annotations[Annotation])
+	of, name := m.Pod, pod.Name
+	if of == "" {
+		of, name = m.Generated, pod.GenerateName
 	}
-	if m.Pod == "" {
-		m.Pod, pod = m.Generated, &metav1.ObjectMeta{Name: pod.GenerateName}
-	}
-	if m.Pod == "" || m.Pod != pod.Name {
+	if of == "" || of != name {
 		return Mark{}
 	}
 	return m.Mark
 }
 
+// readMark reads a mark, whosever it is. What cannot be read is none.
+func readMark(text string) (m marked) {
+	if text == "" || json.Unmarshal([]byte(text), &m) != nil {
+		return marked{}
+	}
+	return m
+}
+
 // Disowned returns the annotations of a template without what pods of it could pass for a mark by, that of admission.
 // It leaves the ones given as they are.
 func Disowned(annotations map[string]string) map[string]string {
-	var m marked
-	text := annotations[Annotation]
-	if text == "" || json.Unmarshal([]byte(text), &m) != nil || m.Generated == "" {
+	if readMark(annotations[Annotation]).Generated == "" {
 		return annotations
 	}
 	out := maps.Clone(annotations)

@@ -1,7 +1,6 @@
 package variant
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
@@ -108,10 +107,8 @@ func (s *Set) Text() ([]byte, error) {
 			continue
 		}
 		// With its keys in order: how it was written does not matter.
-		var patch any
-		read := json.NewDecoder(bytes.NewReader(plain[i].Patch))
-		read.UseNumber()
-		if err := read.Decode(&patch); err != nil {
+		patch, err := decode[any](plain[i].Patch)
+		if err != nil {
 			return nil, fmt.Errorf("read the patch of variant %s: %w", plain[i].Name, err)
 		}
 		text, err := json.Marshal(patch)
