@@ -16,23 +16,31 @@ import (
 // reads: after that they are made as they are, and replaced in their turn.
 const newFor = 10 * time.Second
 
+// IsNew reports whether a DaemonSet is new, so that what its pods need may still be on its way.
+func IsNew(ds *appsv1.DaemonSet, now time.Time) bool {
+	age := now.Sub(ds.CreationTimestamp.Time)
+	return age > -newFor && age < newFor
+}
+
 // Early decides about a pod of a DaemonSet whose rollout has not begun: there is no revision that it could be given.
 // Where the policy has content be a part of revisions, the copies of a new DaemonSet's are about to be made; where
-// variants choose it, they are about to be stored.
+// variants choose it, they are about to be stored. Of one that is not new the variants need not be known.
 func Early(
 	ds *appsv1.DaemonSet, policy *rolloutpolicy.Policy, variants []v1alpha1.DaemonSetVariant, now time.Time,
 ) Answer {
-	age := now.Sub(ds.CreationTimestamp.Time)
-	isNew := age > -newFor && age < newFor
-	reads := content.Refs(&ds.Spec.Template.Spec)
+	asMade := Answer{AsMade, "no revision is known for its node", nil}
+	if !IsNew(ds, now) {
+		return asMade
+	}
 	chooses := func(v v1alpha1.DaemonSetVariant) bool { return variant.Selects(&v, ds.Labels) }
-	if isNew && slices.ContainsFunc(variants, chooses) {
+	if slices.ContainsFunc(variants, chooses) {
 		return Answer{Later, "the DaemonSet is new, and how its pods differ is still being written down; they are made " +
 			"when that is done, or some seconds later without", nil}
 	}
-	if isNew && policy.Content != nil && slices.ContainsFunc(reads, policy.Content.Takes) {
+	reads := content.Refs(&ds.Spec.Template.Spec)
+	if policy.Content != nil && slices.ContainsFunc(reads, policy.Content.Takes) {
 		return Answer{Later, "the DaemonSet is new, and what it reads is still being copied for its rollout; " +
 			"its pods are made when that is done, or some seconds later without", nil}
 	}
-	return Answer{AsMade, "no revision is known for its node", nil}
+	return asMade
 }

@@ -118,14 +118,15 @@ func (s *Server) early(ctx context.Context, r *admissionv1.AdmissionRequest, ds 
 	if err != nil {
 		return admit.Answer{Why: "its policy cannot be followed"}, nil
 	}
-	variants, err := s.cfg.Own.DaemonSetVariants(ds.Namespace).List(ctx, metav1.ListOptions{})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return admit.Answer{}, fmt.Errorf("list the DaemonSetVariants of namespace %s: %w", ds.Namespace, err)
+	now := time.Now()
+	var variants []v1alpha1.DaemonSetVariant
+	if admit.IsNew(ds, now) {
+		variants, err = s.variantsIn(ctx, ds.Namespace)
+		if err != nil {
+			return admit.Answer{}, err
+		}
 	}
-	if err != nil {
-		variants = &v1alpha1.DaemonSetVariantList{} // the kind was taken away
-	}
-	a := admit.Early(ds, compiled, variants.Items, time.Now())
+	a := admit.Early(ds, compiled, variants, now)
 	if a.Verb != admit.AsMade || !compiled.PinsImages || made == "" || !s.LetsPodsWait() {
 		return a, nil
 	}
@@ -135,6 +136,18 @@ func (s *Server) early(ctx context.Context, r *admissionv1.AdmissionRequest, ds 
 		return admit.Answer{}, err
 	}
 	return admit.Pod(in), nil
+}
+
+// variantsIn are the variants of a namespace; none where the kind was taken away.
+func (s *Server) variantsIn(ctx context.Context, namespace string) ([]v1alpha1.DaemonSetVariant, error) {
+	list, err := s.cfg.Own.DaemonSetVariants(namespace).List(ctx, metav1.ListOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("list the DaemonSetVariants of namespace %s: %w", namespace, err)
+	}
+	return list.Items, nil
 }
 
 // rollout is a DaemonSet which is stored with OnDelete for a policy, and its rollout. Both are nil if it is not, and

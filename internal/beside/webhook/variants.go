@@ -52,25 +52,37 @@ func (v *varieties) outcome(ctx context.Context, ds *appsv1.DaemonSet, revision 
 	if err != nil {
 		return nil, fmt.Errorf("read node %s: %w", node, err)
 	}
-	key := variety{ds.UID, content.TemplateOf(revision), id}
+	m, err := v.molds(ctx, ds, variety{ds.UID, content.TemplateOf(revision), id}, revisions)
+	if err != nil {
+		return nil, err
+	}
+	is := variant.OfNode(n)
+	v.mu.Lock() // molds remember what they have merged
+	defer v.mu.Unlock()
+	o := m.Of(&is)
+	return &o, o.Err
+}
+
+// molds are the pods of a variety. Two who ask for what is not known yet both read it, and the later one's are kept.
+func (v *varieties) molds(ctx context.Context, ds *appsv1.DaemonSet, key variety,
+	revisions []*appsv1.ControllerRevision) (*variant.Molds, error) {
 	v.mu.Lock()
 	m := v.known[key]
 	v.mu.Unlock()
-	if m == nil {
-		m, err = v.read(ctx, ds, key, revisionOf(revisions, key.template))
-		if err != nil {
-			return nil, err
-		}
+	if m != nil {
+		return m, nil
+	}
+	m, err := v.read(ctx, ds, key, revisionOf(revisions, key.template))
+	if err != nil {
+		return nil, err
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.known[key] == nil && len(v.known) >= maxVarieties {
+	if len(v.known) >= maxVarieties {
 		clear(v.known)
 	}
 	v.known[key] = m
-	is := variant.OfNode(n)
-	o := m.Of(&is)
-	return &o, o.Err
+	return m, nil
 }
 
 // read reads the variants from the API, and works them out on a template.
