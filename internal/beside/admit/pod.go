@@ -82,7 +82,8 @@ func Pod(in NewPod) Answer {
 	claims, _ := labels[content.RevisionLabel].(string)
 	if made == want && (content.IDOf(claims) == "" || claims == in.Want) {
 		if in.varies() {
-			return asVaried(pod, in)
+			patch, err := varied(pod, in)
+			return answer(fmt.Sprintf("variant %s of %s", in.Variant.Variant, in.Want), patch, err)
 		}
 		return refer(pod, in)
 	}
@@ -99,10 +100,19 @@ func Pod(in NewPod) Answer {
 		return Answer{Unknown, "the revision it is to have: " + err.Error(), nil}
 	}
 	patch, err := rewrite(pod, from, to, in, node)
+	return answer(fmt.Sprintf("%s in place of %s", in.Want, made), patch, err)
+}
+
+// answer has a pod be patched, unless the patch could not be found.
+func answer(why string, patch []step, err error) Answer {
 	if err != nil {
 		return Answer{Unknown, err.Error(), nil}
 	}
-	return Answer{Rewrite, fmt.Sprintf("%s in place of %s", in.Want, made), patch}
+	raw, err := json.Marshal(patch)
+	if err != nil {
+		return Answer{Unknown, err.Error(), nil}
+	}
+	return Answer{Rewrite, why, raw}
 }
 
 // Node returns the name of the node that a DaemonSet's pod is made for, before it is bound: that of its required node
@@ -169,8 +179,11 @@ type step struct {
 	Value any    `json:"value,omitempty"`
 }
 
+// revisionPath is where the label of a pod with its whole revision is.
+const revisionPath = "/metadata/labels/everynode.io~1revision"
+
 // rewrite is the patch that makes of a pod, made of one template, the pod of another one.
-func rewrite(pod, from, to object, in NewPod, node string) ([]byte, error) {
+func rewrite(pod, from, to object, in NewPod, node string) ([]step, error) {
 	spec, err := specOf(from, to, node)
 	if err != nil {
 		return nil, err
@@ -196,17 +209,18 @@ func rewrite(pod, from, to object, in NewPod, node string) ([]byte, error) {
 		labels[content.RevisionLabel] = is
 	}
 	patch := []step{{"add", "/metadata/labels", labels}}
-	if len(annotations) > 0 {
-		patch = append(patch, step{"add", "/metadata/annotations", annotations})
-	} else if meta["annotations"] != nil {
-		patch = append(patch, step{Op: "remove", Path: "/metadata/annotations"})
+	have := func(name string, value any, is bool) {
+		switch {
+		case is:
+			patch = append(patch, step{"add", "/metadata/" + name, value})
+		case meta[name] != nil:
+			patch = append(patch, step{Op: "remove", Path: "/metadata/" + name})
+		}
 	}
-	if finalizers := part(to, "metadata")["finalizers"]; finalizers != nil {
-		patch = append(patch, step{"add", "/metadata/finalizers", finalizers})
-	} else if meta["finalizers"] != nil {
-		patch = append(patch, step{Op: "remove", Path: "/metadata/finalizers"})
-	}
-	return json.Marshal(append(patch, step{"add", "/spec", spec}))
+	finalizers := part(to, "metadata")["finalizers"]
+	have("annotations", annotations, len(annotations) > 0)
+	have("finalizers", finalizers, finalizers != nil)
+	return append(patch, step{"add", "/spec", spec}), nil
 }
 
 // refer has a pod of the right template refer to the copies of its content, and name the digests of its images. All
@@ -218,7 +232,7 @@ func refer(pod object, in NewPod) Answer {
 	}
 	labels, why := part(pod, "metadata", "labels"), "images of "+in.Want
 	if patch != nil || in.label() != "" && labels[content.RevisionLabel] != in.Want {
-		patch = append(patch, step{"add", "/metadata/labels/everynode.io~1revision", in.Want})
+		patch = append(patch, step{"add", revisionPath, in.Want})
 		why = "the whole of " + in.Want
 	}
 	if part(pod, "metadata", "annotations")[variant.Annotation] != nil {
@@ -233,24 +247,7 @@ func refer(pod object, in NewPod) Answer {
 	if patch == nil {
 		return Answer{AsMade, "it has its node's revision", nil}
 	}
-	raw, err := json.Marshal(patch)
-	if err != nil {
-		return Answer{Unknown, err.Error(), nil}
-	}
-	return Answer{Rewrite, why, raw}
-}
-
-// asVaried has a pod of the right template be what its node's variant makes of it.
-func asVaried(pod object, in NewPod) Answer {
-	patch, err := varied(pod, in)
-	if err != nil {
-		return Answer{Unknown, err.Error(), nil}
-	}
-	raw, err := json.Marshal(patch)
-	if err != nil {
-		return Answer{Unknown, err.Error(), nil}
-	}
-	return Answer{Rewrite, fmt.Sprintf("variant %s of %s", in.Variant.Variant, in.Want), raw}
+	return answer(why, patch, nil)
 }
 
 // specOf is the specification of a pod of one template, placed as a pod of the other one is.

@@ -26,8 +26,10 @@ func (in *NewPod) vary(meta, annotations, spec object) (object, object, error) {
 	}
 	name, _ := meta["name"].(string)
 	from, _ := meta["generateName"].(string)
-	mark, err := in.Variant.Text(name)
-	if name == "" {
+	var mark string
+	if name != "" {
+		mark, err = in.Variant.Text(name)
+	} else {
 		mark, err = in.Variant.TextFor(from)
 	}
 	if annotations == nil {
@@ -55,7 +57,7 @@ func varied(pod object, in NewPod) ([]step, error) {
 	content.RewriteJSON(spec, in.Members)
 	_, err = in.pin(spec)
 	return []step{
-		{"add", "/metadata/labels/everynode.io~1revision", in.label()},
+		{"add", revisionPath, in.label()},
 		{"add", "/metadata/annotations", annotations},
 		{"add", "/spec", spec},
 	}, err

@@ -1,7 +1,6 @@
 package admit
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -15,27 +14,21 @@ import (
 
 // Made is a pod that is there.
 type Made struct {
-	// Revision is what the function of that name returns, Whole what WholeRevision does; "" where it is the same.
-	Revision, Whole string
-	Created         time.Time
+	// Revision is what the function of that name returns.
+	Revision string
+	Created  time.Time
 	// At is the step of its node.
 	At rolloutpolicy.Step
 }
 
 // Revision is the revision of a pod as the rollout calls it: by its template alone while no content is a part of its
-// revisions.
+// revisions, and with the variants that the pod was made by, as far as admission says so on it. A label of another
+// template is the author's own.
 func Revision(s *v1alpha1.DaemonSetRolloutStatus, labels map[string]string) string {
-	is := content.RevisionOf(labels[appsv1.ControllerRevisionHashLabelKey], labels)
+	is, said := content.RevisionOf(labels[appsv1.ControllerRevisionHashLabelKey], labels), labels[content.RevisionLabel]
 	if content.IDOf(s.StableRevision) == "" && content.IDOf(s.TargetRevision) == "" {
-		return content.TemplateOf(is)
+		is = content.TemplateOf(is)
 	}
-	return is
-}
-
-// WholeRevision is Revision with the variants that the pod was made by, as far as admission says so on it: a label of
-// another template is the author's own.
-func WholeRevision(s *v1alpha1.DaemonSetRolloutStatus, labels map[string]string) string {
-	is, said := Revision(s, labels), labels[content.RevisionLabel]
 	if content.TemplateOf(said) != content.TemplateOf(is) {
 		return is
 	}
@@ -53,24 +46,24 @@ func MayBeWrong(s *v1alpha1.DaemonSetRolloutStatus) bool {
 // server then. What got a revision in its turn that failed later is not wrong, nor is what was the target
 // once: its node keeps that until its step begins. What has variants was given them: it had its turn.
 func IsWrong(s *v1alpha1.DaemonSetRolloutStatus, policy *rolloutpolicy.Policy, p Made) (bool, error) {
-	stable, target := plain(s.StableRevision), plain(s.TargetRevision)
-	if !MayBeWrong(s) || p.Revision == stable {
+	is, stable, target := plain(p.Revision), plain(s.StableRevision), plain(s.TargetRevision)
+	if !MayBeWrong(s) || is == stable {
 		return false, nil
 	}
-	if content.IDOf(s.StableRevision) != "" && content.IDOf(s.TargetRevision) != "" && content.IDOf(p.Revision) == "" {
+	if content.IDOf(s.StableRevision) != "" && content.IDOf(s.TargetRevision) != "" && content.IDOf(is) == "" {
 		return true, nil
 	}
 	if target == stable {
 		return false, nil // what is left of an earlier change
 	}
-	if p.Revision != target {
+	if is != target {
 		return failedBefore(s, p), nil
 	}
 	open, known := policy.StepNamed(s.Step)
 	if !known {
 		return false, fmt.Errorf("the policy has no step %q, which the rollout says has begun", s.Step)
 	}
-	if p.At.Compare(open) > 0 && content.VariantsOf(p.Whole) == "" {
+	if p.At.Compare(open) > 0 && content.VariantsOf(p.Revision) == "" {
 		return true, nil
 	}
 	return failedBefore(s, p), nil
@@ -78,7 +71,6 @@ func IsWrong(s *v1alpha1.DaemonSetRolloutStatus, policy *rolloutpolicy.Policy, p
 
 // failedBefore reports whether a pod's revision, which fails together with its variants, had failed when it was made.
 func failedBefore(s *v1alpha1.DaemonSetRolloutStatus, p Made) bool {
-	whole := cmp.Or(p.Whole, p.Revision)
-	at := slices.IndexFunc(s.FailedRevisions, func(f v1alpha1.FailedRevision) bool { return f.Revision == whole })
+	at := slices.IndexFunc(s.FailedRevisions, func(f v1alpha1.FailedRevision) bool { return f.Revision == p.Revision })
 	return at >= 0 && p.Created.After(s.FailedRevisions[at].Time.Time)
 }

@@ -30,29 +30,29 @@ func TestWrongPods(t *testing.T) {
 	}
 	canary, _ := policy.StepNamed("canary")
 	later, _ := policy.StepNamed("zones/x")
-	after := func(whole string) Made { return Made{"b", whole, now.Add(time.Minute), canary} }
+	after := func(whole string) Made { return Made{whole, now.Add(time.Minute), canary} }
 	for name, c := range map[string]struct {
 		status *v1alpha1.DaemonSetRolloutStatus
 		pod    Made
 		wrong  bool
 	}{
-		"stable":                                       {changing, Made{"a", "", now, later}, false},
-		"the target in its step":                       {changing, Made{"b", "", now, canary}, false},
-		"the target before its step":                   {changing, Made{"b", "", now, later}, true},
-		"what was the target once":                     {changing, Made{"c", "", now, later}, false},
-		"another that failed before":                   {other, Made{"c", "", now.Add(time.Minute), later}, true},
-		"another that failed later":                    {other, Made{"c", "", now.Add(-time.Minute), later}, false},
-		"failed, and had its turn":                     {failed, Made{"b", "", now.Add(-time.Minute), canary}, false},
-		"failed, and was made after it":                {failed, Made{"b", "", now.Add(time.Minute), canary}, true},
-		"failed, where it never was due":               {failed, Made{"b", "", now.Add(-time.Minute), later}, true},
-		"complete":                                     {&v1alpha1.DaemonSetRolloutStatus{StableRevision: "b", TargetRevision: "b"}, Made{"a", "", now, later}, false},
+		"stable":                                       {changing, Made{"a", now, later}, false},
+		"the target in its step":                       {changing, Made{"b", now, canary}, false},
+		"the target before its step":                   {changing, Made{"b", now, later}, true},
+		"what was the target once":                     {changing, Made{"c", now, later}, false},
+		"another that failed before":                   {other, Made{"c", now.Add(time.Minute), later}, true},
+		"another that failed later":                    {other, Made{"c", now.Add(-time.Minute), later}, false},
+		"failed, and had its turn":                     {failed, Made{"b", now.Add(-time.Minute), canary}, false},
+		"failed, and was made after it":                {failed, Made{"b", now.Add(time.Minute), canary}, true},
+		"failed, where it never was due":               {failed, Made{"b", now.Add(-time.Minute), later}, true},
+		"complete":                                     {&v1alpha1.DaemonSetRolloutStatus{StableRevision: "b", TargetRevision: "b"}, Made{"a", now, later}, false},
 		"its template failed with other variants":      {before("b_x"), after("b_y"), false},
 		"its variants failed":                          {before("b_x"), after("b_x"), true},
-		"other variants, and nothing else":             {varied("a_x", "a_y"), Made{"a", "", now, later}, false},
-		"of the stable template, without its variants": {varied("a_x", "b_x"), Made{"a", "", now, later}, false},
-		"of the newest template, without its variants": {varied("a_x", "b_x"), Made{"b", "", now, later}, true},
-		"of the newest template, with variants":        {varied("a_x", "b_x"), Made{"b", "b_y", now, later}, false},
-		"a new DaemonSet":                              {&v1alpha1.DaemonSetRolloutStatus{TargetRevision: "b"}, Made{"b", "", now, later}, false},
+		"other variants, and nothing else":             {varied("a_x", "a_y"), Made{"a", now, later}, false},
+		"of the stable template, without its variants": {varied("a_x", "b_x"), Made{"a", now, later}, false},
+		"of the newest template, without its variants": {varied("a_x", "b_x"), Made{"b", now, later}, true},
+		"of the newest template, with variants":        {varied("a_x", "b_x"), Made{"b_y", now, later}, false},
+		"a new DaemonSet":                              {&v1alpha1.DaemonSetRolloutStatus{TargetRevision: "b"}, Made{"b", now, later}, false},
 	} {
 		got, err := IsWrong(c.status, policy, c.pod)
 		if err != nil || got != c.wrong {
@@ -88,7 +88,7 @@ func TestWrongPods(t *testing.T) {
 		"off, and it keeps its copies":          {gone, "a" + x, [2]bool{false, false}},
 	} {
 		for i, at := range []rolloutpolicy.Step{canary, later} {
-			got, err := IsWrong(c.status, policy, Made{named(c.status, c.pod), "", now, at})
+			got, err := IsWrong(c.status, policy, Made{named(c.status, c.pod), now, at})
 			if err != nil || got != c.wrong[i] {
 				t.Errorf("%s, step %d: wrong is %v (%v)", name, i, got, err)
 			}
@@ -96,7 +96,7 @@ func TestWrongPods(t *testing.T) {
 	}
 	unknown := changing.DeepCopy()
 	unknown.Step = "racks/1"
-	_, err := IsWrong(unknown, policy, Made{"b", "", now, later})
+	_, err := IsWrong(unknown, policy, Made{"b", now, later})
 	if err == nil {
 		t.Error("a step that the policy does not have is no error")
 	}

@@ -22,7 +22,7 @@ func (s *Server) Wrong(set types.UID, policy *v1alpha1.RolloutPolicy, by *appsv1
 	defer s.mu.Unlock()
 	for _, p := range pods {
 		revision, node := admit.Revision(status, p.Labels), pod.TargetNode(p)
-		if revision == content.WithVariants(status.StableRevision, "") {
+		if content.WithVariants(revision, "") == content.WithVariants(status.StableRevision, "") {
 			continue
 		}
 		compiled, at, err := s.steps.Step(set, policy, by, node)
@@ -32,8 +32,7 @@ func (s *Server) Wrong(set types.UID, policy *v1alpha1.RolloutPolicy, by *appsv1
 		if err != nil {
 			return nil, err
 		}
-		made := admit.Made{Revision: revision, Whole: admit.WholeRevision(status, p.Labels),
-			Created: p.CreationTimestamp.Time, At: at}
+		made := admit.Made{Revision: revision, Created: p.CreationTimestamp.Time, At: at}
 		is, err := admit.IsWrong(status, compiled, made)
 		if err != nil {
 			return nil, err
