@@ -26,8 +26,9 @@ var (
 	roundSeed  = flag.Uint64("seed", 3, "of the first round beside kube-controller-manager; each next one has one more")
 	rounds     = flag.Int("rounds", 1, "how many rounds are played")
 	roundNodes = flag.Int("nodes", 12, "how many nodes a round begins with")
-	roundDeeds = flag.Int("deeds", 0, "how many things a round has happen before its faults end; 0 is some of them, once each")
-	histories  = flag.String("histories", "", "folder that gets the history of each round, one entry a line")
+	roundDeeds = flag.Int("deeds", 0,
+		"how many things a round has happen before its faults end; 0 is some of them, once each")
+	histories = flag.String("histories", "", "folder that gets the history of each round, one entry a line")
 )
 
 // roundFaults deals the nodes out to steps, and has images and content that are bad.
@@ -58,12 +59,14 @@ type roundSet struct {
 
 func (s *roundSet) manifest() string {
 	text := strings.NewReplacer("name: agent, namespace", "name: "+s.name+", namespace", "tier: agent", "tier: "+s.name,
-		"app: agent", "app: "+s.name, "example.com/agent:1", s.image, "maxUnavailable: 3", fmt.Sprint("maxUnavailable: ", s.own)).Replace(agent)
+		"app: agent", "app: "+s.name, "example.com/agent:1", s.image,
+		"maxUnavailable: 3", fmt.Sprint("maxUnavailable: ", s.own)).Replace(agent)
 	if s.starts {
 		text = strings.Replace(text, "    spec:\n", "    spec:\n"+tolerates, 1)
 	}
 	if s.reads {
-		text = strings.TrimSuffix(text, "}\n") + ", envFrom: [{configMapRef: {name: settings}}, {secretRef: {name: password}}]}\n"
+		text = strings.TrimSuffix(text, "}\n") +
+			", envFrom: [{configMapRef: {name: settings}}, {secretRef: {name: password}}]}\n"
 	}
 	return text
 }
@@ -119,9 +122,11 @@ func playRound(t *testing.T, seed uint64) {
 		{name: "plain", then: "Rollback", own: 2, steps: 2, racks: 2, starts: true, image: "example.com/plain:1"},
 		{name: "reader", then: "Halt", own: 3, steps: 3, racks: 2, reads: true, image: "example.com/reader:1",
 			more: "  content: {configMaps: Referenced, secrets: Referenced, settle: 1s}\n"},
-		{name: "pinned", then: "Rollback", own: 2, steps: 2, racks: 1, image: "example.com/pinned:1", more: "  images: Pinned\n"},
-		{name: "mixed", then: "Rollback", own: 2, steps: 2, racks: 2, reads: true, starts: true, ramp: true, image: "example.com/mixed:1",
-			more: "  images: Pinned\n  content: {configMaps: Referenced, secrets: Referenced, settle: 1s}\n"},
+		{name: "pinned", then: "Rollback", own: 2, steps: 2, racks: 1, image: "example.com/pinned:1",
+			more: "  images: Pinned\n"},
+		{name: "mixed", then: "Rollback", own: 2, steps: 2, racks: 2, reads: true, starts: true, ramp: true,
+			image: "example.com/mixed:1",
+			more:  "  images: Pinned\n  content: {configMaps: Referenced, secrets: Referenced, settle: 1s}\n"},
 	}}
 	r.beside = &beside{cluster: startWith(t, *roundNodes, roundFaults)}
 	r.front = newFront(t)
@@ -185,9 +190,11 @@ func (r *round) prepare() {
 		"--for=condition=Established", "--timeout=1m")
 	r.kubectl(t, "apply", "-f", r.example(t, "beside-rbac.yaml"), "-f", r.example(t, "rollout-roles.yaml"))
 	for _, role := range []string{"content", "content-secrets"} {
-		r.kubectl(t, "create", "rolebinding", role, "--clusterrole=everynode:"+role, "--serviceaccount=kube-system:everynode-beside")
+		r.kubectl(t, "create", "rolebinding", role, "--clusterrole=everynode:"+role,
+			"--serviceaccount=kube-system:everynode-beside")
 	}
-	r.kubectl(t, "apply", "-f", r.write("settings.yaml", settings("info")), "-f", r.write("password.yaml", password("first")))
+	r.kubectl(t, "apply", "-f", r.write("settings.yaml", settings("info")),
+		"-f", r.write("password.yaml", password("first")))
 	for _, s := range r.sets {
 		r.kubectl(t, "apply", "-f", r.write(s.name+".yaml", s.manifest()))
 	}
@@ -303,7 +310,8 @@ func (r *round) heal() {
 // ends has good templates, content and policies, and waits.
 func (r *round) ends() {
 	t := r.t
-	r.kubectl(t, "apply", "-f", r.write("settings.yaml", settings("final")), "-f", r.write("password.yaml", password("final")))
+	r.kubectl(t, "apply", "-f", r.write("settings.yaml", settings("final")),
+		"-f", r.write("password.yaml", password("final")))
 	r.lastVariants()
 	for _, s := range r.sets {
 		r.lead(s)
@@ -327,7 +335,8 @@ func (r *round) ends() {
 	r.tidies()
 	for _, s := range r.sets {
 		r.run(t, "kubectl", "diff", "-f", s.name+".yaml").ends(t, 0)
-		ds := r.kubectl(t, "get", "ds", s.name, "-o", "jsonpath={.spec.updateStrategy.type} {.metadata.annotations.everynode\\.io/update-strategy}")
+		ds := r.kubectl(t, "get", "ds", s.name, "-o",
+			"jsonpath={.spec.updateStrategy.type} {.metadata.annotations.everynode\\.io/update-strategy}")
 		if !strings.HasPrefix(ds, "OnDelete {") {
 			t.Errorf("DaemonSet %s is stored with %q", s.name, ds)
 		}

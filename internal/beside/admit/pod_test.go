@@ -1,7 +1,9 @@
 package admit
 
 import (
+	"bytes"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -27,7 +29,8 @@ import (
 func templateOf(image string, change ...func(*corev1.PodTemplateSpec)) *corev1.PodTemplateSpec {
 	t := &corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "agent"}},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "agent", Image: image}}, SchedulerName: "default-scheduler"},
+		Spec: corev1.PodSpec{SchedulerName: "default-scheduler",
+			Containers: []corev1.Container{{Name: "agent", Image: image}}},
 	}
 	for _, c := range change {
 		c(t)
@@ -42,14 +45,16 @@ func revisionOf(t testing.TB, hash string, template *corev1.PodTemplateSpec) *ap
 		t.Fatal(err)
 	}
 	return &appsv1.ControllerRevision{
-		ObjectMeta: metav1.ObjectMeta{Name: "agent-" + hash, Labels: map[string]string{appsv1.ControllerRevisionHashLabelKey: hash}},
-		Data:       runtime.RawExtension{Raw: raw},
+		ObjectMeta: metav1.ObjectMeta{Name: "agent-" + hash,
+			Labels: map[string]string{appsv1.ControllerRevisionHashLabelKey: hash}},
+		Data: runtime.RawExtension{Raw: raw},
 	}
 }
 
 // made is the pod that kube-controller-manager makes of a template, by the Go types.
 func made(template *corev1.PodTemplateSpec, hash, node string) *corev1.Pod {
-	p := podtemplate.Pod(template, "default", "agent-", metav1.OwnerReference{Kind: "DaemonSet", Name: "agent", UID: "1", Controller: ptr.To(true)})
+	owner := metav1.OwnerReference{Kind: "DaemonSet", Name: "agent", UID: "1", Controller: ptr.To(true)}
+	p := podtemplate.Pod(template, "default", "agent-", owner)
 	p.Labels[appsv1.ControllerRevisionHashLabelKey], p.Labels[podTemplateGeneration] = hash, "7"
 	p.Spec.Tolerations = placement.Tolerations(&p.Spec)
 	p.Spec.Affinity = placement.PinToNode(p.Spec.Affinity, node)
@@ -63,8 +68,9 @@ func admitted(p *corev1.Pod) *corev1.Pod {
 	p.Spec.ServiceAccountName, p.Spec.ImagePullSecrets = "default", []corev1.LocalObjectReference{{Name: "registry"}}
 	p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "kube-api-access-x"})
 	p.Spec.Overhead = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("120Mi")}
-	p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "kube-api-access-x", MountPath: "/token"})
-	p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}
+	c := &p.Spec.Containers[0]
+	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "kube-api-access-x", MountPath: "/token"})
+	c.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m")}
 	metav1.SetMetaDataAnnotation(&p.ObjectMeta, "kubernetes.io/limit-ranger", "LimitRanger plugin set: cpu request")
 	return p
 }
@@ -136,13 +142,15 @@ func TestARewrittenPodIsWhatItsRevisionMakes(t *testing.T) {
 			pod = admitted(pod)
 		}
 		raw := encode(t, pod)
-		got := Pod(NewPod{Pod: raw, Want: "old", Revisions: []*appsv1.ControllerRevision{revisionOf(t, "new", from), revisionOf(t, "old", to)}})
+		both := []*appsv1.ControllerRevision{revisionOf(t, "new", from), revisionOf(t, "old", to)}
+		got := Pod(NewPod{Pod: raw, Want: "old", Revisions: both})
 		if got.Verb != Rewrite {
 			r.Fatalf("%s: %s", got.Verb, got.Why)
 		}
 		placed := to.DeepCopy()
 		f := from.DeepCopy().Spec
-		placed.Spec.NodeName, placed.Spec.NodeSelector, placed.Spec.SchedulerName = f.NodeName, f.NodeSelector, f.SchedulerName
+		placed.Spec.NodeName, placed.Spec.NodeSelector = f.NodeName, f.NodeSelector
+		placed.Spec.SchedulerName = f.SchedulerName
 		placed.Spec.Affinity, placed.Spec.Tolerations = f.Affinity, f.Tolerations
 		placed.Spec.HostNetwork = f.HostNetwork || placed.Spec.HostNetwork
 		want := made(placed, "old", "node-1")
@@ -160,10 +168,12 @@ func TestARewrittenPodIsWhatItsRevisionMakes(t *testing.T) {
 // One that does already is left alone, and so is what others added to a pod of the right template.
 func TestAPodRefersToItsContent(t *testing.T) {
 	reads := func(t *corev1.PodTemplateSpec) {
-		t.Spec.Volumes = []corev1.Volume{{Name: "conf", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
-			LocalObjectReference: corev1.LocalObjectReference{Name: "conf"}}}}}
-		t.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "PLAIN", Value: "x"}, {Name: "TOKEN", ValueFrom: &corev1.EnvVarSource{
-			SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "token"}, Key: "t"}}}}
+		named := func(name string) corev1.LocalObjectReference { return corev1.LocalObjectReference{Name: name} }
+		conf := &corev1.ConfigMapVolumeSource{LocalObjectReference: named("conf")}
+		token := &corev1.SecretKeySelector{LocalObjectReference: named("token"), Key: "t"}
+		t.Spec.Volumes = []corev1.Volume{{Name: "conf", VolumeSource: corev1.VolumeSource{ConfigMap: conf}}}
+		t.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "PLAIN", Value: "x"},
+			{Name: "TOKEN", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: token}}}
 	}
 	const id = "aaaaaaaaaaaaaaaaaaaaaaaa"
 	members := []content.Member{{Ref: content.Ref{Kind: content.ConfigMap, Name: "conf"}, Copy: "conf-1"},
@@ -251,7 +261,8 @@ func TestPodsOfANewDaemonSetWait(t *testing.T) {
 			DaemonSets: &metav1.LabelSelector{MatchLabels: map[string]string{"app": of}}}}}
 	}
 	compile := func(c *v1alpha1.Content) *rolloutpolicy.Policy {
-		p, err := rolloutpolicy.Compile(&v1alpha1.RolloutPolicySpec{Waves: []v1alpha1.Wave{{Name: "canary", Count: ptr.To[int32](1)}}, Content: c}, time.LoadLocation)
+		waves := []v1alpha1.Wave{{Name: "canary", Count: ptr.To[int32](1)}}
+		p, err := rolloutpolicy.Compile(&v1alpha1.RolloutPolicySpec{Waves: waves, Content: c}, time.LoadLocation)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -305,12 +316,14 @@ func anyTemplate(r *rapid.T, name string) *corev1.PodTemplateSpec {
 		if some("tolerations") {
 			t.Spec.Tolerations = []corev1.Toleration{
 				{Key: name, Operator: corev1.TolerationOpExists},
-				{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](9)},
+				{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
+					TolerationSeconds: ptr.To[int64](9)},
 			}
 		}
 		if some("affinity") {
+			prefers := []corev1.PreferredSchedulingTerm{{Weight: 1}}
 			t.Spec.Affinity = &corev1.Affinity{
-				NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{Weight: 1}}},
+				NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: prefers},
 				PodAffinity:  &corev1.PodAffinity{},
 			}
 		}
@@ -327,7 +340,8 @@ func anyTemplate(r *rapid.T, name string) *corev1.PodTemplateSpec {
 // TestFieldsOfANewerAPIStay has a revision with a field and a number that the Go types do not know.
 func TestFieldsOfANewerAPIStay(t *testing.T) {
 	newer := revisionOf(t, "old", templateOf("agent:1"))
-	newer.Data.Raw = []byte(strings.Replace(string(newer.Data.Raw), `"image":`, `"later":{"n":9007199254740993},"image":`, 1))
+	image, later := []byte(`"image":`), []byte(`"later":{"n":9007199254740993},"image":`)
+	newer.Data.Raw = bytes.Replace(newer.Data.Raw, image, later, 1)
 	a := Pod(NewPod{
 		Pod: encode(t, made(templateOf("agent:2"), "new", "node-1")), Want: "old",
 		Revisions: []*appsv1.ControllerRevision{newer, revisionOf(t, "new", templateOf("agent:2"))},
@@ -343,23 +357,32 @@ func TestPodsThatStayAndPodsThatAreUnknown(t *testing.T) {
 	pod := made(two, "new", "node-1")
 	nowhere := pod.DeepCopy()
 	nowhere.Spec.Affinity = nil
+	revisions := func(more ...*appsv1.ControllerRevision) []*appsv1.ControllerRevision {
+		return append(slices.Clone(both), more...)
+	}
 	for name, c := range map[string]struct {
-		in   NewPod
+		pod  []byte
+		want string
+		of   []*appsv1.ControllerRevision
 		verb Verb
 		why  string
 	}{
-		"no rollout":            {NewPod{Pod: encode(t, pod), Want: "", Revisions: both}, AsMade, "no revision is known for its node"},
-		"its own revision":      {NewPod{Pod: encode(t, pod), Want: "new", Revisions: both}, AsMade, "it has its node's revision"},
-		"no JSON":               {NewPod{Pod: []byte("{"), Want: "old", Revisions: both}, Unknown, "the pod cannot be read"},
-		"null":                  {NewPod{Pod: []byte("null"), Want: "old", Revisions: both}, Unknown, "the pod cannot be read"},
-		"no node":               {NewPod{Pod: encode(t, nowhere), Want: "old", Revisions: both}, Unknown, "it is not made for one node"},
-		"its own is gone":       {NewPod{Pod: encode(t, pod), Want: "old", Revisions: both[:1]}, Unknown, `the revision it was made for: there is none with the hash "new"`},
-		"the wanted is gone":    {NewPod{Pod: encode(t, pod), Want: "old", Revisions: both[1:]}, Unknown, `the revision it is to have: there is none with the hash "old"`},
-		"two templates, a hash": {NewPod{Pod: encode(t, pod), Want: "old", Revisions: append(both, revisionOf(t, "old", templateOf("agent:3")))}, Unknown, `two templates have the hash "old"`},
-		"the copy of a rollout": {NewPod{Pod: encode(t, pod), Want: "old", Revisions: append(both, revisionOf(t, "old", one))}, Rewrite, "old in place of new"},
+		"no rollout":       {encode(t, pod), "", both, AsMade, "no revision is known for its node"},
+		"its own revision": {encode(t, pod), "new", both, AsMade, "it has its node's revision"},
+		"no JSON":          {[]byte("{"), "old", both, Unknown, "the pod cannot be read"},
+		"null":             {[]byte("null"), "old", both, Unknown, "the pod cannot be read"},
+		"no node":          {encode(t, nowhere), "old", both, Unknown, "it is not made for one node"},
+		"its own is gone": {encode(t, pod), "old", both[:1], Unknown,
+			`the revision it was made for: there is none with the hash "new"`},
+		"the wanted is gone": {encode(t, pod), "old", both[1:], Unknown,
+			`the revision it is to have: there is none with the hash "old"`},
+		"two templates, a hash": {encode(t, pod), "old", revisions(revisionOf(t, "old", templateOf("agent:3"))), Unknown,
+			`two templates have the hash "old"`},
+		"the copy of a rollout": {encode(t, pod), "old", revisions(revisionOf(t, "old", one)), Rewrite,
+			"old in place of new"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := Pod(c.in)
+			got := Pod(NewPod{Pod: c.pod, Want: c.want, Revisions: c.of})
 			if got.Verb != c.verb || !strings.Contains(got.Why, c.why) {
 				t.Errorf("%s: %s, want %s: %s", got.Verb, got.Why, c.verb, c.why)
 			}
@@ -372,7 +395,8 @@ func TestPodsThatStayAndPodsThatAreUnknown(t *testing.T) {
 
 func TestNode(t *testing.T) {
 	term := func(names ...string) corev1.NodeSelectorTerm {
-		return corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: names}}}
+		return corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{
+			{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: names}}}
 	}
 	for want, all := range map[string][][]corev1.NodeSelectorTerm{
 		"a": {{term("a")}, {term("a"), term("a")}},

@@ -209,11 +209,12 @@ func TestWhatFits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	have := MarkOf(&metav1.ObjectMeta{Name: "pod", Annotations: map[string]string{Annotation: text}})
+	marked := map[string]string{Annotation: text}
+	have := MarkOf(&metav1.ObjectMeta{Name: "pod", Annotations: marked})
 	if !have.Same(&was.Mark) {
 		t.Fatalf("the mark %+v is read as %+v", was.Mark, have)
 	}
-	if other := MarkOf(&metav1.ObjectMeta{Name: "copy", Annotations: map[string]string{Annotation: text}}); other.Variant != "" {
+	if other := MarkOf(&metav1.ObjectMeta{Name: "copy", Annotations: marked}); other.Variant != "" {
 		t.Errorf("the mark of another pod is read as %+v", other)
 	}
 	patched := must(t, Variant{Name: "b", Patch: json.RawMessage(threads), Resources: s.Variants[0].Resources})

@@ -84,12 +84,14 @@ func memory(text string) formulas { return formulas{"memory": text} }
 
 const gi = "node.allocatable.memory / 16.0"
 
-// What differs by amounts of cpu and memory alone, of containers that run, is resized; all else is replaced, with a reason.
+// What differs by amounts of cpu and memory alone, of containers that run, is resized; all else is replaced, with a
+// reason.
 func TestWays(t *testing.T) {
 	v := func(patch string, requests, limits formulas) *variant.Variant {
 		out := vary(patch, requests, limits)
 		return &out
 	}
+	requests := func(of formulas) *variant.Variant { return v("", of, nil) }
 	restart := func(t *corev1.PodTemplateSpec) {
 		t.Spec.Containers[0].ResizePolicy = []corev1.ContainerResizePolicy{
 			{ResourceName: "memory", RestartPolicy: corev1.RestartContainer}}
@@ -99,14 +101,30 @@ func TestWays(t *testing.T) {
 		t.Spec.Containers[0].Resources = corev1.ResourceRequirements{
 			Requests: list("memory", "1Gi", "cpu", "1"), Limits: list("memory", "1Gi", "cpu", "1")}
 	}
+	bestEffort := func(t *corev1.PodTemplateSpec) {
+		t.Spec.Containers[0].Resources = corev1.ResourceRequirements{}
+	}
 	sidecar := func(t *corev1.PodTemplateSpec) {
 		always := corev1.ContainerRestartPolicyAlways
 		t.Spec.InitContainers[0].RestartPolicy = &always
 	}
-	patch := func(container, field, value string) string {
-		return fmt.Sprintf(`{"spec":{"containers":[{"name":%q,%q:%s}]}}`, container, field, value)
+	patch := func(field, value string) string {
+		return fmt.Sprintf(`{"spec":{"containers":[{"name":"c",%q:%s}]}}`, field, value)
+	}
+	setting := patch("env", `[{"name":"A","value":"1"}]`)
+	patched := func(name, amount string) string {
+		return patch("resources", fmt.Sprintf(`{"requests":{%q:%q}}`, name, amount))
 	}
 	initPatch := `{"spec":{"initContainers":[{"name":"init","resources":{"requests":{"memory":"1Gi"}}}]}}`
+	asks := func(memory string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests["memory"] = resource.MustParse(memory) }
+	}
+	older := func(p *corev1.Pod) {
+		m := variant.MarkOf(&p.ObjectMeta)
+		m.Shape, m.Patched = "", nil
+		p.Annotations[variant.Annotation], _ = m.Text("p")
+	}
+	const more, twice = "more differs than amounts of cpu and memory", gi + "*2.0"
 	for name, c := range map[string]struct {
 		of       func(*corev1.PodTemplateSpec)
 		from, to *variant.Variant
@@ -114,40 +132,55 @@ func TestWays(t *testing.T) {
 		want     string            // the words of the way, or why there is none
 		restarts string
 	}{
-		"another formula":         {nil, v("", memory(gi), nil), v("", memory(gi+" * 2.0"), nil), nil, "c requests 2Gi of memory", "[]"},
-		"a first formula":         {nil, nil, v("", memory(gi), nil), nil, "c requests 1Gi of memory", "[]"},
-		"a formula that goes":     {nil, v("", memory(gi), nil), nil, nil, "c requests 100Mi of memory", "[]"},
-		"of cpu, too":             {nil, nil, v("", formulas{"cpu": "0.5", "memory": gi}, nil), nil, "c requests 500m of cpu, c requests 1Gi of memory", "[]"},
-		"that takes a request":    {nil, v("", formulas{"cpu": "0.5"}, nil), nil, nil, "container c is to have no request of cpu any more", ""},
-		"a limit":                 {nil, nil, v("", nil, memory(gi)), nil, "c limits 1Gi of memory", "[]"},
-		"a patched amount":        {nil, nil, v(patch("c", "resources", `{"requests":{"memory":"300Mi"}}`), nil, nil), nil, "c requests 300Mi of memory", "[]"},
-		"another patched one":     {nil, v(patch("c", "resources", `{"requests":{"memory":"300Mi"}}`), nil, nil), v(patch("c", "resources", `{"requests":{"memory":"400Mi"}}`), nil, nil), nil, "c requests 400Mi of memory", "[]"},
-		"a patched one goes":      {nil, v(patch("c", "resources", `{"requests":{"memory":"300Mi"}}`), nil, nil), nil, nil, "c requests 100Mi of memory", "[]"},
-		"with a setting":          {nil, nil, v(patch("c", "env", `[{"name":"A","value":"1"}]`), memory(gi), nil), nil, "more differs than amounts of cpu and memory", ""},
-		"with the same setting":   {nil, v(patch("c", "env", `[{"name":"A","value":"1"}]`), memory(gi), nil), v(patch("c", "env", `[{"name":"A","value":"1"}]`), memory(gi+"*2.0"), nil), nil, "c requests 2Gi of memory", "[]"},
-		"patched disk":            {nil, nil, v(patch("c", "resources", `{"requests":{"ephemeral-storage":"1Gi"}}`), nil, nil), nil, "more differs than amounts of cpu and memory", ""},
-		"computed disk":           {nil, v("", formulas{"ephemeral-storage": "1e9"}, nil), v("", formulas{"ephemeral-storage": "2e9", "memory": gi}, nil), nil, "container c is to have another amount of ephemeral-storage", ""},
-		"disk that is close":      {nil, v("", formulas{"ephemeral-storage": "1e9"}, nil), v("", formulas{"ephemeral-storage": "1.01e9", "memory": gi}, nil), nil, "c requests 1Gi of memory", "[]"},
-		"an init container":       {nil, nil, v(initPatch, nil, nil), nil, "more differs than amounts of cpu and memory", ""},
-		"a sidecar":               {sidecar, nil, v(initPatch, nil, nil), nil, "init requests 1Gi of memory", "[]"},
-		"another class":           {func(t *corev1.PodTemplateSpec) { t.Spec.Containers[0].Resources = corev1.ResourceRequirements{} }, nil, v("", memory(gi), nil), nil, "its class of service would change from BestEffort to Burstable", ""},
-		"guaranteed, and stays":   {guaranteed, nil, v("", memory(gi+"*2.0"), memory(gi+"*2.0")), nil, "c requests 2Gi of memory, c limits 2Gi of memory", "[]"},
-		"a limit alone":           {func(t *corev1.PodTemplateSpec) { t.Spec.Containers[0].Resources = corev1.ResourceRequirements{} }, v("", nil, memory(gi)), v("", nil, memory(gi+"*2.0")), func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = list("memory", "1Gi") }, "c requests 2Gi of memory, c limits 2Gi of memory", "[]"},
-		"with a restart":          {restart, nil, v("", memory(gi), nil), nil, "c requests 1Gi of memory", "[c]"},
-		"without, of cpu":         {restart, nil, v("", formulas{"cpu": "1"}, nil), nil, "c requests 1 of cpu", "[]"},
-		"done before a crash":     {nil, nil, v("", memory(gi), nil), func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests["memory"] = resource.MustParse("1Gi") }, "", "[]"},
-		"resized by somebody":     {nil, v("", memory(gi), nil), v("", formulas{"memory": gi, "cpu": "1"}, nil), func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests["memory"] = resource.MustParse("3Gi") }, "c requests 1 of cpu", "[]"},
-		"above a limit by others": {nil, nil, v("", memory(gi), nil), func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Limits["memory"] = resource.MustParse("500Mi") }, "container c would request 1Gi of memory, and its limit is 500Mi", ""},
-		"an older version's mark": {nil, v(patch("c", "env", `[{"name":"A","value":"1"}]`), nil, nil), nil, func(p *corev1.Pod) {
-			m := variant.MarkOf(&p.ObjectMeta)
-			m.Shape, m.Patched = "", nil
-			p.Annotations[variant.Annotation], _ = m.Text("p")
-		}, "it does not say which amounts a patch gave it: an older version made it", ""},
-		"an older version's mark, and the same patch": {nil, v(patch("c", "resources", `{"requests":{"cpu":"1"}}`), memory(gi), nil), v(patch("c", "resources", `{"requests":{"cpu":"1"}}`), memory(gi+"*2.0"), nil), func(p *corev1.Pod) {
-			m := variant.MarkOf(&p.ObjectMeta)
-			m.Shape, m.Patched = "", nil
-			p.Annotations[variant.Annotation], _ = m.Text("p")
-		}, "c requests 2Gi of memory", "[]"},
+		"another formula": {from: requests(memory(gi)), to: requests(memory(gi + " * 2.0")),
+			want: "c requests 2Gi of memory", restarts: "[]"},
+		"a first formula":     {to: requests(memory(gi)), want: "c requests 1Gi of memory", restarts: "[]"},
+		"a formula that goes": {from: requests(memory(gi)), want: "c requests 100Mi of memory", restarts: "[]"},
+		"of cpu, too": {to: requests(formulas{"cpu": "0.5", "memory": gi}),
+			want: "c requests 500m of cpu, c requests 1Gi of memory", restarts: "[]"},
+		"that takes a request": {from: requests(formulas{"cpu": "0.5"}),
+			want: "container c is to have no request of cpu any more"},
+		"a limit": {to: v("", nil, memory(gi)), want: "c limits 1Gi of memory", restarts: "[]"},
+		"a patched amount": {to: v(patched("memory", "300Mi"), nil, nil),
+			want: "c requests 300Mi of memory", restarts: "[]"},
+		"another patched one": {from: v(patched("memory", "300Mi"), nil, nil), to: v(patched("memory", "400Mi"), nil, nil),
+			want: "c requests 400Mi of memory", restarts: "[]"},
+		"a patched one goes": {from: v(patched("memory", "300Mi"), nil, nil),
+			want: "c requests 100Mi of memory", restarts: "[]"},
+		"with a setting": {to: v(setting, memory(gi), nil), want: more},
+		"with the same setting": {from: v(setting, memory(gi), nil), to: v(setting, memory(twice), nil),
+			want: "c requests 2Gi of memory", restarts: "[]"},
+		"patched disk": {to: v(patched("ephemeral-storage", "1Gi"), nil, nil), want: more},
+		"computed disk": {from: requests(formulas{"ephemeral-storage": "1e9"}),
+			to:   requests(formulas{"ephemeral-storage": "2e9", "memory": gi}),
+			want: "container c is to have another amount of ephemeral-storage"},
+		"disk that is close": {from: requests(formulas{"ephemeral-storage": "1e9"}),
+			to:   requests(formulas{"ephemeral-storage": "1.01e9", "memory": gi}),
+			want: "c requests 1Gi of memory", restarts: "[]"},
+		"an init container": {to: v(initPatch, nil, nil), want: more},
+		"a sidecar": {of: sidecar, to: v(initPatch, nil, nil),
+			want: "init requests 1Gi of memory", restarts: "[]"},
+		"another class": {of: bestEffort, to: requests(memory(gi)),
+			want: "its class of service would change from BestEffort to Burstable"},
+		"guaranteed, and stays": {of: guaranteed, to: v("", memory(twice), memory(twice)),
+			want: "c requests 2Gi of memory, c limits 2Gi of memory", restarts: "[]"},
+		"a limit alone": {of: bestEffort, from: v("", nil, memory(gi)), to: v("", nil, memory(twice)),
+			live: func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = list("memory", "1Gi") },
+			want: "c requests 2Gi of memory, c limits 2Gi of memory", restarts: "[]"},
+		"with a restart": {of: restart, to: requests(memory(gi)), want: "c requests 1Gi of memory", restarts: "[c]"},
+		"without, of cpu": {of: restart, to: requests(formulas{"cpu": "1"}),
+			want: "c requests 1 of cpu", restarts: "[]"},
+		"done before a crash": {to: requests(memory(gi)), live: asks("1Gi"), restarts: "[]"},
+		"resized by somebody": {from: requests(memory(gi)), to: requests(formulas{"memory": gi, "cpu": "1"}),
+			live: asks("3Gi"), want: "c requests 1 of cpu", restarts: "[]"},
+		"above a limit by others": {to: requests(memory(gi)),
+			live: func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Limits["memory"] = resource.MustParse("500Mi") },
+			want: "container c would request 1Gi of memory, and its limit is 500Mi"},
+		"an older version's mark": {from: v(setting, nil, nil), live: older,
+			want: "it does not say which amounts a patch gave it: an older version made it"},
+		"an older version's mark, and the same patch": {from: v(patched("cpu", "1"), memory(gi), nil),
+			to: v(patched("cpu", "1"), memory(twice), nil), live: older,
+			want: "c requests 2Gi of memory", restarts: "[]"},
 	} {
 		of := template()
 		if c.of != nil {
