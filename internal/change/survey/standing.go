@@ -46,7 +46,11 @@ func (v *View) Standing(name string) Standing {
 	st.Since = v.since(name, verdict, st.Pod)
 	order, _ := v.core.Order(v.DaemonSet.UID, name)
 	if verdict == standing.NotSelected {
-		st.Reasons = unselected(&v.Template(order.Target).Spec, v.survey.nodes[name])
+		rules := v.Template(order.Target)
+		if v.Rules == nil { // without a policy the present template decides for all nodes
+			rules = &v.DaemonSet.Spec.Template
+		}
+		st.Reasons = unselected(&rules.Spec, v.survey.nodes[name])
 		v.addStart(&st, name)
 		if strings.Contains(strings.Join(st.Reasons, " "), "taint node.kubernetes.io/") {
 			v.addFaults(&st, name) // the taint comes from one
