@@ -155,7 +155,7 @@ type DaemonSetRolloutStatus struct {
 	// Message says why, for people.
 	// +optional
 	Message string `json:"message,omitempty"`
-	// StableRevision is the last revision that was complete without failing.
+	// StableRevision is the last revision that was complete without failing, and has run.
 	// +optional
 	StableRevision string `json:"stableRevision,omitempty"`
 	// TargetRevision is the revision that nodes are led to.

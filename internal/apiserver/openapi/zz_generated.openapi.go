@@ -1162,7 +1162,7 @@ func schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutStatus(ref common.R
 					},
 					"stableRevision": {
 						SchemaProps: spec.SchemaProps{
-							Description: "StableRevision is the last revision that was complete without failing.",
+							Description: "StableRevision is the last revision that was complete without failing, and has run.",
 							Type:        []string{"string"},
 							Format:      "",
 						},

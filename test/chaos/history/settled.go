@@ -190,7 +190,7 @@ func judgePods(d *appsv1.DaemonSet, node string, f wants.Fit, here []*corev1.Pod
 	}
 	for _, p := range here {
 		// One that only may stay may have come too late to be bound, and waits.
-		if f == wants.ShouldRun && !available(d, p, now) {
+		if f == wants.ShouldRun && !daemon.Available(d, p, now) {
 			out = append(out, "pod "+p.Name+" on node "+node+" is not available")
 		}
 		if d.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType && hashOf(p) != current {
@@ -226,15 +226,10 @@ func count(want *appsv1.DaemonSetStatus, d *appsv1.DaemonSet, f wants.Fit, here 
 	if _, ready := daemon.ReadySince(p); ready {
 		want.NumberReady++
 	}
-	if available(d, p, now) {
+	if daemon.Available(d, p, now) {
 		want.NumberAvailable++
 		want.NumberUnavailable--
 	}
-}
-
-func available(d *appsv1.DaemonSet, p *corev1.Pod, now time.Time) bool {
-	since, ready := daemon.ReadySince(p)
-	return ready && !daemon.Ended(p) && !now.Before(since.Add(time.Duration(d.Spec.MinReadySeconds)*time.Second))
 }
 
 // revisions judges the revisions of a DaemonSet and returns the current one's hash.
@@ -281,9 +276,14 @@ func (s State) revisions(d *appsv1.DaemonSet) (current string, out []string) {
 	return hashOf(newest), out
 }
 
-// hashesOf are the revisions that pods of a DaemonSet have.
+// hashesOf are the revisions that pods of a DaemonSet have, or are to have before their turn.
 func (s State) hashesOf(d *appsv1.DaemonSet) map[string]bool {
 	used := map[string]bool{}
+	for _, r := range s.Rollouts {
+		if stable, _ := revision.Split(r.Status.StableRevision); r.Labels[OwnerLabel] == string(d.UID) {
+			used[stable] = true
+		}
+	}
 	for _, p := range s.Pods {
 		if ownerOf(p) == d.UID {
 			used[hashOf(p)] = true

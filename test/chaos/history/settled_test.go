@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/test/chaos/history/wish"
 )
 
@@ -140,3 +141,17 @@ func TestUnsettled(t *testing.T) {
 }
 
 const offKey = wish.UserKey + "off"
+
+// Without nodes a rollout is complete with the newest revision as its target, which is stable only if it has run.
+func TestARolloutWithoutNodesIsSettled(t *testing.T) {
+	for target, want := range map[string]int{"hash-t1": 0, "hash-t0": 1} {
+		for _, stable := range []string{"", "hash-t0", "hash-t1"} {
+			_, l := atRest()
+			l.Nodes = nil
+			r := &v1alpha1.DaemonSetRollout{Status: v1alpha1.DaemonSetRolloutStatus{StableRevision: stable, TargetRevision: target}}
+			if got := l.complete(l.Sets[0], r); len(got) != want {
+				t.Errorf("stable %q, target %q: %q", stable, target, got)
+			}
+		}
+	}
+}

@@ -33,14 +33,13 @@ func (s State) rollouts() (out []string) {
 	for _, r := range s.Rollouts {
 		d := sets[r.Name]
 		have[r.Name] = d != nil && r.Labels[OwnerLabel] == string(d.UID)
-		if d == nil || r.Labels[OwnerLabel] != string(d.UID) {
-			if !gone(r) {
-				out = append(out, "rollout "+r.Name+" does not say that its DaemonSet is gone")
+		switch {
+		case have[r.Name]:
+			for _, text := range s.rollout(d, r) {
+				out = append(out, "rollout "+r.Name+": "+text)
 			}
-			continue
-		}
-		for _, text := range s.rollout(d, r) {
-			out = append(out, "rollout "+r.Name+": "+text)
+		case !gone(r):
+			out = append(out, "rollout "+r.Name+" does not say that its DaemonSet is gone")
 		}
 	}
 	for name, d := range sets {
@@ -88,7 +87,8 @@ func (s State) rollout(d *appsv1.DaemonSet, r *v1alpha1.DaemonSetRollout) []stri
 // complete judges a rollout that says it is.
 func (s State) complete(d *appsv1.DaemonSet, r *v1alpha1.DaemonSetRollout) (out []string) {
 	current, _ := s.revisions(d)
-	if !s.newest(d, current, r.Status.StableRevision) || r.Status.TargetRevision != r.Status.StableRevision {
+	wanted, target := s.desired(d), r.Status.TargetRevision // without nodes it is not stable before it has run
+	if wanted > 0 && target != r.Status.StableRevision || !s.newest(d, current, target) {
 		out = append(out, fmt.Sprintf("is complete with stable revision %s and target %s, the newest is %s", r.Status.StableRevision, r.Status.TargetRevision, current))
 	}
 	sum := 0
@@ -98,7 +98,7 @@ func (s State) complete(d *appsv1.DaemonSet, r *v1alpha1.DaemonSetRollout) (out 
 	if sum != len(s.Nodes) {
 		out = append(out, fmt.Sprintf("counts %d nodes, there are %d", sum, len(s.Nodes)))
 	}
-	in, done, wanted := 0, 0, s.desired(d)
+	in, done := 0, 0
 	for _, step := range r.Status.Steps {
 		in, done = in+int(step.Nodes), done+int(step.Done)
 	}

@@ -59,7 +59,7 @@ func (s State) podsOn(d *appsv1.DaemonSet, node string, now time.Time) (text str
 		switch {
 		case p.DeletionTimestamp != nil:
 			text += " which goes"
-		case available(d, p, now):
+		case daemon.Available(d, p, now):
 			text += " which is available"
 		}
 	}
@@ -87,6 +87,6 @@ func (s State) besideDead(d *appsv1.DaemonSet, n *corev1.Node) bool {
 func (s State) runsOn(d *appsv1.DaemonSet, node, revision string, now time.Time) bool {
 	return slices.ContainsFunc(s.Pods, func(p *corev1.Pod) bool {
 		return ownerOf(p) == d.UID && daemon.TargetOf(p) == node && (revision == "" || hashOf(p) == revision) &&
-			p.DeletionTimestamp == nil && available(d, p, now)
+			p.DeletionTimestamp == nil && daemon.Available(d, p, now)
 	})
 }

@@ -62,12 +62,12 @@ func TestSuspicionBeginsAboveThreeTimes(t *testing.T) {
 		w.fault(name, "does not answer", true)
 		w.pass(time.Second)
 	}
-	if n := w.course.failures(); n != 0 {
+	if n := w.course.state.failures.Count(); n != 0 {
 		t.Errorf("3 of 10 changed nodes and 1 of 10 others are silent, and %d count as failed", n)
 	}
 	w.fault("z0-r0-03", "does not answer", true)
 	w.pass(time.Second)
-	if n := w.course.failures(); n != 4 {
+	if n := w.course.state.failures.Count(); n != 4 {
 		t.Errorf("4 of 10 changed nodes and 1 of 10 others are silent, and %d count as failed", n)
 	}
 }

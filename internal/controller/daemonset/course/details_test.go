@@ -55,7 +55,7 @@ func TestStatusIsTheSameAfterARestart(t *testing.T) {
 		w.tell(name)
 	}
 	w.pass(2 * time.Hour)
-	if n := w.course.failures(); n != 0 {
+	if n := w.course.state.failures.Count(); n != 0 {
 		t.Errorf("%d nodes fail; all have healed", n)
 	}
 }
@@ -339,7 +339,7 @@ func TestWhatWasUsualBeforeIsNoEvidence(t *testing.T) {
 		}
 		fall(w.names()[:3], "")
 		fall(w.names()[7:], "the node does not answer")
-		if n := w.course.failures(); w.on("v2") != 10 || n != 0 {
+		if n := w.course.state.failures.Count(); w.on("v2") != 10 || n != 0 {
 			t.Errorf("restart %t: %d of %d nodes fail, and as many had fallen before", restart, n, w.on("v2"))
 		}
 	}

@@ -292,7 +292,7 @@ func TestFailedNodeOfALaterStepHoldsUpNobody(t *testing.T) {
 	w.tell(name)
 	w.now = w.now.Add(2 * Lasting)
 	w.course.Tick(w.now)
-	if n := w.course.failures(); n != 1 {
+	if n := w.course.state.failures.Count(); n != 1 {
 		t.Fatalf("%d nodes count as failed, want the one whose pod is refused", n)
 	}
 	w.policy = policy(t, canary("z0-r0"))

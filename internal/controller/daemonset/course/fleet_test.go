@@ -175,8 +175,8 @@ func TestARackThatIsLostAfterItsChange(t *testing.T) {
 			w.pass(time.Minute)
 			phase, message := w.course.Phase()
 			moves := phase == v1alpha1.PhaseSoaking || phase == v1alpha1.PhaseWaitingForApproval
-			if phase != test.phase && !(moves && test.phase == v1alpha1.PhaseProgressing) || test.phase == v1alpha1.PhaseProgressing && w.course.failures() != test.failed {
-				t.Errorf("%s: %s; %d nodes count as failed", phase, message, w.course.failures())
+			if phase != test.phase && !(moves && test.phase == v1alpha1.PhaseProgressing) || test.phase == v1alpha1.PhaseProgressing && w.course.state.failures.Count() != test.failed {
+				t.Errorf("%s: %s; %d nodes count as failed", phase, message, w.course.state.failures.Count())
 			}
 		})
 	}

@@ -89,7 +89,7 @@ func TestSilentAgainAfterItHealed(t *testing.T) {
 	w.pass(10 * time.Second)
 	silent := func(name, why string) { w.fault(name, why, why != ""); w.pass(time.Second) }
 	silent("z0-r0-01", "silent")
-	if n := w.course.failures(); n != 1 {
+	if n := w.course.state.failures.Count(); n != 1 {
 		t.Fatalf("%d count as failed after the first", n)
 	}
 	silent("z0-r0-01", "")

@@ -106,11 +106,9 @@ func (c *Course) advance() bool {
 
 // tripped reports whether more nodes have failed than may.
 func (c *Course) tripped() bool {
-	f, failed := &c.policy.Failure, c.failures()
+	f, failed := &c.policy.Failure, c.state.failures.Count()
 	return failed >= f.Min && f.Max.Exceeded(failed, max(c.queue.Totals[standing.Given], failed))
 }
-
-func (c *Course) failures() int { return c.state.failures.Count() }
 
 const (
 	halt     = v1alpha1.FailureHalt
@@ -129,14 +127,20 @@ func (c *Course) action() v1alpha1.FailureAction {
 // complete reports whether every node that can has the target, and has soaked.
 func (c *Course) complete() bool {
 	t := &c.queue.Totals
-	if c.follow != Followed || t.Over() != t[standing.Selected] || t[standing.Done] == 0 && t[standing.Selected] > 0 ||
-		!c.quietUntil().IsZero() {
+	if c.follow != Followed || t.Over() != t[standing.Selected] || t[standing.Done] == 0 || !c.quietUntil().IsZero() {
 		return false
 	}
 	// The nodes of steps to come may all be out of order. When they are back, it must
 	// not be too late for steps, windows and approvals.
 	_, more := c.following()
 	return c.isNew || !more && !c.skips()
+}
+
+// isNowhere reports whether no node is selected. Such a change is complete, and leaves the stable revision as it was
+// until the target has run somewhere: a pool that comes back from zero goes through the steps.
+func (c *Course) isNowhere() bool {
+	return c.changing && c.failed == nil && c.follow == Followed && c.policy != nil &&
+		c.queue.Totals[standing.Selected] == 0 && !c.skips()
 }
 
 // skips reports whether nobody has approved the present step, and the nodes of those behind it are away: who comes
@@ -308,8 +312,8 @@ func (c *Course) tooFine() string {
 func (c *Course) stand() (v1alpha1.Phase, string, time.Time) {
 	t, none, failed := &c.queue.Totals, time.Time{}, c.failed
 	switch {
-	case !c.changing && t[standing.Pending] == 0:
-		return v1alpha1.PhaseComplete, words.Completed(c.state.stable, t[standing.Done], t[standing.Selected],
+	case !c.changing && t[standing.Pending] == 0, c.isNowhere():
+		return v1alpha1.PhaseComplete, words.Completed(c.state.target, t[standing.Done], t[standing.Selected],
 			t[standing.Fault], t[standing.Excused]-t[standing.Fault]), none
 	case c.changing && failed != nil && !rollsBack(failed):
 		return v1alpha1.PhaseHalted, "revision " + failed.Revision + " " + failed.Why, none
@@ -369,14 +373,9 @@ func (c *Course) standBehind() (v1alpha1.Phase, string, time.Time) {
 	text := fmt.Sprintf("%s another revision than %s", words.Have(c.queue.Totals[standing.Pending]), c.state.stable)
 	open, changes := c.open()
 	if c.trails() && !open {
-		return v1alpha1.PhaseOutsideWindow, text + "; " + opensAt(changes), changes
+		return v1alpha1.PhaseOutsideWindow, text + "; " + words.OpensAt(changes), changes
 	}
 	return v1alpha1.PhaseProgressing, text + c.blockedBy(), changes
-}
-
-// opensAt says when the next window opens.
-func opensAt(at time.Time) string {
-	return "the next window opens at " + at.UTC().Format("Mon 2006-01-02 15:04 UTC")
 }
 
 func (c *Course) standInStep() (v1alpha1.Phase, string, time.Time) {
@@ -403,7 +402,7 @@ func (c *Course) standInStep() (v1alpha1.Phase, string, time.Time) {
 	open, changes := c.open()
 	switch {
 	case !open:
-		return v1alpha1.PhaseOutsideWindow, opensAt(changes), changes
+		return v1alpha1.PhaseOutsideWindow, words.OpensAt(changes), changes
 	case c.faulty():
 		return v1alpha1.PhasePaused, c.tooFaulty(), changes
 	case c.isNew:

@@ -66,7 +66,7 @@ func TestWhatIsTakenAwayCannotFail(t *testing.T) {
 	m := w.nodes[leaving]
 	m.daemon.Available, m.daemon.Since, m.daemon.Restarts, m.daemon.Trouble = false, time.Time{}, 50, "crashes"
 	w.tell(leaving)
-	if n := w.course.failures(); n != 0 {
+	if n := w.course.state.failures.Count(); n != 0 {
 		t.Errorf("%d nodes count as failed: %+v", n, w.course.state.failures)
 	}
 }

@@ -51,7 +51,7 @@ func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
 		}
 	}
 	dead := c.changing && c.recent.graves.Any()
-	if c.failures() > 0 || !c.state.since.IsZero() || dead {
+	if c.state.failures.Count() > 0 || !c.state.since.IsZero() || dead {
 		out.Failures = c.state.failures.Status(c.state.target)
 		c.recent.graves.Tell(out.Failures)
 		if since := metav1.NewTime(c.state.since); !since.IsZero() {

@@ -73,7 +73,7 @@ func TestAFailureOutlivesARestartWhileNoPolicyCanBeRead(t *testing.T) {
 			}
 		}
 		w.pass(2 * time.Minute)
-		before := w.course.failures()
+		before := w.course.state.failures.Count()
 		w.expect(t, v1alpha1.PhaseSoaking, "")
 		if before != 1 {
 			t.Fatalf("%d failures", before)
@@ -86,7 +86,7 @@ func TestAFailureOutlivesARestartWhileNoPolicyCanBeRead(t *testing.T) {
 			w.course.Tick(w.now)
 			w.course.SetPolicy(p, Followed, "")
 		}
-		if n := w.course.failures(); n != before {
+		if n := w.course.state.failures.Count(); n != before {
 			t.Errorf("the policy is read all the time: %t: %d failures were known, and %d are", read, before, n)
 		}
 		w.nodes[second].daemon.Restarts = 5

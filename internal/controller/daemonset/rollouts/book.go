@@ -361,7 +361,7 @@ func (b *Book) inTheMiddle(ds *appsv1.DaemonSet, info *fact.Rollout) bool {
 	if s := info.Status; s != nil && s.DaemonSetGeneration > 0 && s.DaemonSetGeneration < ds.Generation {
 		return true
 	}
-	if status.TargetRevision == status.StableRevision {
+	if !underWay(status) {
 		return false
 	}
 	a := info.Spec.Approved

@@ -192,6 +192,22 @@ func TestAPolicyThatGoesFreezesWhatIsUnderWay(t *testing.T) {
 	}
 }
 
+// A DaemonSet whose first revision has run nowhere is free when its policy goes. One that is changed while no node is
+// selected is not: what nodes that come get was the policy's to say.
+func TestAPolicyThatGoesWhileNoNodeIsSelected(t *testing.T) {
+	for stable, held := range map[string]bool{"": false, "a": true, "b": false} {
+		w := newWorld()
+		p := w.policy(t, "first", "")
+		w.daemonSet("logs", "u1")
+		status := v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseComplete, StableRevision: stable, TargetRevision: "b"}
+		w.rollout("logs", "u1", status, v1alpha1.DaemonSetRolloutSpec{})
+		w.Step(Policy{Object: p, Gone: true})
+		if _, told := w.rows.told["u1"]; told != held {
+			t.Errorf("stable %q: it is held %v", stable, told)
+		}
+	}
+}
+
 // A rollout says which policy is followed, or was last, and whether somebody has to approve there.
 func TestTheStatusNamesThePolicy(t *testing.T) {
 	w := newWorld()
@@ -566,6 +582,8 @@ func TestARolloutThatIsDeletedInTheMiddleIsPaused(t *testing.T) {
 		"new":         {v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseProgressing, TargetRevision: "b"}, false, "its DaemonSetRollout was deleted while it was Progressing; look"},
 		"paused":      {v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseComplete, StableRevision: "b", TargetRevision: "b"}, true, "its DaemonSetRollout was deleted while it was Complete; look"},
 		"complete":    {v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseComplete, StableRevision: "b", TargetRevision: "b"}, false, ""},
+		"on no node":  {v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseComplete, StableRevision: "a", TargetRevision: "b"}, false, "its DaemonSetRollout was deleted while it was Complete; look"},
+		"ran nowhere": {v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseComplete, TargetRevision: "b"}, false, ""},
 		"rolled back": {v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseRolledBack, StableRevision: "a", TargetRevision: "b", FailedRevisions: failed}, false, ""},
 	} {
 		w := newWorld()

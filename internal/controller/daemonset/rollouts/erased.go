@@ -21,10 +21,15 @@ const goOn = "; look at the change, then go on with everynode rollout resume dae
 // need not be: nothing was under way, or the target has failed, which is remembered.
 func erasedWhy(r *v1alpha1.DaemonSetRollout) string {
 	s := &r.Status
-	if underWay := s.TargetRevision != s.StableRevision && !TargetFailed(s); !underWay && !r.Spec.Paused {
+	if (!underWay(s) || TargetFailed(s)) && !r.Spec.Paused {
 		return ""
 	}
 	return fmt.Sprintf("its DaemonSetRollout was deleted while it was %s%s%s", s.Phase, goOn, r.Name)
+}
+
+// underWay reports whether a change is; the first revision of a daemon that no node is to have is none.
+func underWay(s *v1alpha1.DaemonSetRolloutStatus) bool {
+	return s.TargetRevision != s.StableRevision && (s.StableRevision != "" || s.Phase != v1alpha1.PhaseComplete)
 }
 
 // erase notes that a rollout was deleted, if its DaemonSet needs one.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -43,6 +44,12 @@ func ReadySince(p *corev1.Pod) (time.Time, bool) {
 		}
 	}
 	return time.Time{}, false
+}
+
+// Available reports whether the pod has been ready for as long as its DaemonSet asks.
+func Available(d *appsv1.DaemonSet, p *corev1.Pod, now time.Time) bool {
+	since, ready := ReadySince(p)
+	return ready && !Ended(p) && !now.Before(since.Add(time.Duration(d.Spec.MinReadySeconds)*time.Second))
 }
 
 // Disrupted reports whether a pod says that it is to be evicted.

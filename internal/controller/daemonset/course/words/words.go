@@ -37,6 +37,11 @@ const UsedUp = "the limit is used up, and is not freed by "
 // Clock writes a time for people.
 func Clock(t time.Time) string { return t.UTC().Format("15:04:05 UTC") }
 
+// OpensAt says when the next window opens.
+func OpensAt(at time.Time) string {
+	return "the next window opens at " + at.UTC().Format("Mon 2006-01-02 15:04 UTC")
+}
+
 // Have is a number of nodes that have something.
 func Have(n int) string {
 	if n == 1 {
