@@ -1,7 +1,6 @@
 // Package fit says whether a pod fits on a node, and if not, all reasons why: taints, affinity, host ports, room,
-// disks,
-// even spreading, and what other pods want near them or not. The scheduler decides by it, and whoever wants to know
-// beforehand what it would decide.
+// disks, even spreading, and what other pods want near them or not. The scheduler decides by it, and whoever wants to
+// know beforehand what it would decide.
 //
 //	Cluster: nodes, pods, namespaces, as events tell of them
 //	   Ask(pod) -> Question
@@ -12,12 +11,10 @@
 //
 // A Cluster keeps, for every node, the sums that decide: what it offers, what its pods ask for, which host ports are
 // taken. Of pods and nodes it keeps only what the rules need, not the objects. It is incremental: an event costs the
-// pod
-// or node that it is about, never a walk over the others. Rules about other pods read counts by part of the cluster
-// that
-// are kept the same way, so a question about one node costs the same in a cluster of ten nodes and of fifty thousand.
-// The
-// exception is even spreading of a pod that does not name its node, which counts all nodes once for each question.
+// pod or node that it is about, never a walk over the others. Rules about other pods read counts by part of the cluster
+// that are kept the same way, so a question about one node costs the same in a cluster of ten nodes and of fifty
+// thousand. The exception is even spreading of a pod that does not name its node, which counts all nodes once for each
+// question.
 //
 // It is pure: no clock, lock or client; one goroutine owns a Cluster. Events may come in any order (a pod before its
 // node, a node deleted before its pods); the answers depend only on the latest state of each object.
@@ -27,8 +24,11 @@
 //
 // Volumes that a pod has by a claim are looked at once FollowVolumes was called, and the cluster is told of claims,
 // volumes and classes. A claim that waits for its first pod gets its volume with the pod's node: Uses says which. A
-// volume
-// that was given away but is not yet seen so in the API is promised.
+// volume that was given away but is not yet seen so in the API is promised.
+//
+// The list of rules, and what a Reason is, is in question.go. Each rule is a file: room.go says that a node has no room
+// or no free port, taints.go that it has a taint, and so on. The scheduler counts the reasons of all nodes for the
+// pod's condition (internal/scheduler/placement).
 //
 // What the rules compare stands below, and knows neither clusters nor rules:
 //

@@ -2,6 +2,9 @@
 // Kubernetes APIs that do not have them built in. The schemas come from the same
 // types, descriptions and defaults as the built-in kinds', the rules in them accept
 // and refuse the same as package rolloutpolicy, and as package variant as far as a schema can.
+//
+// The columns that kubectl prints are written here too: they are paths into an object, where the tables of the built-in
+// kinds compute (internal/apiserver/registry/rollout for two of them). The Helm chart holds what Print writes.
 package definitions
 
 import (

@@ -15,4 +15,7 @@
 // come, go and change; a node's arrival moves few others. Waves with count or
 // percent take the nodes with the lowest hash of wave and name: the same fleet has
 // the same canaries, in every process.
+//
+// fleet.go gives each node its step, and sieve.go has the nodes of waves with count or percent. choose.go is about
+// DaemonSets: which policy counts for one.
 package rolloutpolicy

@@ -9,6 +9,8 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/table"
 )
 
+// On another Kubernetes the columns are those of the CustomResourceDefinitions, which hold no sums:
+// internal/apiserver/definitions.
 var policyTable = table.Of(policyRow,
 	table.Name,
 	table.Column{Name: "Matches", Type: "integer", Description: "How many DaemonSets follow the policy."},
