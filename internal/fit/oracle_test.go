@@ -263,8 +263,7 @@ func (w truth) attracted(pod *corev1.Pod, terms []corev1.PodAffinityTerm, node *
 }
 
 // anyNear reports whether some pod runs near the node about which a term of the asked pod is, or whose term is about
-// the
-// asked pod.
+// the asked pod.
 func (w truth) anyNear(pod *corev1.Pod, node *corev1.Node, terms func(*corev1.Pod) []corev1.PodAffinityTerm,
 	own bool) bool {
 	for _, p := range w.pods {

@@ -13,8 +13,7 @@ import (
 var spreadNodes = []string{"a", "b", "c", "tainted", "nowhere"}
 
 // zones has one node in each of the zones a, b and c, a tainted one in zone d, and one in no zone; the first three run
-// the
-// given numbers of pods.
+// the given numbers of pods.
 func zones(counts ...int) *Cluster {
 	c := NewCluster()
 	for i, name := range spreadNodes {

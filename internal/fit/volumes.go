@@ -25,8 +25,7 @@ func (q *Question) claims() *volumes.Claimed {
 }
 
 // checkVolumes: volumes that are bound must be in reach of the node, and for each claim that waits for the pod there
-// must be one, or
-// somebody who makes one there.
+// must be one, or somebody who makes one there.
 func checkVolumes(q *Question, node *trialNode) []Reason {
 	if len(q.pod.claims) == 0 || q.cluster.storage == nil {
 		return nil

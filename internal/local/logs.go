@@ -59,10 +59,8 @@ func clusterLogs(dataDir string) []string {
 }
 
 // boundLog begins a log again if it is larger than limit. Its writer goes on with the file that it has: it appends, so
-// it is
-// enough to cut the file. What it writes between the end of the copy and the cut is lost. Pods may write to a node's
-// folder
-// of logs, so no link is followed out of it.
+// it is enough to cut the file. What it writes between the end of the copy and the cut is lost. Pods may write to a
+// node's folder of logs, so no link is followed out of it.
 func boundLog(path string, limit int64) (err error) {
 	info, err := os.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Size() <= limit {

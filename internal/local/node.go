@@ -297,9 +297,8 @@ func (c *cluster) agentArgs(node layout.Node) []string {
 		"agent", "--server", c.plan.NodesURL(), "--node-name", node.Name, "--node-ip", node.IP.String(),
 		"--data-dir", nodeinit.DataDir, "--runtime-endpoint", "unix://" + nodeinit.ContainerdSocket,
 		"--cgroup-root", c.plan.NodeCgroup(node.Name), "--pod-network", c.plan.PodNetwork,
-		// The nodes share a machine that is somebody's own: how full it is says nothing about the pods, and an image that
-		// came
-		// with the cluster could not be had again.
+		// The nodes share a machine that is somebody's own: how full it is says nothing about the pods, and an image
+		// that came with the cluster could not be had again.
 		"--eviction-hard", "none", "--image-gc-high-threshold", "100",
 		// Neither may a pod take all process numbers of that machine.
 		"--pod-max-pids", "1024",

@@ -420,8 +420,7 @@ func TestInsideDoorAsksPolicies(t *testing.T) {
 }
 
 // renewing makes the lease of a guarded node, and returns how it is renewed. The server could take a renewal at once:
-// it
-// has seen a later lease.
+// it has seen a later lease.
 func renewing(t *testing.T, client kubernetes.Interface, w way) func() *coordinationv1.Lease {
 	t.Helper()
 	now := metav1.NewMicroTime(time.Now())

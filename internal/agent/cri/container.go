@@ -288,8 +288,7 @@ func (r *Runtime) RemoveContainer(ctx context.Context, id string) error {
 }
 
 // removeFiles removes what this package made for the container, by names of its own making: the runtime's list of
-// mounts
-// has the pod's own too.
+// mounts has the pod's own too.
 func (r *Runtime) removeFiles(st *runtimeapi.ContainerStatus) error {
 	paths := []string{r.logs.LinkPath(st.Labels[labels.PodName], st.Labels[labels.PodNamespace],
 		st.Labels[labels.ContainerName], st.Id)}
@@ -313,8 +312,7 @@ func notFound(err error) bool { return grpcstatus.Code(err) == codes.NotFound }
 var newID = regexp.MustCompile(`(^|[^:0-9a-f])[0-9a-f]{64}\b`)
 
 // ErrorText is the runtime's own words for an error, without the wrapping of the transport, and without the ID that
-// every try gets
-// again: the same trouble has the same words, and is one event that is counted.
+// every try gets again: the same trouble has the same words, and is one event that is counted.
 func ErrorText(err error) string {
 	text := err.Error()
 	if s, ok := grpcstatus.FromError(err); ok {

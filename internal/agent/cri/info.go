@@ -130,8 +130,7 @@ func isUID(uid types.UID) bool {
 }
 
 // KnowsCDI says whether the runtime finds devices by their names in the Container Device Interface. Runtimes that do
-// not
-// know it leave such devices out without a word.
+// not know it leave such devices out without a word.
 func (r *Runtime) KnowsCDI(ctx context.Context) (bool, error) {
 	version, err := r.service.Version(ctx, "v1")
 	if err != nil {

@@ -117,8 +117,7 @@ func unclaimedMemory(pod *corev1.Pod) int64 {
 const capSysResource = 24
 
 // LowestOOMScore is the lowest oom_score_adj that this process may give to another: any if it has CAP_SYS_RESOURCE,
-// else
-// its own.
+// else its own.
 func LowestOOMScore() (int64, error) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -165,8 +164,7 @@ func (r *Runtime) WidenPod(pod *corev1.Pod) error { return r.cfg.Cgroups.Widen(p
 func (r *Runtime) NarrowPod(pod *corev1.Pod) error { return r.cfg.Cgroups.Ensure(pod) }
 
 // ResizeContainer gives a container that runs the CPU and memory of its specification. It takes no memory away that is
-// in use: the
-// kernel would end the container.
+// in use: the kernel would end the container.
 func (r *Runtime) ResizeContainer(ctx context.Context, pod *corev1.Pod, c *corev1.Container, id string) error {
 	resources := r.resources(pod, c)
 	if limit := resources.MemoryLimitInBytes; limit > 0 {

@@ -107,8 +107,7 @@ type Config struct {
 	// CNIResults is where CNI's library notes what it gave to sandboxes; empty means /var/lib/cni/results.
 	CNIResults string
 	// Relisted is told of every look through the runtime: how long it took, how long after the one before it began (0
-	// for the
-	// first), how many sandboxes are ready, and how many containers are in which state. May be nil.
+	// for the first), how many sandboxes are ready, and how many containers are in which state. May be nil.
 	Relisted func(took, after time.Duration, sandboxes int, containers map[string]int)
 	// MinOOMScore is the lowest oom_score_adj that the runtime may set; see LowestOOMScore.
 	MinOOMScore int64

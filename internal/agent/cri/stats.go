@@ -103,8 +103,7 @@ func (r *Runtime) UsedImages(ctx context.Context) (map[string]bool, error) {
 }
 
 // sandboxImage reads the image of sandboxes out of containerd's configuration, as it shows it; empty for other
-// runtimes, which pin
-// theirs.
+// runtimes, which pin theirs.
 func sandboxImage(config string) string {
 	var c struct {
 		SandboxImage string `json:"sandboxImage"`

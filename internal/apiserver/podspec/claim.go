@@ -16,8 +16,7 @@ import (
 )
 
 // ValidateClaim checks what a claim asks for. A stored one may have a selector, and a group of its data source, that
-// would be
-// refused today.
+// would be refused today.
 func ValidateClaim(s, old *corev1.PersistentVolumeClaimSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if len(s.AccessModes) == 0 {

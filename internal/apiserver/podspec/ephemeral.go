@@ -12,8 +12,7 @@ import (
 )
 
 // ephemeralFields are what a container can have that is added to a running pod: nothing that the pod or its node would
-// have to
-// reckon with.
+// have to reckon with.
 var ephemeralFields = sets.New("Name", "Image", "Command", "Args", "WorkingDir", "EnvFrom", "Env", "VolumeMounts",
 	"VolumeDevices",
 	"TerminationMessagePath", "TerminationMessagePolicy", "ImagePullPolicy", "SecurityContext", "Stdin", "StdinOnce",

@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Whoever may create pods must not keep a server busy with a long list. These lists are longer than a request can
-// hold: looking through
-// the list for each of its entries would take so many steps that go test ends it, and shows where it was.
+// Whoever may create pods must not keep a server busy with a long list. These lists are longer than a request can hold:
+// looking through the list for each of its entries would take so many steps that go test ends it, and shows where it
+// was.
 func TestLongListsAreLookedAtOnce(t *testing.T) {
 	const n = 1_000_000
 	at, names := field.NewPath("list"), sets.New[string]()

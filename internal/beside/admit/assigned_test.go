@@ -29,8 +29,7 @@ func policyOf(t testing.TB) *rolloutpolicy.Policy {
 }
 
 // TestAssignedIsWhatTheCourseSays puts the core that leads changes beside another controller into any status, lets it
-// say
-// what a node without a daemon is to have, and asks for the same from the status that it would write.
+// say what a node without a daemon is to have, and asks for the same from the status that it would write.
 func TestAssignedIsWhatTheCourseSays(t *testing.T) {
 	policy := policyOf(t)
 	now := metav1.NewTime(time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC))

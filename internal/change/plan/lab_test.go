@@ -32,8 +32,7 @@ import (
 )
 
 // lab is a cluster with a DaemonSet controller in it: objects as the API holds them, a matrix and a book that hear of
-// them
-// late and in any order, and nodes that take their time. It shares no code with a play.
+// them late and in any order, and nodes that take their time. It shares no code with a play.
 type lab struct {
 	t *rapid.T
 	*surveytest.World
@@ -80,8 +79,7 @@ type deed struct {
 	reason         action.Reason
 	step           string
 	// back tells that nodes went to the stable revision then, wanted that the node was to have the newest one, asked
-	// that
-	// somebody had been asked for something before.
+	// that somebody had been asked for something before.
 	back, wanted, asked bool
 }
 
@@ -568,8 +566,7 @@ func later(a, b time.Time) time.Time {
 }
 
 // hush lets the controller hear all that there is to hear. On nodes only what is to end ends meanwhile: whether a
-// daemon
-// comes back first, or its node's turn to lose it comes, is a matter of seconds.
+// daemon comes back first, or its node's turn to lose it comes, is a matter of seconds.
 func (l *lab) hush() {
 	l.still = true
 	for again := true; again; {

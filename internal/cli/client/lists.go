@@ -56,8 +56,7 @@ func newLists(config *rest.Config, namespace string) (l *lists, err error) {
 }
 
 // look lists all that a survey needs. It reads only. Where the API does not have the kinds of Everynode, or does not
-// show
-// them, there are no policies, and no variants; hidden says so.
+// show them, there are no policies, and no variants; hidden says so.
 func (l *lists) look(ctx context.Context) (s *survey.Survey, hidden string, err error) {
 	o := survey.Objects{Now: time.Now(), Locate: time.LoadLocation}
 	// What the API server has in memory is new enough, and costs it little.

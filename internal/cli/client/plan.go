@@ -216,8 +216,7 @@ func (l *lists) stored(ctx context.Context, wanted []plan.Change) (changes []pla
 }
 
 // try returns the DaemonSet as "kubectl apply" would store it, by having the server try. If it may not be asked,
-// defaults
-// and checks are those of this program; unasked then says so.
+// defaults and checks are those of this program; unasked then says so.
 func (l *lists) try(ctx context.Context, old, wanted *appsv1.DaemonSet) (stored *appsv1.DaemonSet, unasked string,
 	err error) {
 	sets, dryRun := l.client.AppsV1().DaemonSets(wanted.Namespace), []string{metav1.DryRunAll}

@@ -1,6 +1,5 @@
 // Package podaffinity reads terms of affinity and anti-affinity between pods, and knows which pods they are about. It
-// is
-// pure.
+// is pure.
 package podaffinity
 
 import (

@@ -97,8 +97,7 @@ type Shortage struct {
 }
 
 // Shortages lists the resources of which r wants more than allocatable has beside what is requested already: CPU,
-// memory
-// and ephemeral storage first, the others by name.
+// memory and ephemeral storage first, the others by name.
 func (r Amounts) Shortages(allocatable, requested Amounts) (out []Shortage) {
 	need := func(name corev1.ResourceName, wanted, has, used int64) {
 		if wanted > 0 && wanted > has-used {

@@ -1,6 +1,5 @@
 // Package layout decides what a local cluster consists of: its names, addresses and folders from what the user chose,
-// and
-// the file that says what of it exists.
+// and the file that says what of it exists.
 package layout
 
 import (

@@ -20,8 +20,7 @@ const CNIBin = "/opt/cni/bin"
 const pluginLayers = DataDir + "/cni-plugins"
 
 // offerPlugins gives a node a nodeCNIBin of its own with the machine's plugins in it: what a network daemon writes
-// there is the
-// node's alone. They are stacked where folders can be, which costs no room, and copied elsewhere.
+// there is the node's alone. They are stacked where folders can be, which costs no room, and copied elsewhere.
 func offerPlugins(from, to, layers string) error {
 	if stackPlugins(from, to, layers) == nil {
 		return nil

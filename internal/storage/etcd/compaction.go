@@ -14,8 +14,7 @@ import (
 const compactPatience = time.Minute
 
 // defaultKeep is how long a revision stays readable at least, if fewer than keptRevisions follow it. None stays for
-// more
-// than twice as long.
+// more than twice as long.
 const defaultKeep = 5 * time.Minute
 
 // compactRevision tells the storage layer what the database has forgotten. Its watch cache answers lists of before from

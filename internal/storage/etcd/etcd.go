@@ -410,8 +410,7 @@ func (s *Server) During(f func() error) error {
 func (s *Server) Lost() <-chan struct{} { return s.fatal.happened }
 
 // Close stops the database; everything acknowledged is on disk. One that cannot go on, as with a full disk, ends with
-// the
-// process.
+// the process.
 func (s *Server) Close() {
 	s.end()
 	s.fatal.end(func() {

@@ -22,8 +22,7 @@ func newFatal() *fatal {
 }
 
 // end calls what ends the database, and returns when that has returned, or cannot any more: a goroutine that is held
-// here
-// may be one that it waits for.
+// here may be one that it waits for.
 func (f *fatal) end(end func()) {
 	select {
 	case <-f.happened: // The database holds its own locks, and ends with the process.

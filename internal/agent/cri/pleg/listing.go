@@ -44,9 +44,8 @@ type listed struct {
 type listing map[string]listed
 
 // Lister lists what a runtime holds. A list of what was there before costs next to nothing: every second there is one,
-// it has some
-// hundred kilobytes on a node with many pods, most of it labels and annotations, and nearly always it says what the
-// last one said.
+// it has some hundred kilobytes on a node with many pods, most of it labels and annotations, and nearly always it says
+// what the last one said.
 type Lister struct{ connection *grpc.ClientConn }
 
 // NewLister uses the runtime's socket. It connects when it is needed, and again as the library for the other calls

@@ -54,9 +54,8 @@ func Ensure(ctx context.Context, cfg Network, client kubernetes.Interface) error
 	return nil
 }
 
-// ensureServiceCIDR makes the network that Services have addresses of from the start. One that is there stays as it
-// is; its
-// control loop tells if it is another one than this server was started with.
+// ensureServiceCIDR makes the network that Services have addresses of from the start. One that is there stays as it is;
+// its control loop tells if it is another one than this server was started with.
 func ensureServiceCIDR(ctx context.Context, cfg Network, client kubernetes.Interface) error {
 	cidrs := client.NetworkingV1().ServiceCIDRs()
 	if _, err := cidrs.Get(ctx, servicenetwork.Default, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -72,9 +71,8 @@ func ensureServiceCIDR(ctx context.Context, cfg Network, client kubernetes.Inter
 	return err
 }
 
-// ensureService makes the Service of the API. One that is there stays as it is, also where its address could not be
-// had any
-// more: its ServiceCIDR is to go, or is another one than this server was started with.
+// ensureService makes the Service of the API. One that is there stays as it is, also where its address could not be had
+// any more: its ServiceCIDR is to go, or is another one than this server was started with.
 func ensureService(ctx context.Context, cfg Network, client kubernetes.Interface) error {
 	services := client.CoreV1().Services(metav1.NamespaceDefault)
 	if _, err := services.Get(ctx, apiService, metav1.GetOptions{}); !apierrors.IsNotFound(err) {

@@ -107,8 +107,7 @@ func TestWhatWorksOnMostNodesIsStable(t *testing.T) {
 }
 
 // Where none is stable, what works on most nodes stands in for it, and neither what failed, nor the target, nor what
-// most have
-// that works on fewer.
+// most have that works on fewer.
 func TestWhatStandsInWorksOnMostNodes(t *testing.T) {
 	w := newWorld()
 	have := func(revision string, n int, works bool) {
@@ -289,8 +288,7 @@ func TestAFirstRevisionSoaksWhenAllNodesHaveIt(t *testing.T) {
 }
 
 // Nodes that go back from a failed revision before their step begins are not misplaced: only beside another controller
-// there
-// are such.
+// there are such.
 func TestNodesThatReturnAreNotMisplaced(t *testing.T) {
 	w := newWorld()
 	w.addFleet(1, 1, 10, "v1")
@@ -313,8 +311,7 @@ func TestNodesThatReturnAreNotMisplaced(t *testing.T) {
 }
 
 // Where no other node is left to compare with, as many nodes fall out of order as had when the change began, or the
-// controller
-// started.
+// controller started.
 func TestWhatWasUsualBeforeIsNoEvidence(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		w := newWorld()

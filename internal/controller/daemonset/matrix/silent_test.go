@@ -17,8 +17,7 @@ import (
 )
 
 // A node that fell silent gets a taint that keeps new pods away. With a pod it is still one of the fleet, and out of
-// order;
-// with another taint, or without a pod, it is not selected.
+// order; with another taint, or without a pod, it is not selected.
 func TestSilentNodeIsOutOfOrder(t *testing.T) {
 	policy, err := rolloutpolicy.Compile(&v1alpha1.RolloutPolicySpec{}, time.LoadLocation)
 	if err != nil {

@@ -173,8 +173,7 @@ func (r *Reserving) List(ctx context.Context) ([]runtime.Object, error) {
 }
 
 // ShowAgain writes what is kept beside a name that an object holds, if the object is as it was read, holds the name,
-// and
-// what is there has that revision; 0 is none.
+// and what is there has that revision; 0 is none.
 func (r *Reserving) ShowAgain(ctx context.Context, obj runtime.Object, name string, revision int64) error {
 	holder, _ := r.holds(obj)
 	unchanged, err := r.unchanged(obj)

@@ -27,8 +27,7 @@ const (
 )
 
 // OpenReserving returns the storage of a resource whose objects hold names, on the etcd that the configuration names.
-// The client
-// lives as long as the process.
+// The client lives as long as the process.
 func OpenReserving(c *storagebackend.ConfigForResource, newObject, newList func() runtime.Object, resourcePrefix string,
 	holds func(runtime.Object) (holder string, names []string)) (storage.Interface, error) {
 	client, err := remote(c.Transport)

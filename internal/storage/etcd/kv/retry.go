@@ -1,6 +1,5 @@
 // Package kv stands between clients and the keys of a database: it tries again what fails for a moment, holds writers
-// to
-// their shares, and has writes succeed only during the turn in which they were decided.
+// to their shares, and has writes succeed only during the turn in which they were decided.
 package kv
 
 import (
