@@ -276,7 +276,7 @@ func (c *cluster) fewRights(t *testing.T) {
 	read(reader, "why", "sim-0001").ends(t, 0)
 	read(reader, "plan", "-f", "agent-2.yaml").ends(t, 2).says(t, "canary", "the server may not be asked to try DaemonSet default/agent")
 	read(reader, "rollout", "status", "daemonset/agent").ends(t, 0).says(t, "Complete")
-	read(reader, "rollout", "pause", "daemonset/agent").ends(t, 1).says(t, "it takes the right to update daemonsetrollouts in namespace default, which the role admin has")
+	read(reader, "rollout", "pause", "daemonset/agent").ends(t, 1).says(t, "that needs the right to update daemonsetrollouts in namespace default, which the role admin has")
 	p := c.dashboard(t, reader)
 	seen := p.phase(t, "Complete")
 	older := ""
@@ -290,7 +290,7 @@ func (c *cluster) fewRights(t *testing.T) {
 	if may["steer"] || may["undo"] {
 		t.Errorf("a reader may %v", may)
 	}
-	for verb, want := range map[string]string{"pause": "it takes the right to update daemonsetrollouts", "undo": "forbidden"} {
+	for verb, want := range map[string]string{"pause": "that needs the right to update daemonsetrollouts", "undo": "forbidden"} {
 		if code, said := p.do(t, verb, seen.undo(older)); code < 400 || !strings.Contains(said, want) {
 			t.Errorf("a reader is answered to %s: %d %s", verb, code, said)
 		}
@@ -303,7 +303,7 @@ func (c *cluster) fewRights(t *testing.T) {
 		read(viewer, command...).ends(t, 1).says(t, "list nodes: nodes is forbidden", "everynode:reader")
 	}
 	nobody := c.caller(t, "nobody", "")
-	read(nobody, "rollout", "status", "daemonset/agent").ends(t, 1).says(t, "you may not look at its rollout of daemonset default/agent: it takes the right to get daemonsetrollouts in namespace default, which the role view has")
+	read(nobody, "rollout", "status", "daemonset/agent").ends(t, 1).says(t, "you may not look at its rollout of daemonset default/agent: that needs the right to get daemonsetrollouts in namespace default, which the role view has")
 
 	// Policies hidden: the rest is said, and that.
 	c.kubectl(t, "create", "clusterrole", "no-policies", "--verb=get,list,watch", "--resource=nodes,pods,daemonsets.apps,controllerrevisions.apps")

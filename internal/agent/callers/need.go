@@ -34,7 +34,7 @@ var narrow = []struct {
 var commands = []string{"/exec", "/attach", "/portForward"}
 
 // need says with which verb, and on which subresources of the node, of which one is enough, a request must be allowed.
-// What runs a command takes the right to create by any method, as pods/exec does: reading must not be enough.
+// What runs a command needs the right to create by any method, as pods/exec does: reading must not be enough.
 func need(method, path string) (verb string, subresources []string) {
 	if slices.ContainsFunc(commands, func(root string) bool { return isBelow(path, root) }) {
 		return verbs[http.MethodPost], []string{wide}

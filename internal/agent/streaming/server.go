@@ -153,7 +153,7 @@ func (s *Server) handler() http.Handler {
 	}
 	if s.cfg.Pods != nil {
 		mux.HandleFunc("GET /pods", s.pods)
-		// By POST: it takes the right to create, as port-forward through the API does.
+		// By POST: it needs the right to create, as port-forward through the API does.
 		mux.HandleFunc("POST "+tunnel.Path, s.tunnel)
 	}
 	if s.cfg.Summary != nil {

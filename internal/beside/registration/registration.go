@@ -192,7 +192,7 @@ func Net(o Options) []*admission.ValidatingAdmissionPolicy {
 			") || '" + admit.UpdateStrategy + "' in object.metadata.?annotations.orValue({}) && (" + selected + ") || " +
 			"authorizer.group('everynode.io').resource('daemonsetrollouts').namespace(request.namespace)" +
 			".check('update').allowed()",
-		Message: "a wave of the DaemonSet's policy waits for approval, so it takes the right to write daemonsetrollouts to " +
+		Message: "a wave of the DaemonSet's policy waits for approval, so you need the right to write daemonsetrollouts to " +
 			"take it out of that policy",
 		Reason: ptr.To(metav1.StatusReasonForbidden),
 	}}

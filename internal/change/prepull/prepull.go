@@ -195,7 +195,7 @@ func explain(err error) error {
 	}
 	switch {
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%w; it takes the right to create nodes/proxy", err)
+		return fmt.Errorf("%w; that needs the right to create nodes/proxy", err)
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("%w; there is no such node, or its agent is older than this program", err)
 	}

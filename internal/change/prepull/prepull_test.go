@@ -129,7 +129,7 @@ func TestPull(t *testing.T) {
 	want := map[string]string{
 		"good": "Pulled 42", "there": "Present 7", "bad": "unauthorized", "cut": "the node did not say how the pull ended", "odd": `the pull is "Fine"`,
 		"garbage": "what is no progress of a pull", "flood": "token too long", "old": "its agent is older than this program",
-		"forbidden": "it takes the right to create nodes/proxy", "picky": "couldn't parse it", "silent": "the node has said nothing for 300ms",
+		"forbidden": "that needs the right to create nodes/proxy", "picky": "couldn't parse it", "silent": "the node has said nothing for 300ms",
 	}
 	var nodes, begun []string
 	for node := range want {

@@ -99,7 +99,7 @@ func (c *Client) denied(what, verb string, err error) error {
 		role = "admin"
 	}
 	return fmt.Errorf(
-		"you may not %s of %s: it takes the right to %s daemonsetrollouts in namespace %s, which the role %s has",
+		"you may not %s of %s: that needs the right to %s daemonsetrollouts in namespace %s, which the role %s has",
 		what, c, verb, c.namespace, role,
 	)
 }

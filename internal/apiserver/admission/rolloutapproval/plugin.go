@@ -207,7 +207,7 @@ func (p *plugin) need(ctx context.Context, a admission.Attributes, why, what str
 	if decision == authorizer.DecisionAllow {
 		return nil
 	}
-	text := fmt.Sprintf("%s, so it takes the right to %s daemonsetrollouts to %s", why, verb, what)
+	text := fmt.Sprintf("%s, so you need the right to %s daemonsetrollouts to %s", why, verb, what)
 	if err != nil {
 		return admission.NewForbidden(a, fmt.Errorf("%s: %w", text, err))
 	}

@@ -46,7 +46,7 @@ func TestWhoMayTakeAnApprovalAway(t *testing.T) {
 	held.Finalizers = []string{"example.com/held"}
 	labelled := policy(v1alpha1.ApprovalManual)
 	labelled.Labels = map[string]string{"a": "b"}
-	const refusal = "it takes the right to"
+	const refusal = "you need the right to"
 	for _, c := range []struct {
 		name, user  string
 		old, now    *v1alpha1.RolloutPolicy
@@ -129,7 +129,7 @@ func daemonSet(tier string, strategy appsv1.DaemonSetUpdateStrategyType, image s
 // the older policy "lax" of tier free.
 func TestWhoMayTakeADaemonSetOutOfItsPolicy(t *testing.T) {
 	const (
-		refusal         = "DaemonSet logs follows policy careful, of which a wave waits for approval, so it takes the right to"
+		refusal         = "DaemonSet logs follows policy careful, of which a wave waits for approval, so you need the right to"
 		rolling, manual = appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType
 	)
 	lax := aged("lax", "free", 1, v1alpha1.ApprovalAutomatic)

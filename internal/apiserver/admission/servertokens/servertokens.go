@@ -1,5 +1,5 @@
 // Package servertokens keeps who may write Secrets from making a token with which a
-// server joins: that gives all keys of the cluster. It takes the right to join as well.
+// server joins: that gives all keys of the cluster. It needs the right to join as well.
 package servertokens
 
 import (
@@ -54,7 +54,7 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	if decision == authorizer.DecisionAllow {
 		return nil
 	}
-	const text = "a token of the group " + members.Group + " gives all keys of the cluster, so it takes the right to post to " + members.Path + " to make one"
+	const text = "a token of the group " + members.Group + " gives all keys of the cluster, so you need the right to post to " + members.Path + " to make one"
 	if err != nil {
 		return admission.NewForbidden(a, fmt.Errorf("%s: %w", text, err))
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestPathsOfAnAgent: what runs something in a container, or connects to a pod, takes the right to create, however its
+// TestPathsOfAnAgent: what runs something in a container, or connects to a pod, needs the right to create, however its
 // path is spelled. Only POST asks for that.
 func TestPathsOfAnAgent(t *testing.T) {
 	for _, path := range []string{"exec/ns/p/c", "/exec/ns/p/c", "//exec", "x/../exec/ns/p/c", "./attach/ns/p/c",
