@@ -97,10 +97,10 @@ only the first time; after that the node has a certificate of its own.`,
 	f.StringVar(&c.CgroupRoot, "cgroup-root", "", "cgroup of the node's pods (default /everynode/NODE, and / where the container runtime leaves cgroups to systemd)")
 	f.StringToStringVar(&c.Labels, "node-labels", nil, "labels for the node, as key=value")
 	f.StringSliceVar(&taints, "register-with-taints", nil, "taints that the node registers with, as key=value:Effect")
-	f.StringVar(&c.RememberSecrets, "remember-secrets", agentconfig.RememberNoSecrets, "what the node keeps of Secrets on its disk, for a start without a control plane: none, plain, or the path of a file with a key with which all that it remembers of pods is encrypted")
+	f.StringVar(&c.RememberSecrets, "remember-secrets", agentconfig.RememberNoSecrets, "what the node keeps of Secrets on its disk, for a start without a control plane: none, plain, or the path of a file with a key that encrypts everything that it remembers of pods")
 	addRoomFlags(cmd, &c)
 	f.Int32Var(&c.Port, "port", 10250, "port at which the node serves logs, exec and metrics to those who may have them")
-	f.StringVar(&c.HealthAddress, "healthz-bind-address", "127.0.0.1:10248", "where the node tells of its health, at /healthz; empty for nowhere")
+	f.StringVar(&c.HealthAddress, "healthz-bind-address", "127.0.0.1:10248", "where the node reports its health, at /healthz; empty for nowhere")
 	pods.addFlags(cmd, &c)
 	return cmd
 }
@@ -205,19 +205,19 @@ func addRoomFlags(cmd *cobra.Command, c *agentconfig.Config) {
 	f := cmd.Flags()
 	f.StringVar(
 		&c.EvictionHard, "eviction-hard", eviction.Default,
-		"what must stay free on the node; pods are ended when less is, or never with \"none\"",
+		"what must stay free on the node; pods are evicted when less is, or never with \"none\"",
 	)
 	f.StringVar(
 		&c.EvictionSoft, "eviction-soft", "",
-		"what should stay free: pods are ended when less is for as long as --eviction-soft-grace-period says",
+		"what should stay free: pods are evicted when less is for as long as --eviction-soft-grace-period says",
 	)
 	f.StringVar(
 		&c.EvictionSoftGrace, "eviction-soft-grace-period", "",
-		"how long that may be, such as memory.available=1m30s, for every signal of --eviction-soft",
+		"how long less may be free, such as memory.available=1m30s, for every signal of --eviction-soft",
 	)
 	f.Int64Var(
 		&c.EvictionMaxPodGrace, "eviction-max-pod-grace-period", 0,
-		"how many seconds a pod has at most that --eviction-soft ends",
+		"how many seconds at most a pod has to end that --eviction-soft evicts",
 	)
 	f.StringVar(
 		&c.EvictionReclaim, "eviction-minimum-reclaim", "",
@@ -225,40 +225,40 @@ func addRoomFlags(cmd *cobra.Command, c *agentconfig.Config) {
 	)
 	f.DurationVar(
 		&c.PressureTransition, "eviction-pressure-transition-period", eviction.DefaultTransition,
-		"how long a pressure must be over before the node says so",
+		"how long pressure must be over before the node's condition says so",
 	)
 	f.IntVar(
 		&c.ImageGCHigh, "image-gc-high-threshold", 85,
 		"percentage of the images' disk in use above which unused images are removed; 100 for never",
 	)
-	f.IntVar(&c.ImageGCLow, "image-gc-low-threshold", 80, "percentage in use down to which they are removed")
+	f.IntVar(&c.ImageGCLow, "image-gc-low-threshold", 80, "percentage in use down to which unused images are removed")
 	f.DurationVar(
 		&c.ImageMinAge, "minimum-image-ttl-duration", 2*time.Minute, "how old an image must be before it is removed",
 	)
 	f.DurationVar(
 		&c.ImageMaxAge, "image-maximum-gc-age", 0,
-		"after how long without use an image is removed whatever the disk is like, such as 720h; 0 for never",
+		"after how long without use an image is removed, however full the disk is, such as 720h; 0 for never",
 	)
 	f.StringVar(
 		&c.ProviderConfig, "image-credential-provider-config", "",
 		"file with a CredentialProviderConfig (kubelet.config.k8s.io/v1): which programs say with which credentials images "+
 			"are pulled",
 	)
-	f.StringVar(&c.ProviderDir, "image-credential-provider-bin-dir", "", "folder with those programs")
+	f.StringVar(&c.ProviderDir, "image-credential-provider-bin-dir", "", "folder with the programs that the config names")
 	f.Int64Var(&c.MaxPods, "max-pods", 110, "how many pods the node takes")
 	f.StringToStringVar(
 		&c.SystemReserved, "system-reserved", nil,
-		"what of the node pods cannot request, such as cpu=500m,memory=1Gi,ephemeral-storage=2Gi,pid=1000",
+		"resources of the node that pods cannot request, such as cpu=500m,memory=1Gi,ephemeral-storage=2Gi,pid=1000",
 	)
 	f.StringToStringVar(
-		&c.KubeReserved, "kube-reserved", nil, "what pods cannot request besides, for the agent and the container runtime",
+		&c.KubeReserved, "kube-reserved", nil, "resources that pods cannot request, for the agent and the container runtime",
 	)
 	f.StringVar(&c.LogMaxSize, "container-log-max-size", "10Mi", "size at which the log of a container is rotated")
-	f.IntVar(&c.LogMaxFiles, "container-log-max-files", 5, "how many files a container's log has at most, two at least")
+	f.IntVar(&c.LogMaxFiles, "container-log-max-files", 5, "how many files a container's log has at most; 2 or more")
 	f.Int64Var(&c.PodPIDs, "pod-max-pids", 0, "how many processes and threads a pod may have; 0 for no limit")
 	f.BoolVar(
 		&c.SeccompDefault, "seccomp-default", false,
-		"give containers that ask for no seccomp profile, and are not privileged, that of the container runtime",
+		"use the container runtime's seccomp profile for containers that ask for none and are not privileged",
 	)
 	f.StringSliceVar(
 		&c.AllowedUnsafeSysctls, "allowed-unsafe-sysctls", nil,
@@ -271,7 +271,7 @@ func addRoomFlags(cmd *cobra.Command, c *agentconfig.Config) {
 	)
 	f.DurationVar(
 		&c.ShutdownGraceCritical, "shutdown-grace-period-critical-pods", 0,
-		"how much of that is kept for critical pods, which end last",
+		"how much of --shutdown-grace-period is kept for critical pods, which end last",
 	)
 }
 

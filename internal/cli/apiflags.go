@@ -61,7 +61,7 @@ func addAPIFlags(cmd *cobra.Command, o *options.Options) (names []string) {
 	)
 	f.DurationVar(
 		&run.ShutdownDelayDuration, "shutdown-delay-duration", run.ShutdownDelayDuration,
-		"how long a server that stops goes on serving, while /readyz says that it will not; for balancers of load",
+		"how long a server that stops goes on serving, while /readyz fails already; for load balancers",
 	)
 	f.BoolVar(
 		&o.Features.EnableProfiling, "profiling", o.Features.EnableProfiling,
@@ -76,9 +76,9 @@ func addAPIFlags(cmd *cobra.Command, o *options.Options) (names []string) {
 		"names of the cipher suites for TLS 1.2, as Go has them (default: Go's own choice)",
 	)
 	f.StringSliceVar(
-		&o.EnablePlugins, "enable-admission-plugins", nil, "plugins of admission that are on; all are, unless disabled",
+		&o.EnablePlugins, "enable-admission-plugins", nil, "admission plugins that are on; all are, unless disabled",
 	)
-	f.StringSliceVar(&o.DisablePlugins, "disable-admission-plugins", nil, "plugins of admission that are off")
+	f.StringSliceVar(&o.DisablePlugins, "disable-admission-plugins", nil, "admission plugins that are off")
 	f.Var(
 		cliflag.NewMapStringBool(&o.FeatureGates), "feature-gates",
 		"features of the API server's library to switch, as NAME=true or NAME=false",
@@ -144,12 +144,12 @@ func addAuthenticationFlags(cmd *cobra.Command, a *options.Authentication) {
 	f, o := cmd.Flags(), &a.OIDC
 	f.Var(
 		&told{&a.Anonymous, &a.AnonymousGiven}, "anonymous-auth",
-		"let those in who show nothing, as system:anonymous, who may learn the version and whether the server is healthy",
+		"let in requests without credentials, as system:anonymous, who may read the version and the server's health",
 	)
 	f.Lookup("anonymous-auth").NoOptDefVal = "true"
 	f.StringVar(
 		&a.ConfigFile, "authentication-config", "",
-		"file that says whose tokens are accepted, and on which paths those are let in who show nothing, as Kubernetes' "+
+		"file that says whose tokens are accepted, and on which paths none are needed, as Kubernetes' "+
 			"AuthenticationConfiguration; read at the start",
 	)
 	f.StringVar(&o.IssuerURL, "oidc-issuer-url", "", "https:// URL of an OpenID Connect issuer whose tokens are accepted")

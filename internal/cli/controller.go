@@ -38,7 +38,7 @@ The API's own DaemonSet controller must be switched off first, because two would
 undo each other's work. docs/controller.md says how, and which permissions are
 needed. Several instances may run; one of them works at a time.
 
-Where the API has the kinds RolloutPolicy and DaemonSetRollout, changes travel by
+Where the API has the kinds RolloutPolicy and DaemonSetRollout, changes follow
 them:
 
     everynode controller --print-crds | kubectl apply -f -
@@ -71,8 +71,8 @@ this one leads changes: docs/another-kubernetes.md.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; in a pod, the cluster that it is in without it")
-	f.BoolVar(&o.LeaderElection, "leader-elect", o.LeaderElection, "stand by for, or be stood by, other instances")
+	f.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default in a pod: the cluster that it is in)")
+	f.BoolVar(&o.LeaderElection, "leader-elect", o.LeaderElection, "elect a leader among the instances; others stand by")
 	f.StringVar(&o.LeaseNamespace, "leader-elect-namespace", o.LeaseNamespace, "namespace of the lease of the leader")
 	f.StringVar(&o.LeaseName, "leader-elect-name", o.LeaseName, "name of the lease of the leader")
 	f.Float32Var(&qps, "kube-api-qps", 100, "requests a second to the API on average; -1 for no limit")
@@ -92,7 +92,7 @@ this one leads changes: docs/another-kubernetes.md.`,
 		"with --leave: NAMESPACE/NAME of a DaemonSet that stays OnDelete with the pods that it has",
 	)
 	f.StringSliceVar(&roll, "let-it-roll", nil, "with --leave: NAMESPACE/NAME of a DaemonSet whose pods are all replaced "+
-		"by its newest template, at once; takes the right to approve rollouts")
+		"by its newest template, at once; needs the right to approve rollouts")
 	f.BoolVar(&printCRDs, "print-crds", false, "print the definitions of Everynode's own kinds, for an API that does not have them, and do nothing else")
 	return cmd
 }

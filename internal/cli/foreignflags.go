@@ -96,13 +96,13 @@ func refusal(err error) error {
 const (
 	ownCertificates = "the server makes and renews its certificates itself, with a CA of the cluster's own; leave the " +
 		"flag out (everynode certificates shows and replaces them)"
-	noWebhookAuthn = "no webhook is asked who somebody is; use --authentication-config or --oidc-issuer-url for " +
+	noWebhookAuthn = "no webhook authenticates requests; use --authentication-config or --oidc-issuer-url for " +
 		"people, and service accounts for programs"
-	noWebhookAuthz = "no webhook is asked what somebody may; give rights by roles, and refuse by a " +
+	noWebhookAuthz = "no webhook authorizes requests; give rights by roles, and refuse by a " +
 		"ValidatingAdmissionPolicy or a webhook of admission"
 	callsToAgents = "agents are called with a certificate that is good for nothing else, at the address and the port " +
 		"that their Node tells; leave the flag out"
-	noFrontProxy = "nobody's word counts for who somebody is; leave the flag out, and let the proxy's users show " +
+	noFrontProxy = "a proxy's word for who a user is does not count; leave the flag out, and let the proxy's users show " +
 		"their own credentials"
 	sizesItself      = "the caches size themselves; leave the flag out"
 	noEgress         = "pods and webhooks are reached through the agents of their nodes; leave the flag out"
@@ -182,7 +182,7 @@ var foreignFlags = map[string]foreign{
 	"kubelet-timeout":                 {why: callsToAgents},
 	"enable-aggregator-routing": {
 		always: "true",
-		why:    "servers of others and webhooks are reached at their endpoints; " + alwaysOn,
+		why:    "aggregated API servers and webhooks are reached at their endpoints; " + alwaysOn,
 	},
 	"aggregator-reject-forwarding-redirect": {
 		always: "true",
@@ -196,7 +196,7 @@ var foreignFlags = map[string]foreign{
 	},
 	"admission-control": {why: "use --enable-admission-plugins and --disable-admission-plugins"},
 	"admission-control-config-file": {
-		why: "plugins of admission have no files; namespaces and webhooks are configured by objects of the API. Leave the " +
+		why: "admission plugins have no files; namespaces and webhooks are configured by objects of the API. Leave the " +
 			"flag out",
 	},
 	"bind-address":          {why: listensElsewhere},
@@ -271,8 +271,8 @@ var foreignFlags = map[string]foreign{
 	"repair-malformed-updates":                    {why: "objects are taken as they are sent; leave the flag out"},
 	"show-hidden-metrics-for-version":             {why: "no metrics are hidden; leave the flag out"},
 	"cloud-provider": {
-		why: "there are no parts for clouds in it; leave the flag out, and run the cloud's own controller",
+		why: "it has no parts for clouds; leave the flag out, and run the cloud's own controller",
 	},
-	"cloud-config":  {why: "there are no parts for clouds in it; leave the flag out, and run the cloud's own controller"},
+	"cloud-config":  {why: "it has no parts for clouds; leave the flag out, and run the cloud's own controller"},
 	"target-ram-mb": {why: sizesItself},
 }

@@ -53,7 +53,7 @@ Three can lose one, five can lose two, and go on.`,
 			}
 			if o.SigningDuration > longestSigning {
 				return fmt.Errorf(
-					"--cluster-signing-duration %s: a stolen certificate should not be good for ever, so %s, a year, is the most",
+					"--cluster-signing-duration %s: a stolen certificate should not be good forever, so %s, a year, is the most",
 					o.SigningDuration, longestSigning,
 				)
 			}
@@ -131,15 +131,15 @@ func addBackupFlags(cmd *cobra.Command, o *schedule.Options) {
 	f := cmd.Flags()
 	f.DurationVar(
 		&o.Every, "backup-schedule", 0,
-		"time between two backups that are made without anybody asking, such as 6h; 0 makes none",
+		"time between two scheduled backups, such as 6h; 0 makes none",
 	)
 	f.StringVar(
 		&o.To, "backup-dir", "",
-		"where they go: a folder, best on another machine's disk, or "+
+		"where scheduled backups go: a folder, best on another machine's disk, or "+
 			"s3://BUCKET/PREFIX?endpoint=https://HOST&region=REGION, whose keys are taken from AWS_ACCESS_KEY_ID and "+
 			"AWS_SECRET_ACCESS_KEY or ~/.aws/credentials",
 	)
-	f.IntVar(&o.Keep, "backup-keep", 7, "how many of them stay")
+	f.IntVar(&o.Keep, "backup-keep", 7, "how many scheduled backups are kept")
 	f.StringVar(
 		&o.KeyFile, "backup-key-file", "",
 		"file with the keys of age with which they are encrypted; the public half of one that \"everynode backup key\" "+
@@ -163,10 +163,10 @@ func endOr(ctx context.Context, err error, beginAnew func() error) error {
 func beginAnew() error {
 	program, err := os.Executable()
 	if err != nil {
-		return fmt.Errorf("find this program, to begin again: %w; start it again", err)
+		return fmt.Errorf("find this program, to restart: %w; start it again", err)
 	}
 	if err := syscall.Exec(program, os.Args, os.Environ()); err != nil {
-		return fmt.Errorf("begin again: %w; start the server again", err)
+		return fmt.Errorf("restart: %w; start the server yourself", err)
 	}
 	return nil
 }

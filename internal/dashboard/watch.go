@@ -222,7 +222,7 @@ func (c *cluster) readOwnKinds(ctx context.Context) (k kinds, err error) {
 	k.variants, err = c.informer(ctx, "DaemonSetVariants",
 		listed(c.own.DaemonSetVariants("").List, c.own.DaemonSetVariants("").Watch), &v1alpha1.DaemonSetVariant{})
 	if apierrors.IsForbidden(err) {
-		k.unread = "DaemonSetVariants may not be read, so this is said as if there were none"
+		k.unread = "DaemonSetVariants may not be read, so this is what holds if there are none"
 	}
 	if err != nil && rollout.Hidden(err) != "" {
 		err = nil

@@ -119,7 +119,7 @@ type Eviction struct {
 	EvictionSoft, EvictionSoftGrace, EvictionReclaim string
 	// EvictionMaxPodGrace is how many seconds the containers of pods have at most that EvictionSoft ends.
 	EvictionMaxPodGrace int64
-	// PressureTransition is how long a pressure must be over before the node says so; the default is
+	// PressureTransition is how long pressure must be over before the node's condition says so; the default is
 	// eviction.DefaultTransition.
 	PressureTransition time.Duration
 	// Rules are what EvictionHard and the others say; Complete reads them.
@@ -133,7 +133,7 @@ type Images struct {
 	ImageGCHigh, ImageGCLow int
 	// ImageMinAge is how old an image must be before it is removed; the default is two minutes.
 	ImageMinAge time.Duration
-	// ImageMaxAge is after how long without use an image is removed whatever the disk is like; 0 for never.
+	// ImageMaxAge is after how long without use an image is removed, however full the disk is; 0 for never.
 	ImageMaxAge time.Duration
 	// MaxPulls is how many images are pulled at one time; the default is five from each registry.
 	MaxPulls int

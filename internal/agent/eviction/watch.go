@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// DefaultTransition is how long a pressure must be over before the node says so.
+// DefaultTransition is how long pressure must be over before the node's condition says so.
 const DefaultTransition = 5 * time.Minute
 
 // Rules say when a node ends pods.
@@ -20,7 +20,7 @@ type Rules struct {
 	Reclaim Thresholds
 	// MaxPodGrace is how long the containers of a pod have at most that a soft threshold ends, in seconds.
 	MaxPodGrace int64
-	// Transition is how long a pressure must be over before the node says so.
+	// Transition is how long pressure must be over before the node's condition says so.
 	Transition time.Duration
 }
 

@@ -14,7 +14,7 @@ func Hidden(err error) string {
 		return "this cluster does not have RolloutPolicies, so every DaemonSet changes as in Kubernetes; everynode " +
 			"controller --print-crds has their definitions"
 	case apierrors.IsForbidden(err):
-		return "RolloutPolicies may not be read, so this is said as if there were none: " + err.Error()
+		return "RolloutPolicies may not be read, so this is what holds if there are none: " + err.Error()
 	}
 	return ""
 }

@@ -25,13 +25,14 @@ import (
 
 func NewBackup() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "backup", Short: "Keep the whole control plane in a file, and make one again from it",
-		Long: `Keep the whole control plane in a file: its database, its keys and how it was started.
-From that file a new machine becomes the same control plane; nodes and their
-containers go on as if nothing had been.
+		Use: "backup", Short: "Back up the whole control plane to a file, and restore it from one",
+		Long: `Back up the whole control plane to a file: its database, its keys and how it was started.
+Restored from that file, a new machine is the same control plane; nodes and their
+containers carry on as if nothing had happened.
 
 The file holds all keys of the cluster, so it is encrypted: with a passphrase, or with
-a key that "everynode backup key" makes. Keep those elsewhere than the backups.`,
+a key that "everynode backup key" makes. Keep
+these somewhere other than the backups.`,
 	}
 	command.Group(cmd)
 	cmd.AddCommand(newBackupSaveCommand(), newBackupRestoreCommand(), newBackupShowCommand(), newBackupKeyCommand())
@@ -46,8 +47,8 @@ func newBackupSaveCommand() *cobra.Command {
 		Short: "Write a backup of the control plane to a file, or to the standard output (-)",
 		Long: `Write a backup of the control plane to a file, or to the standard output (-).
 
-The server may run or not. One that runs is asked as its administrator, through the
-kubeconfig in the data directory or with --kubeconfig from anywhere.`,
+The server may be running or not. A running one is asked with the administrator's
+kubeconfig: the one in the data directory, or from anywhere that of --kubeconfig.`,
 		Args: command.OneArg("the file to write"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			lock, err := locks.forSaving(cmd)
@@ -105,8 +106,8 @@ func newBackupRestoreCommand() *cobra.Command {
 The directory must be empty. The control plane is that of a single server; others can
 join it afterwards.
 
-No server of before may run any more, or be started again with the data that it has.
-Give the new one the addresses of the old one: nodes look for it there.`,
+None of the old servers may still run, or be started again with the data that it has.
+Give the new server the addresses of the old one: nodes look for it there.`,
 		Args: command.OneArg("the file to read"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("data-dir") {
@@ -134,7 +135,7 @@ func newBackupShowCommand() *cobra.Command {
 	var locks lockFlags
 	cmd := &cobra.Command{
 		Use:   "show FILE",
-		Short: "Say what is in a backup, and whether it is whole",
+		Short: "Show what is in a backup, and whether it is intact",
 		Args:  command.OneArg("the file to read"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b, done, err := openBackup(cmd, args[0], &locks)
@@ -174,7 +175,7 @@ func printManifest(out io.Writer, b *backup.Reader) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintln(out, "\nThe backup is whole.")
+	fmt.Fprintln(out, "\nThe backup is intact.")
 	return nil
 }
 
@@ -270,7 +271,7 @@ func openWithTerminal(cmd *cobra.Command, path string, locked error) (*backup.Re
 func writeTo(out io.Writer, path string, fill func(io.Writer) error) error {
 	if path == "-" {
 		if onTerminal(out) {
-			return errors.New("a backup is not for a terminal; lead the output into a file")
+			return errors.New("a backup cannot be written to a terminal; redirect the output to a file")
 		}
 		return fill(out)
 	}
@@ -281,7 +282,7 @@ func writeTo(out io.Writer, path string, fill func(io.Writer) error) error {
 	var failed *fs.PathError
 	switch {
 	case errors.Is(err, os.ErrExist):
-		return fmt.Errorf("%s has appeared meanwhile; name another file", path)
+		return fmt.Errorf("%s was created in the meantime; name another file", path)
 	case errors.As(err, &failed) && strings.HasPrefix(filepath.Base(failed.Path), wholefile.Unfinished(path)):
 		return fmt.Errorf("write %s: %w; nothing is there", path, failed.Err) // under a name that nobody knows
 	}

@@ -29,7 +29,7 @@ func (l *lockFlags) add(cmd *cobra.Command, what string) {
 	f.StringVar(&l.passphraseFile, "passphrase-file", "",
 		"file with the passphrase to "+what+"; without it, it is asked for on a terminal")
 	f.StringVar(&l.keyFile, "key-file", "", "file with the keys of age to "+what+"; \"everynode backup key\" makes one")
-	f.BoolVar(&l.unencrypted, "unencrypted", false, "the backup is not encrypted: whoever reads it has the cluster")
+	f.BoolVar(&l.unencrypted, "unencrypted", false, "the backup is not encrypted: whoever reads it controls the cluster")
 }
 
 // given is the lock that the flags say; none is given without an error.
@@ -79,7 +79,7 @@ func (l *lockFlags) forSaving(cmd *cobra.Command) (backup.Lock, error) {
 	if err != nil {
 		return lock, err
 	}
-	second, err := askPassphrase(cmd, "The same again: ")
+	second, err := askPassphrase(cmd, "The same passphrase again: ")
 	if err != nil {
 		return lock, err
 	}

@@ -38,13 +38,13 @@ func NewCertificates() *cobra.Command {
 			`Make a new certificate authority. It signs from now on; the old one is trusted beside
 it until --finish. Nodes follow by themselves within some minutes: they learn of the
 new one from the server, renew their certificates, and restart nothing. So does
-kube-root-ca.crt in every namespace. The administrator's kubeconfig is written once more;
-others, and join tokens of before, are good until --finish.
+kube-root-ca.crt in every namespace. The administrator's kubeconfig is rewritten;
+others, and earlier join tokens, are good until --finish.
 
 With --servers it is the authority by which the databases of several servers know each
 other. The other servers take it within seconds, and nobody else gets it: do this when a
-server was removed whose disk may be in wrong hands. After --finish the servers begin
-again, one after another, so that nothing goes on by the old one.`,
+server was removed whose disk may be in wrong hands. After --finish the servers
+restart, one after another, so that nothing relies on the old authority any more.`,
 			pki.ClusterAuthority,
 		),
 		newRotationCommand("rotate-service-account-key", "Replace the key that signs the tokens of service accounts",
@@ -56,13 +56,13 @@ within an hour.`, pki.ServiceAccounts))
 
 const certificatesWhere = `
 
-Run this where the control plane runs. A server that runs notices it within seconds.
-Of several servers the others take what is replaced from it by themselves.`
+Run this where the control plane runs. A running server notices it within seconds.
+If there are several, the others take what was replaced from it by themselves.`
 
 func newCertificatesListCommand() *cobra.Command {
 	var dataDir string
 	cmd := &cobra.Command{
-		Use: "list", Short: "Show every key and certificate of the control plane, and when it ends",
+		Use: "list", Short: "Show every key and certificate of the control plane, and when it expires",
 		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			items, err := pki.Inspect(filepath.Join(dataDir, "pki"))
@@ -105,8 +105,8 @@ func newCertificatesRenewCommand() *cobra.Command {
 		Short: "Issue the server's own certificates again, with new keys",
 		Long: `Issue the server's own certificates again, with new keys: those that are named, or all.
 They are ` + pki.Names() + `. The server renews them
-by itself before they end; this is for keys that somebody may have seen. What was issued
-before is good until it ends; rotate-ca ends that.` + certificatesWhere,
+by itself before they expire; this is for keys that somebody may have seen. What was issued
+before is good until it expires; rotate-ca puts an end to that.` + certificatesWhere,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := pki.Renew(filepath.Join(dataDir, "pki"), args, time.Now()); err != nil {
 				return err
@@ -160,8 +160,8 @@ func newRotationCommand(use, short, long, which string) *cobra.Command {
 	}
 	command.AddDataDirFlag(cmd, &dataDir)
 	f := cmd.Flags()
-	f.BoolVar(&finish, "finish", false, "end the trust in what was replaced")
-	f.BoolVar(&force, "force", false, "with --finish: although somebody may still need the old one")
+	f.BoolVar(&finish, "finish", false, "stop trusting what was replaced")
+	f.BoolVar(&force, "force", false, "with --finish: even if somebody may still need the old one")
 	if which == pki.ClusterAuthority {
 		f.BoolVar(&nodes, "nodes", false, "the authority of the nodes' serving certificates instead")
 		f.BoolVar(&servers, "servers", false, "the authority of the servers' databases among each other instead")
@@ -189,7 +189,7 @@ func (r rotation) begin() error {
 	}
 	fmt.Fprintf(
 		r.out,
-		"There is a new one, and it signs from now on. The old one is trusted beside it.\nWhen everybody has followed: %s "+
+		"The new one signs from now on. The old one is still trusted.\nWhen everybody has followed: %s "+
 			"--finish\n",
 		r.command,
 	)
@@ -199,7 +199,7 @@ func (r rotation) begin() error {
 func (r rotation) finish(ctx context.Context, force bool) error {
 	if !force {
 		if err := r.ready(ctx); err != nil {
-			return fmt.Errorf("%w; --force finishes all the same", err)
+			return fmt.Errorf("%w; --force finishes anyway", err)
 		}
 	}
 	if err := pki.Finish(r.keys(), r.which, r.now); err != nil {
@@ -208,7 +208,7 @@ func (r rotation) finish(ctx context.Context, force bool) error {
 	if err := rewriteKubeconfig(r.dataDir); err != nil {
 		return err
 	}
-	fmt.Fprintln(r.out, "Finished. What was replaced is trusted no more.")
+	fmt.Fprintln(r.out, "Finished. What was replaced is no longer trusted.")
 	return nil
 }
 
@@ -238,7 +238,7 @@ func (r rotation) ready(ctx context.Context) error {
 		return fmt.Errorf("ask which nodes have followed: %w", err)
 	}
 	if len(behind) > 0 {
-		return fmt.Errorf("%d nodes have no certificate of the new one yet (%s): see why, or delete them", len(behind),
+		return fmt.Errorf("%d nodes have no certificate of the new CA yet (%s): find out why, or delete them", len(behind),
 			strings.Join(behind[:min(len(behind), 5)], ", "))
 	}
 	return nil

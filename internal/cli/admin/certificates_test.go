@@ -41,7 +41,7 @@ func TestFinishWaitsForNodes(t *testing.T) {
 		}
 		r.now = r.now.Add(time.Hour)
 		if err := r.finish(t.Context(), false); err == nil ||
-			!strings.Contains(err.Error(), "1 nodes have no certificate of the new one yet (n1)") {
+			!strings.Contains(err.Error(), "1 nodes have no certificate of the new CA yet (n1)") {
 			t.Errorf("%s with a node that has not followed: %v", which, err)
 		}
 		hash, err := pki.AuthorityHash(filepath.Join(env.DataDir(), "pki"), which)

@@ -41,7 +41,7 @@ func (r peerRotation) run(ctx context.Context, finish, force bool) error {
 	}
 	fmt.Fprintf(
 		r.out,
-		"There is a new one, and it signs from now on. The old one is trusted beside it.\nThe other servers take it within "+
+		"A new authority signs from now on. The old one is still trusted.\nThe other servers take the new one within "+
 			"seconds. Then: %s --servers --finish\n",
 		r.command,
 	)
@@ -51,7 +51,7 @@ func (r peerRotation) run(ctx context.Context, finish, force bool) error {
 func (r peerRotation) finish(ctx context.Context, force bool) error {
 	if !force {
 		if err := r.ready(ctx); err != nil {
-			return fmt.Errorf("%w; --force finishes all the same, and who has not followed must join again", err)
+			return fmt.Errorf("%w; --force finishes anyway, and who has not followed must join again", err)
 		}
 	}
 	if err := pki.FinishPeers(r.keys(), r.now); err != nil {
@@ -61,16 +61,16 @@ func (r peerRotation) finish(ctx context.Context, force bool) error {
 	if err != nil {
 		fmt.Fprintln(
 			r.out,
-			"Finished. What was replaced is trusted no more by this server when it starts, and by the others when they have "+
-				"heard of that and begun again.",
+			"Finished. This server no longer trusts what was replaced once it starts; the others no longer do once they have "+
+				"heard of that and restarted.",
 		)
 		return nil
 	}
-	fmt.Fprintf(r.out, "The %d servers begin again now, one after another.\n", len(list.Servers))
+	fmt.Fprintf(r.out, "The %d servers restart now, one after another.\n", len(list.Servers))
 	if err := r.begun(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintln(r.out, "Finished. What was replaced is trusted no more.")
+	fmt.Fprintln(r.out, "Finished. What was replaced is no longer trusted.")
 	return nil
 }
 
@@ -96,7 +96,7 @@ func (r peerRotation) ready(ctx context.Context) error {
 	}
 	if len(behind) > 0 {
 		return fmt.Errorf(
-			"%s have no certificate of the new one yet: wait for them, start or upgrade them, or take those that are lost off "+
+			"%s have no certificate of the new CA yet: wait for them, start or upgrade them, or take those that are lost off "+
 				"the list with \"everynode members remove\"",
 			strings.Join(behind, ", "),
 		)

@@ -59,7 +59,7 @@ func TestFinishWaitsForServers(t *testing.T) {
 		{Name: "m2", PeerStanding: pki.PeerStanding{Authority: before}},
 		{Name: "m3", Problem: "does not answer"}, {ID: "4", Version: "v1.30.0"}}
 	if _, err := command(time.Minute, "finish"); err == nil ||
-		!strings.Contains(err.Error(), "m2, m3, 4 have no certificate of the new one yet") ||
+		!strings.Contains(err.Error(), "m2, m3, 4 have no certificate of the new CA yet") ||
 		!strings.Contains(err.Error(), "--force") {
 		t.Errorf("while servers have not followed: %v", err)
 	}
@@ -81,7 +81,7 @@ func TestFinishWaitsForServers(t *testing.T) {
 	list.Servers[1].Outdated = false
 	for _, args := range [][]string{nil, {"finish", "force"}} {
 		if out, err := command(time.Minute, args...); err != nil || len(args) > 0 &&
-			!strings.Contains(out, "Finished. What was replaced is trusted no more.") {
+			!strings.Contains(out, "Finished. What was replaced is no longer trusted.") {
 			t.Errorf("%v: %q, %v", args, out, err)
 		}
 	}

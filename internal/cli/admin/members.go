@@ -31,10 +31,10 @@ func NewMembers() *cobra.Command {
 	var dataDir string
 	cmd := &cobra.Command{
 		Use:   "members",
-		Short: "Which servers there are, and how they are",
-		Long: `Which servers there are, and how they are. Run this where one of them runs.
+		Short: "List the servers of the cluster, and how they are",
+		Long: `List the servers of the cluster, and how they are. Run this where one of them runs.
 
-LAG is how many changes a server's database is behind the one that leads.`,
+LAG is how many changes a server's database is behind the leader's.`,
 		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			list, err := ListMembers(cmd.Context(), dataDir)
@@ -53,10 +53,10 @@ func newMembersRemoveCommand() *cobra.Command {
 	var dataDir string
 	cmd := &cobra.Command{
 		Use:   "remove NAME",
-		Short: "Take a server off the list that is lost",
-		Long: `Take a server off the list that is lost, so that it does not count in majorities any
-more. It cannot come back with the data that it has. Run this where another server
-runs. A server that has never started has no name; its ID is good, too.`,
+		Short: "Take a lost server off the list",
+		Long: `Take a lost server off the list, so that it does not count in majorities any more. It
+cannot come back with the data that it has. Run this where another server
+runs. A server that has never started has no name; give its ID.`,
 		Args: command.OneArg("the name of a server"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := insistently.ask(cmd.Context(), cmd.ErrOrStderr(), func(ctx context.Context) error {
@@ -107,7 +107,7 @@ func NewServerLeave() *cobra.Command {
 	var dataDir string
 	cmd := &cobra.Command{
 		Use:   "leave",
-		Short: "Have this machine's server leave the others, and end",
+		Short: "Have this machine's server leave the cluster, and stop",
 		Args:  command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			name, err := membership.NameIn(dataDir)
@@ -121,7 +121,7 @@ func NewServerLeave() *cobra.Command {
 				return fmt.Errorf("leave the other servers: %w", err)
 			}
 			fmt.Fprintf(
-				cmd.OutOrStdout(), "This server has left and ends. Remove %s when its data is not needed any more.\n", dataDir,
+				cmd.OutOrStdout(), "This server has left the cluster, and stops. Remove %s when its data is not needed.\n", dataDir,
 			)
 			return nil
 		},
@@ -271,7 +271,7 @@ func printMembers(out io.Writer, list members.List) error {
 	if old := outdated(list); len(old) > 0 {
 		fmt.Fprintf(
 			out,
-			"\n%s: goes by an authority of databases that was replaced, until it begins again, which it does by itself when "+
+			"\n%s: still uses a database authority that was replaced, until it restarts, which it does by itself when "+
 				"the others are ready.\n",
 			strings.Join(old, ", "),
 		)

@@ -109,7 +109,7 @@ func TestLostMajorityIsTold(t *testing.T) {
 	list.Servers[1].Outdated = true
 	out.Reset()
 	if err := printMembers(&out, list); err != nil || strings.Contains(out.String(), "No majority") ||
-		!strings.Contains(out.String(), "m2: goes by an authority") {
+		!strings.Contains(out.String(), "m2: still uses a database authority") {
 		t.Errorf("%v: it says\n%s", err, &out)
 	}
 }

@@ -29,10 +29,10 @@ func newNodeRevokeCommand() *cobra.Command {
 	var dataDir string
 	cmd := &cobra.Command{
 		Use:   "revoke NODE",
-		Short: "Refuse the certificates that a node has",
-		Long: `Refuse the certificates that a node has, from now on and on every API server: for a
-machine that was stolen or broken into. What it has under way ends, its agent is
-called no more, and its name is free for a machine that joins with a new token.
+		Short: "Revoke the certificates of a node",
+		Long: `Revoke the certificates of a node, from now on and on every API server: for a machine
+that was stolen or broken into. Its open requests end, its agent is no longer called,
+and its name is free for a machine that joins with a new token.
 
 Run this where the control plane runs.`,
 		Args: command.OneArg("the name of a node"),
@@ -79,8 +79,8 @@ func revoke(ctx context.Context, client kubernetes.Interface, node string, now f
 	}
 	fmt.Fprintf(
 		out,
-		"The certificates of node %s are refused by every API server. What it had under way ends, and its agent is called "+
-			"no more.\n",
+		"The certificates of node %s are refused by every API server. Its open requests end, and its agent is no longer "+
+			"called.\n",
 		node,
 	)
 	if err := secrets.Delete(ctx, identity.RecordName(node), metav1.DeleteOptions{}); err != nil &&
@@ -123,12 +123,12 @@ func tellWhatIsLeft(ctx context.Context, client kubernetes.Interface, node strin
 	if names := namesOfSecrets(tokens.Items); len(names) > 0 {
 		fmt.Fprintf(
 			out,
-			"* Join tokens of before are good for other names; if the machine may know one:\n      everynode kubectl -n "+
+			"* Earlier join tokens are still good for other names; if the machine may know one:\n      everynode kubectl -n "+
 				"kube-system delete secret %s\n",
 			strings.Join(names, " "),
 		)
 	}
-	fmt.Fprintf(out, "* Secrets that its pods used are known to it: change what is in them.\n"+
+	fmt.Fprintf(out, "* It knows the Secrets that its pods used: change what is in them.\n"+
 		"* To let the machine join again: everynode token create, then start its agent with that token.\n")
 	return nil
 }
@@ -140,7 +140,7 @@ func tellWhatHolds(node *corev1.Node, pods []corev1.Pod, out io.Writer) {
 	if len(node.Finalizers) > 0 {
 		fmt.Fprintf(
 			out,
-			"* Finalizers hold up its deletion (%s); when those who set them do not take them away:\n      everynode kubectl "+
+			"* Finalizers hold up its deletion (%s); if whoever set them does not remove them:\n      everynode kubectl "+
 				"patch node %s %s\n",
 			strings.Join(node.Finalizers, ", "), node.Name, free,
 		)

@@ -32,9 +32,9 @@ the old key is removed when nothing needs it any more. It takes about a minute, 
 nothing is interrupted.`,
 		),
 		newSecretsChangeCommand(
-			"encrypt", "Encrypt the Secrets of data from before they were", false,
+			"encrypt", "Encrypt Secrets that were stored before encryption was turned on", false,
 			`Encrypt the Secrets of a data folder that is from before Secrets were encrypted, or
-finish a change of keys that was interrupted. New data folders need no such thing.`,
+finish a change of keys that was interrupted. New data folders do not need it.`,
 		),
 		newSecretsRewriteCommand())
 	return cmd
@@ -43,7 +43,7 @@ finish a change of keys that was interrupted. New data folders need no such thin
 const secretsWhere = `
 
 Run this where the control plane runs, while it runs. It can be interrupted at any
-moment, and goes on where it was when it is run again. Keep a copy of encryption.yaml
+moment, and continues when it is run again. Keep a copy of encryption.yaml
 with each backup.`
 
 func newSecretsStatusCommand() *cobra.Command {
@@ -133,10 +133,10 @@ func newSecretsChangeCommand(use, short string, rotate bool, long string) *cobra
 func newSecretsRewriteCommand() *cobra.Command {
 	var dataDir string
 	cmd := &cobra.Command{
-		Use: "rewrite", Short: "Write all objects again that are not encrypted with the key of now",
-		Long: `Write all objects again that are not encrypted as they would be when they were written
-now: after a change of your own --encryption-provider-config. The keys of a file that
-is named so are yours to change; docs/encryption.md says how.`, Args: command.NoArgs,
+		Use: "rewrite", Short: "Rewrite all objects that are not encrypted with the current key",
+		Long: `Rewrite all objects that are not encrypted as they would be if they were written now:
+after a change of your own --encryption-provider-config. Changing the keys in that file
+is up to you; docs/encryption.md says how.`, Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			client, err := adminClient(dataDir)
 			if err != nil {

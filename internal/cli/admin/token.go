@@ -68,7 +68,7 @@ hash, and removed when the server has joined.`,
 	}
 	command.AddDataDirFlag(cmd, &dataDir)
 	cmd.Flags().DurationVar(&ttl, "ttl", 24*time.Hour,
-		"how long the token is good for; 0 means for ever; an hour by default with --server")
+		"how long the token is good for; 0 means forever; an hour by default with --server")
 	cmd.Flags().BoolVar(&forServer, "server", false, "make a token with which a machine joins as one more server")
 	cmd.Flags().StringVar(&description, "description", "", "what the token is for")
 	return cmd

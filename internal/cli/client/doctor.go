@@ -134,8 +134,8 @@ func counted(problems, warnings int) string {
 	case problems == 0 && warnings == 0:
 		return "nothing is wrong."
 	case problems == 0:
-		return fmt.Sprintf("no problems, %d to know of.", warnings)
+		return fmt.Sprintf("no problems, warnings: %d.", warnings)
 	default:
-		return fmt.Sprintf("problems: %d, to know of: %d.", problems, warnings)
+		return fmt.Sprintf("problems: %d, warnings: %d.", problems, warnings)
 	}
 }

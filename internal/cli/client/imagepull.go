@@ -46,9 +46,9 @@ func (c *chosen) check() error {
 	}
 	switch {
 	case ways != 1:
-		return errors.New("say on which nodes, in one way: --node NAME, --selector LABELS or --all")
+		return errors.New("say on which nodes, with one of --node NAME, --selector LABELS and --all")
 	case c.parallel < 1:
-		return fmt.Errorf("--parallel %d: one node at a time at least", c.parallel)
+		return fmt.Errorf("--parallel %d: must be at least 1", c.parallel)
 	}
 	if _, err := labels.Parse(c.selector); err != nil {
 		return fmt.Errorf("--selector %q: %w", c.selector, err)
@@ -123,12 +123,12 @@ func NewImagePull() *cobra.Command {
 own credentials, not those of pods. With --pin the image stays, also when a node runs
 out of disk, until "everynode image unpin".
 
-It takes the right to create nodes/proxy. The exit code is 1 if a node has no such image
+It needs the right to create nodes/proxy. The exit code is 1 if a node has no such image
 then; what others pulled stays.`,
 		Args: command.OneArg("an image"),
 	}, func(ctx context.Context, out io.Writer, client *prepull.Client, nodes []string, on *chosen, args []string) error {
 		if order.Timeout < 0 {
-			return fmt.Errorf("--timeout %s: a node cannot take less than no time", order.Timeout)
+			return fmt.Errorf("--timeout %s: must not be negative", order.Timeout)
 		}
 		order.Image, order.Parallel = args[0], on.parallel
 		p := &pulling{out: out, total: len(nodes), under: map[string]bool{}}
@@ -139,9 +139,9 @@ then; what others pulled stays.`,
 		}()
 		return p.watch(ctx, done)
 	})
-	cmd.Flags().BoolVar(&order.Pin, "pin", false, "keep the image on the nodes though no pod uses it")
-	cmd.Flags().DurationVar(&order.Timeout, "timeout", time.Hour, "how long one node may take; 0 for any time")
-	cmd.Flags().BoolVar(&order.Always, "always", false, "ask the registry also where the image is there already")
+	cmd.Flags().BoolVar(&order.Pin, "pin", false, "keep the image on the nodes even if no pod uses it")
+	cmd.Flags().DurationVar(&order.Timeout, "timeout", time.Hour, "how long one node may take; 0 for no limit")
+	cmd.Flags().BoolVar(&order.Always, "always", false, "ask the registry even where the image is there already")
 	return cmd
 }
 
@@ -171,7 +171,7 @@ func NewImagePins() *cobra.Command {
 func NewImageUnpin() *cobra.Command {
 	return imageCommand(&cobra.Command{
 		Use:   "unpin IMAGE --all",
-		Short: "Let nodes remove an image again that no pod uses",
+		Short: "Let nodes remove an image again once no pod uses it",
 		Args:  command.OneArg("an image"),
 	}, func(ctx context.Context, out io.Writer, client *prepull.Client, nodes []string, on *chosen, args []string) error {
 		kept, failed := 0, 0
@@ -184,7 +184,7 @@ func NewImageUnpin() *cobra.Command {
 				kept++
 			}
 		})
-		fmt.Fprintf(out, "%d of %d nodes kept the image, and let it go.\n", kept, len(nodes))
+		fmt.Fprintf(out, "%d of %d nodes had kept the image, and keep it no longer.\n", kept, len(nodes))
 		if failed > 0 {
 			return fmt.Errorf("%d of %d nodes did not answer", failed, len(nodes))
 		}

@@ -30,8 +30,8 @@ func TestChosenNodes(t *testing.T) {
 		"by name":        {chosen{names: []string{"c", "a"}, parallel: 1}, "a c"},
 		"no such name":   {chosen{names: []string{"a", "x"}, parallel: 1}, `there is no node "x"; nothing was done`},
 		"no such labels": {chosen{selector: "disk=none", parallel: 1}, "there are no such nodes"},
-		"not chosen":     {chosen{parallel: 1}, "say on which nodes, in one way"},
-		"chosen twice":   {chosen{all: true, names: []string{"a"}, parallel: 1}, "in one way"},
+		"not chosen":     {chosen{parallel: 1}, "say on which nodes, with one of"},
+		"chosen twice":   {chosen{all: true, names: []string{"a"}, parallel: 1}, "with one of"},
 		"bad labels":     {chosen{selector: "a=(", parallel: 1}, "--selector"},
 		"none at a time": {chosen{all: true}, "--parallel 0"},
 	} {

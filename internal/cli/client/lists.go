@@ -95,7 +95,7 @@ func (l *lists) look(ctx context.Context) (s *survey.Survey, hidden string, err 
 	case err == nil:
 		o.Variants = pointers(variants.Items)
 	case apierrors.IsForbidden(err):
-		unread = "DaemonSetVariants may not be read, so this is said as if there were none: " + err.Error()
+		unread = "DaemonSetVariants may not be read, so this is what holds if there are none: " + err.Error()
 	case rollout.Hidden(err) == "":
 		return nil, "", fmt.Errorf("list DaemonSetVariants: %w", err)
 	}

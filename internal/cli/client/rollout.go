@@ -20,9 +20,9 @@ func newRolloutCommand(plugin bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollout",
 		Short: "Look at the change of a DaemonSet under a policy, and steer it",
-		Long: `Look at the change of a DaemonSet under a RolloutPolicy, and steer it. What is said
-here is written into the spec of its DaemonSetRollout, which takes the right to
-update daemonsetrollouts; the role admin of a namespace has it.`,
+		Long: `Look at the change of a DaemonSet under a RolloutPolicy, and steer it. The verbs
+write into the spec of its DaemonSetRollout, which needs the right to update
+daemonsetrollouts; the role admin of a namespace has it.`,
 	}
 	command.Group(cmd)
 	c := addClusterFlags(cmd, plugin)
@@ -60,9 +60,9 @@ func newApproveCommand(c *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "approve daemonset/NAME", Short: "Let the next step begin",
 		Args: command.OneArg("a DaemonSet, such as daemonset/NAME"),
-		Long: `Let the step after the one that waits begin. An approval is for one revision: when
-the template changes, it is void. --revision approves only if that is the revision
-of the change by now, so that nobody approves what he has not seen.
+		Long: `Let the next step begin. An approval is for one revision: when the template changes,
+it is void. --revision approves only if the change is still to that revision, so that
+nobody approves what they have not seen.
 
 Beside another DaemonSet controller nodes are chosen by the newest template at once.
 A write that changes that is refused until the placement it names is approved with
@@ -82,7 +82,7 @@ A write that changes that is refused until the placement it names is approved wi
 		},
 	}
 	cmd.Flags().StringVar(&step, "step", "",
-		"approve up to this step, in advance if need be; WithoutPolicy has a change go on whose policy is gone")
+		"approve up to this step, in advance if need be; WithoutPolicy lets a change go on whose policy is gone")
 	cmd.Flags().BoolVar(&all, "all", false, "approve every step")
 	cmd.Flags().StringVar(&placement, "placement", "",
 		"approve the placement that a refused write names, as sha256:...")
@@ -133,7 +133,7 @@ it is Complete (exit code 0), Halted or RolledBack (exit code 1). With -o json t
 state is one line of JSON, and --watch gives one for each change.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if format != "" && format != "json" {
-				return fmt.Errorf("-o %s is not known; json is, or nothing", format)
+				return fmt.Errorf("-o %s is not known; use json, or leave it out", format)
 			}
 			client, err := c.rolloutOf(args[0])
 			if err != nil {
@@ -163,6 +163,6 @@ state is one line of JSON, and --watch gives one for each change.`,
 	}
 	cmd.Flags().BoolVarP(&watch, "watch", "w", true, "follow the change until its end")
 	cmd.Flags().StringVarP(&format, "output", "o", "", "json, for programs")
-	cmd.Flags().DurationVar(&limit, "timeout", 0, "follow no longer than this (default without end)")
+	cmd.Flags().DurationVar(&limit, "timeout", 0, "follow no longer than this (default: no limit)")
 	return cmd
 }

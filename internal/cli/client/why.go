@@ -34,9 +34,9 @@ func newWhyCommand(plugin bool) *cobra.Command {
 	var output, verdict string
 	cmd := &cobra.Command{
 		Use:   "why NODE [daemonset/NAME] | daemonset/NAME",
-		Short: "Say why a node has, or has not, what a DaemonSet gives it",
-		Long: `Say why a node is where it is: of each DaemonSet, whether the node is to have it,
-what it waits for, and whose fault it is if something is wrong. Of a DaemonSet, the
+		Short: "Say why a node has, or lacks, the pod of a DaemonSet",
+		Long: `Say why a node is where it is: for each DaemonSet, whether the node is to have it,
+what it waits for, and whose fault it is if something is wrong. For a DaemonSet, the
 same for all nodes together.
 
 It reads the API and writes nothing, and works on any Kubernetes. docs/why.md
