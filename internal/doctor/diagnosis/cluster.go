@@ -125,7 +125,7 @@ func answers(f *findings, c *Cluster) {
 	}
 	for _, e := range c.Extensions {
 		f.add(Problem, "apiservice/"+e.Name, c.Kubectl+" describe apiservice "+e.Name,
-			"the API server of others for %s does not answer: %s", e.Name, e.Problem)
+			"the aggregated API server for %s does not answer: %s", e.Name, e.Problem)
 	}
 }
 
@@ -151,7 +151,7 @@ func serversOf(f *findings, c *Cluster) {
 				"the server does not answer: %s", m.Problem)
 		case m.Differs != "":
 			f.add(Problem, subject, "everynode members    # docs/operations.md, A database is corrupt",
-				"its database holds something else than those of other servers (%s)", m.Differs)
+				"its database differs from those of other servers (%s)", m.Differs)
 		case m.Behind > farBehind:
 			f.add(Warning, subject, "everynode members", "its database is %d changes behind", m.Behind)
 		}
@@ -162,7 +162,7 @@ func serversOf(f *findings, c *Cluster) {
 	}
 	if voters%2 == 0 {
 		f.add(Warning, "servers", "everynode server --help    # --join",
-			"%d servers stand no more losses than %d do; add one, or remove one", voters, voters-1)
+			"%d servers survive no more losses than %d do; add one, or remove one", voters, voters-1)
 	}
 }
 
@@ -295,14 +295,14 @@ func nodes(f *findings, c *Cluster) {
 		if names := short[kind]; len(names) > 0 {
 			slices.Sort(names)
 			f.add(Warning, nodeSubject(names), c.Kubectl+" describe node "+names[0],
-				"%s short of %s: no new pods go there, or some are ended: %s",
+				"%s short of %s: no new pods go there, or some are evicted: %s",
 				many(len(names), "%d node is", "%d nodes are"), shortOf[kind], some(names))
 		}
 	}
 	if len(cordoned) > 0 {
 		first := strings.Join(cordoned[:min(3, len(cordoned))], " ")
 		f.add(Warning, nodeSubject(cordoned), c.Kubectl+" uncordon "+first,
-			"%s no new pods, because somebody said so: %s",
+			"%s no new pods, because somebody cordoned them: %s",
 			many(len(cordoned), "%d node takes", "%d nodes take"), some(cordoned))
 	}
 }

@@ -171,11 +171,11 @@ func certificates(f *findings, m *Machine) {
 		}
 		switch left := c.Until.Sub(m.Now); {
 		case left <= 0:
-			f.add(Problem, c.File, remedy, "the certificate ended %s ago", long(-left))
+			f.add(Problem, c.File, remedy, "the certificate expired %s ago", long(-left))
 		case left < endsSoon:
-			f.add(Problem, c.File, remedy, "the certificate ends in %s", long(left))
+			f.add(Problem, c.File, remedy, "the certificate expires in %s", long(left))
 		case c.Authority && left < endsOnce:
-			f.add(Warning, c.File, remedy, "the authority ends in %s, and everything that it signed with it", long(left))
+			f.add(Warning, c.File, remedy, "the authority expires in %s, and everything that it signed with it", long(left))
 		}
 	}
 }
@@ -200,7 +200,7 @@ func cgroups(f *findings, m *Machine) {
 		return
 	}
 	if m.Cgroups.Version == 0 {
-		f.add(Problem, "/sys/fs/cgroup", "mount -t cgroup2 none /sys/fs/cgroup", "no groups of processes are mounted; without them no container starts")
+		f.add(Problem, "/sys/fs/cgroup", "mount -t cgroup2 none /sys/fs/cgroup", "no cgroups are mounted; without them no container starts")
 		return
 	}
 	var missing []string
@@ -210,7 +210,7 @@ func cgroups(f *findings, m *Machine) {
 		}
 	}
 	if len(missing) > 0 {
-		f.add(Problem, "/sys/fs/cgroup", "cat /proc/cmdline", "the groups of processes cannot limit %s; remove cgroup_disable= from the kernel's command line, or add cgroup_enable=%s", strings.Join(missing, ", "), missing[0])
+		f.add(Problem, "/sys/fs/cgroup", "cat /proc/cmdline", "the cgroups cannot limit %s; remove cgroup_disable= from the kernel's command line, or add cgroup_enable=%s", strings.Join(missing, ", "), missing[0])
 	}
 }
 
