@@ -580,7 +580,7 @@ func tooManyObjects(e *edge) {
 		e.must(err)
 	}
 	patch(content.MaxObjects)
-	e.says("the template names 21 ConfigMaps and Secrets; content can be 20 at most")
+	e.says("the template names 21 ConfigMaps and Secrets; at most 20 can be content")
 	e.same(before, e.reads("logs", map[string]int{"good": edgeNodes}))
 	patch(content.MaxObjects - 1)
 	e.says("")

@@ -57,12 +57,12 @@ func Due(s Stand) (Move, string) {
 	l := Leaving{Newest: s.Newest, Pods: s.Pods}
 	others, nodes := l.others()
 	if nodes > 0 {
-		return Hold, fmt.Sprintf("no policy selects it, and %d nodes have %s: given back, all of them would get %s at once; "+
-			"make a policy for it, or approve step %s", nodes, others, s.Newest, v1alpha1.WithoutPolicy)
+		return Hold, fmt.Sprintf("no policy selects it, and %d nodes have %s: if it were given back, all of them would get "+
+			"%s at once; make a policy for it, or approve step %s", nodes, others, s.Newest, v1alpha1.WithoutPolicy)
 	}
 	if nodes = s.otherContent(); nodes > 0 {
-		return Hold, fmt.Sprintf("no policy selects it, and %d nodes have another content than %s: given back, each "+
-			"would read that when its pod is next made; make a policy for it, or approve step %s", nodes,
+		return Hold, fmt.Sprintf("no policy selects it, and %d nodes have another content than %s: if it were given back, "+
+			"each would read that when its pod is next made; make a policy for it, or approve step %s", nodes,
 			s.Rollout.Status.TargetRevision, v1alpha1.WithoutPolicy)
 	}
 	return Return, ""

@@ -142,7 +142,7 @@ func TestAPodGetsTheCopiesOfItsContent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const spoiled = "is not what it was made as"
+	const spoiled = "was changed after it was made"
 	list, another := mapsPath+content.ManifestName("agent", c.ID), &corev1.ConfigMap{Data: listed}
 	mutable := &corev1.ConfigMap{Data: map[string]string{"level": "info"}}
 	for name, spoil := range map[string]struct {

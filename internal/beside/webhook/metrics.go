@@ -24,7 +24,7 @@ func newMetrics(to prometheus.Registerer) (*metrics, error) {
 		wrong: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "everynode_beside_wrong_pods",
 			Help: "Pods with a revision that their node was not to have when they were made, or without its content, or " +
-				"with other bits than those of its digests.",
+				"with images other than those of its digests.",
 		}, []string{"namespace", "daemonset"}),
 		ends: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "everynode_beside_certificate_expiration_timestamp_seconds",

@@ -99,7 +99,7 @@ type Sum func(Ref) ([]byte, error)
 func Of(key []byte, owner string, refs []Ref, sum Sum) (Content, error) {
 	c := Content{}
 	if len(refs) > MaxObjects {
-		return c, fmt.Errorf("the template names %d ConfigMaps and Secrets; content can be %d at most", len(refs), MaxObjects)
+		return c, fmt.Errorf("the template names %d ConfigMaps and Secrets; at most %d can be content", len(refs), MaxObjects)
 	}
 	all := hmac.New(sha256.New, key)
 	write(all, []byte("content"), []byte(owner))
@@ -138,7 +138,7 @@ func (c *Content) Prove(key []byte, owner string, held func(Member) (*Object, er
 		case err != nil:
 			return err
 		case m.Absent && o != nil:
-			return fmt.Errorf("%s %s stands for an object that was not there, and is: %w", m.Kind, m.Copy, ErrSpoiled)
+			return fmt.Errorf("%s %s stands for an object that did not exist, and exists now: %w", m.Kind, m.Copy, ErrSpoiled)
 		case m.Absent:
 			continue
 		case o == nil:
@@ -159,7 +159,7 @@ func (c *Content) Prove(key []byte, owner string, held func(Member) (*Object, er
 // What can be wrong with a copy or a list.
 var (
 	ErrGone    = errors.New("it is gone")
-	ErrSpoiled = errors.New("it is not what it was made as")
+	ErrSpoiled = errors.New("it was changed after it was made")
 )
 
 // Hash returns the sum of an object, as content of the owner under the name of ref. Hashes are keyed: who

@@ -188,26 +188,26 @@ func TestContentIsProvenByItsCopies(t *testing.T) {
 		"a copy is another": {"key", func(is *Content, held map[string]*Object) {
 			held[is.Members[0].Copy] = configMap("conf", map[string]string{"a": "2"}, nil)
 			held[is.Members[0].Copy].Immutable = true
-		}, "is not what it was made as"},
+		}, "was changed after it was made"},
 		"a copy may be changed": {"key", func(is *Content, held map[string]*Object) {
 			held[is.Members[0].Copy] = configMap("conf", map[string]string{"a": "1"}, nil)
-		}, "is not what it was made as"},
+		}, "was changed after it was made"},
 		"a copy is gone": {"key", func(is *Content, held map[string]*Object) { delete(held, is.Members[2].Copy) }, "it is gone"},
 		"what was missing is there": {"key", func(is *Content, held map[string]*Object) {
 			held[is.Members[1].Copy] = conf
-		}, "stands for an object that was not there"},
+		}, "stands for an object that did not exist"},
 		"another list of good copies": {"key", func(is *Content, _ map[string]*Object) { is.Members = is.Members[1:] },
 			"the list of content"},
 		"another name for a good copy": {"key", func(is *Content, held map[string]*Object) {
 			is.Members[0].Copy = "conf-" + strings.Repeat("a", digits)
 			held[is.Members[0].Copy] = conf
-		}, "is not what it was made as"},
+		}, "was changed after it was made"},
 		"what was there is listed as missing": {"key", func(is *Content, held map[string]*Object) {
 			delete(held, is.Members[0].Copy)
 			is.Members[0].Absent = true
 		}, "the list of content"},
 		"another digest": {"key", func(is *Content, _ map[string]*Object) { is.Digest = "sha256:00" }, "the list of content"},
-		"another key":    {"other", func(*Content, map[string]*Object) {}, "is not what it was made as"},
+		"another key":    {"other", func(*Content, map[string]*Object) {}, "was changed after it was made"},
 	} {
 		is, copies := c, held()
 		is.Members = slices.Clone(c.Members)
@@ -347,7 +347,7 @@ func TestChangesNameKeysAndNoValues(t *testing.T) {
 		t.Errorf("from no content they are %q", got)
 	}
 	none := Content{}
-	if got := Changes(&from, &none, 20, nil); len(got) != 3 || got[0] != "ConfigMap a is no part of the revision any more" {
+	if got := Changes(&from, &none, 20, nil); len(got) != 3 || got[0] != "ConfigMap a is no longer part of the revision" {
 		t.Errorf("to no content they are %q", got)
 	}
 }

@@ -139,7 +139,7 @@ func Point(spec *corev1.PodSpec, members []Member) ([]Pointed, error) {
 			m, is := memberFor(members, ref)
 			switch {
 			case !is && IsID(ref.hash()):
-				err = fmt.Errorf("volume %s shows a copy of what is no content any more", v.Name)
+				err = fmt.Errorf("volume %s shows a copy of what is no longer content", v.Name)
 			case !is || m.Copy == ref.Name:
 			case m.Absent:
 				err = fmt.Errorf("%s is gone", m.Ref)

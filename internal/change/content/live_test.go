@@ -71,7 +71,7 @@ func TestWhatARunningPodCannotFollow(t *testing.T) {
 		"init container": {"{initContainers: [{name: i, volumeMounts: [{name: v, mountPath: /a}]}], containers: [{name: c, volumeMounts: [{name: v, mountPath: /a}]}], " +
 			"volumes: [{name: v, configMap: {name: conf}}]}", at("conf"), "init container i has read ConfigMap conf, and does not run again"},
 		"gone":      {"{volumes: [{name: v, configMap: {name: conf}}]}", []Member{{Ref: Ref{ConfigMap, "conf"}, Copy: hashed("conf", "b"), Absent: true}}, "ConfigMap conf is gone"},
-		"no member": {"{volumes: [{name: v, configMap: {name: " + hashed("conf", "a") + "}}]}", at("other"), "volume v shows a copy of what is no content any more"},
+		"no member": {"{volumes: [{name: v, configMap: {name: " + hashed("conf", "a") + "}}]}", at("other"), "volume v shows a copy of what is no longer content"},
 		"long": {"{volumes: [{name: v, configMap: {name: " + long + "}}]}",
 			[]Member{{Ref: Ref{ConfigMap, long}, Copy: NameFor(long, make([]byte, 32))}}, "the name of ConfigMap " + long + " is too long to be followed"},
 	} {

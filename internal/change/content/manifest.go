@@ -99,7 +99,7 @@ func Changes(from, to *Content, most int, of func(Member) *Object) (lines []stri
 		}
 	}
 	for _, m := range from.membersIn(before) {
-		say(m.String() + " is no part of the revision any more")
+		say(m.String() + " is no longer part of the revision")
 	}
 	if len(lines) > most {
 		lines = append(lines[:most-1], fmt.Sprintf("and %d more objects", len(lines)-most+1))

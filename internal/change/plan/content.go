@@ -55,7 +55,7 @@ func apart(s *survey.Survey, ds *appsv1.DaemonSet, o *content.Object) string {
 		return "its policy cannot be followed"
 	case p.Content == nil,
 		o.Kind == content.ConfigMap && !p.Content.ConfigMaps, o.Kind == content.Secret && !p.Content.Secrets:
-		return fmt.Sprintf("%ss are no part of its revisions", o.Kind)
+		return fmt.Sprintf("%ss are not part of its revisions", o.Kind)
 	case o.NotContent, p.Content.Excludes(o.Name, o.Labels):
 		return "its policy excludes it"
 	}

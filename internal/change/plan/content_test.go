@@ -104,12 +104,12 @@ func TestPlanTellsOfContentThatIsOvertaken(t *testing.T) {
 func TestContentThatIsNoPartOfARevisionReachesAllNodes(t *testing.T) {
 	for policy, want := range map[string]string{
 		"":                                            "it follows no policy",
-		"waves: [{name: canary, count: 1}]":           "ConfigMaps are no part",
+		"waves: [{name: canary, count: 1}]":           "ConfigMaps are not part",
 		"content: {exclude: {names: [agent]}}":        "its policy excludes it",
 		"content: {secrets: Referenced}":              "its rollout has no content yet",
 		"windows: [{from: a, to: b}]\ncontent: {}":    "its policy cannot be followed",
-		"content: {configMaps: None, secrets: None}":  "ConfigMaps are no part",
-		"content: {secrets: None}\nselector: {}":      "Secrets are no part",
+		"content: {configMaps: None, secrets: None}":  "ConfigMaps are not part",
+		"content: {secrets: None}\nselector: {}":      "Secrets are not part",
 		"selector: {matchLabels: {of: somebodyElse}}": "it follows no policy",
 	} {
 		w := surveytest.New(t)

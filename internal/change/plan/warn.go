@@ -91,7 +91,7 @@ func (p *planner) warnOfContent() {
 	}
 	if c := p.set.Rollout.Status.Content; c != nil && c.Overtaken >= v1alpha1.OvertakenOften {
 		p.add("its content changes faster than it can travel: %d times before it was everywhere; "+
-			"exclude what changes so often, or take secrets: None", c.Overtaken)
+			"exclude what changes so often, or set secrets: None", c.Overtaken)
 	}
 }
 

@@ -75,7 +75,7 @@ func Round(name corev1.ResourceName, value float64) (resource.Quantity, error) {
 	case math.IsNaN(value):
 		return resource.Quantity{}, fmt.Errorf("gives no number")
 	case value < 0:
-		return resource.Quantity{}, fmt.Errorf("gives %v, which is less than nothing", value)
+		return resource.Quantity{}, fmt.Errorf("gives %v, which is negative", value)
 	case value > most:
 		return resource.Quantity{}, fmt.Errorf("gives %v, which is more than any node has", value)
 	}

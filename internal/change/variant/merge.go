@@ -30,7 +30,7 @@ func checkPatch(patch []byte) error {
 	}
 	var top map[string]any
 	if err := json.Unmarshal(patch, &top); err != nil {
-		return fmt.Errorf("is no object: %w", err)
+		return fmt.Errorf("is not an object: %w", err)
 	}
 	for key, value := range top {
 		switch key {

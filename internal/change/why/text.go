@@ -21,11 +21,11 @@ type Style struct {
 var meaning = map[string]string{
 	string(standing.FailedRevision): "its revision fails there",
 	string(standing.NoRoom):         "the node has no room for it, or cannot fetch its images",
-	string(standing.NodeFault):      "the node is out of order by itself",
+	string(standing.NodeFault):      "the node itself is out of order",
 	string(standing.Changing):       "its pod is being replaced or starts",
 	string(standing.Waiting):        "it is to change, and waits",
-	string(standing.Current):        "it has what it is to have",
-	string(standing.NotSelected):    "it is to have no pod",
+	string(standing.Current):        "it has the pod that it should have",
+	string(standing.NotSelected):    "it should have no pod",
 }
 
 const (

@@ -74,7 +74,7 @@ func (e *executor) resizePod(
 		return action.Answer{Outcome: action.Gone}
 	case err == nil:
 		klog.FromContext(ctx).V(3).Info("Resized pod", "pod", klog.KRef(a.Namespace, a.PodName), "revision", a.Revision)
-		e.recorder.Eventf(ds, corev1.EventTypeNormal, "SuccessfulResize", "Pod %s is to have other amounts: %s", a.PodName,
+		e.recorder.Eventf(ds, corev1.EventTypeNormal, "SuccessfulResize", "Pod %s is being resized: %s", a.PodName,
 			way.Words())
 		return action.Answer{Outcome: action.OK}
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):

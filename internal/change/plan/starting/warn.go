@@ -59,7 +59,7 @@ func (p *planner) warn() {
 	case n.Total > 0 && n.Chosen == 0:
 		p.add("it chooses none of the %s", survey.Count(n.Total, "node"))
 	case n.Follow < n.Chosen:
-		p.add("%s of the chosen nodes follow a NodeStartup whose name sorts before", survey.Number(n.Chosen-n.Follow))
+		p.add("%s of the chosen nodes follow a NodeStartup whose name sorts first", survey.Number(n.Chosen-n.Follow))
 	}
 	p.warnOfGroups()
 	p.warnElsewhere()
@@ -70,7 +70,7 @@ func (p *planner) warn() {
 			first.Group)
 	}
 	if p.out.Pods.Tolerant > 0 {
-		p.add("%s there would be kept off no closed node: they tolerate every taint, or this one",
+		p.add("%s there would be placed on closed nodes too: they tolerate every taint, or this one",
 			survey.Count(p.out.Pods.Tolerant, "ordinary pod"))
 	}
 	if p.out.Pods.Unmarked > 0 {

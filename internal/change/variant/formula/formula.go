@@ -100,7 +100,7 @@ func read(text string) (*Formula, error) {
 		return nil, err
 	}
 	if t := ast.OutputType(); !t.IsExactType(cel.DoubleType) && !t.IsExactType(cel.IntType) {
-		return nil, fmt.Errorf("gives a %s, and is to give a number", t)
+		return nil, fmt.Errorf("gives a %s, but must give a number", t)
 	}
 	program, err := env.Program(ast, cel.CostLimit(celconfig.PerCallLimit),
 		cel.InterruptCheckFrequency(celconfig.CheckFrequency))
@@ -129,5 +129,5 @@ func (f *Formula) On(n *Node) (float64, error) {
 	case types.Double, types.Int:
 		return number(out), nil
 	}
-	return 0, fmt.Errorf("gives a %s, and is to give a number", out.Type())
+	return 0, fmt.Errorf("gives a %s, but must give a number", out.Type())
 }

@@ -67,7 +67,7 @@ func Find(p *corev1.Pod, base *corev1.PodTemplateSpec, o *variant.Outcome) (*Way
 		}
 	}
 	if was := classOf(p); was != pod.QOS(after) {
-		return nil, fmt.Errorf("its class of service would change from %s to %s", was, pod.QOS(after))
+		return nil, fmt.Errorf("its QoS class would change from %s to %s", was, pod.QOS(after))
 	}
 	if message, is := Infeasible(p); is && len(f.way.Amounts) == 0 {
 		return nil, fmt.Errorf("its node cannot give it as much while it runs: %s", message)
@@ -91,7 +91,7 @@ func sameShape(have, want *variant.Mark) error {
 	case have.Effect != want.Effect && have.IsOld():
 		return errors.New("it does not say which amounts a patch gave it: an older version made it")
 	case have.Effect != want.Effect && have.Shape != want.Shape:
-		return errors.New("more differs than amounts of cpu and memory")
+		return errors.New("more differs than cpu and memory")
 	case have.Effect == want.Effect && have.IsOld():
 		have.Shape, have.Patched = want.Shape, want.Patched
 	}

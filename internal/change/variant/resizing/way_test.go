@@ -124,7 +124,7 @@ func TestWays(t *testing.T) {
 		m.Shape, m.Patched = "", nil
 		p.Annotations[variant.Annotation], _ = m.Text("p")
 	}
-	const more, twice = "more differs than amounts of cpu and memory", gi + "*2.0"
+	const more, twice = "more differs than cpu and memory", gi + "*2.0"
 	for name, c := range map[string]struct {
 		of       func(*corev1.PodTemplateSpec)
 		from, to *variant.Variant
@@ -161,7 +161,7 @@ func TestWays(t *testing.T) {
 		"a sidecar": {of: sidecar, to: v(initPatch, nil, nil),
 			want: "init requests 1Gi of memory", restarts: "[]"},
 		"another class": {of: bestEffort, to: requests(memory(gi)),
-			want: "its class of service would change from BestEffort to Burstable"},
+			want: "its QoS class would change from BestEffort to Burstable"},
 		"guaranteed, and stays": {of: guaranteed, to: v("", memory(twice), memory(twice)),
 			want: "c requests 2Gi of memory, c limits 2Gi of memory", restarts: "[]"},
 		"a limit alone": {of: bestEffort, from: v("", nil, memory(gi)), to: v("", nil, memory(twice)),

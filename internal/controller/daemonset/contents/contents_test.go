@@ -215,10 +215,10 @@ func TestSpoiledCopyIsNotUsed(t *testing.T) {
 	w.put(spoiled)
 	w.settle()
 	w.pass(time.Second)
-	w.wantMessage(ref.Name + " is not what it was made as")
+	w.wantMessage(ref.Name + " was changed after it was made")
 	w.write("new")
 	w.pass(time.Minute)
-	w.wantPhase(paused, ref.Name+" is not what it was made as")
+	w.wantPhase(paused, ref.Name+" was changed after it was made")
 	if w.restarts != before {
 		t.Errorf("%d pods were made", w.restarts-before)
 	}
@@ -264,7 +264,7 @@ func TestMoreObjectsThanTheLimitAreNotFollowed(t *testing.T) {
 	}
 	w.edit()
 	w.pass(time.Minute)
-	w.wantPhase(paused, "names 22 ConfigMaps and Secrets; content can be 20 at most")
+	w.wantPhase(paused, "names 22 ConfigMaps and Secrets; at most 20 can be content")
 	if w.restarts != before {
 		t.Errorf("%d pods were made", w.restarts-before)
 	}

@@ -81,7 +81,7 @@ func TestObjectInPlaceOfOneThatIsMissingStopsWhatIsNew(t *testing.T) {
 	w.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: ref.Name}, Data: map[string]string{"agent.conf": "evil"}})
 	w.settle()
 	w.pass(time.Second)
-	w.wantMessage(ref.Name + " is there, and stands for an object that was not")
+	w.wantMessage(ref.Name + " exists, and stands for an object that did not")
 	w.edit()
 	w.pass(time.Minute)
 	if w.restarts != before {
@@ -117,7 +117,7 @@ func TestListOfOtherCopiesIsNotUsed(t *testing.T) {
 	w.start(true)
 	w.write("new")
 	w.pass(time.Minute)
-	w.wantMessage(list.Name + " is not what it was made as")
+	w.wantMessage(list.Name + " was changed after it was made")
 	if w.restarts != before {
 		t.Errorf("%d pods were made", w.restarts-before)
 	}

@@ -277,7 +277,7 @@ func (b *Book) missing(s *set, k *known) string {
 // What can be wrong with a copy or a list.
 const (
 	gone    = "is gone"
-	spoiled = "is not what it was made as"
+	spoiled = "was changed after it was made"
 )
 
 // flaw says what is wrong with one copy; "" if nothing is. Of a kind that nobody reads nothing is known.
@@ -290,7 +290,7 @@ func (b *Book) flaw(s *set, k *known, m content.Member) string {
 	o := sp.objects[content.Ref{Kind: m.Kind, Name: m.Copy}]
 	switch {
 	case m.Absent && o != nil:
-		return "is there, and stands for an object that was not"
+		return "exists, and stands for an object that did not"
 	case m.Absent:
 		return ""
 	case o == nil, s.inherits(o.meta): // it goes with the DaemonSet that had the name before, unless it is taken over

@@ -121,7 +121,7 @@ func TestNodeThatIsReadyAnewForEverIsNotWaitedFor(t *testing.T) {
 	w.expect(t, v1alpha1.PhaseSoaking, "step canary: 1 node soaks")
 	lie(2 * time.Minute)
 	if v, why := w.course.Verdict(liar); v != standing.NodeFault ||
-		why != "its pod keeps becoming ready again, for longer than the soak may take" {
+		why != "its pod keeps losing its readiness, for longer than the soak may take" {
 		t.Errorf("%s: %s", v, why)
 	}
 	w.expect(t, v1alpha1.PhaseWaitingForApproval, "step canary is complete")

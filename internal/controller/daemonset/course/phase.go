@@ -439,7 +439,7 @@ func (c *Course) heldUp() string {
 	case s == nil || c.policy == nil || failing == 0:
 		return ""
 	case t.Over()+failing == t[standing.Selected]:
-		return ": all that can be done is; within the limit, the revision fails on " + c.state.failures.Words()
+		return ": everything that can be done is done; within the limit, the revision fails on " + c.state.failures.Words()
 	case limited[standing.Ours] == limited[standing.Failure] && !c.room(c.state.open, s):
 		return ": no more nodes may be unavailable while the revision fails on " + c.state.failures.Words()
 	}

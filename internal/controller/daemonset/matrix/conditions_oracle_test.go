@@ -143,9 +143,9 @@ func (w *world) trouble(ds fact.DaemonSet, p fact.Pod) string {
 	case !p.Ready:
 		return pod + " is not ready"
 	case !w.available(p, ds):
-		return pod + " is not ready for long enough yet"
+		return pod + " has not been ready for long enough yet"
 	case !w.unsure[p.UID].IsZero():
-		return pod + " may be deleted: there was no answer"
+		return pod + " may have been deleted: there was no answer"
 	}
 	return "more than one pod"
 }

@@ -40,7 +40,7 @@ func unpinned(template *corev1.PodSpec, t v1alpha1.PinnedTemplate) string {
 	}{
 		{ofContainers, "%s is taken as written: %s knows no digest of its repository"},
 		{ofVolumes, "%s, of a volume, is taken as written: %s does not say the digest that it got"},
-		{missing, "%s is taken as written: nobody asked %s for its digest. kubectl rollout restart asks"},
+		{missing, "%s is taken as written: nobody asked %s for its digest. kubectl rollout restart does"},
 	} {
 		if len(of.images) > 0 {
 			out = append(out, fmt.Sprintf(of.why, strings.Join(of.images, ", "), t.Node))

@@ -122,7 +122,7 @@ func TestVolumesThatNobodyWasAskedFor(t *testing.T) {
 	clear(w.pods)
 	w.start()
 	w.pass(time.Minute)
-	says := rules + " is taken as written: nobody asked " + w.stored.Images.Templates[0].Node + " for its digest. kubectl rollout restart asks"
+	says := rules + " is taken as written: nobody asked " + w.stored.Images.Templates[0].Node + " for its digest. kubectl rollout restart does"
 	if got, want := w.volumes(), fmt.Sprint(map[string]int{rules: 6}); got != want || w.stored.Images.Message != says {
 		t.Errorf("pods mount %s, want %s; the rollout says %+v, want %s", got, want, w.stored.Images, says)
 	}

@@ -164,7 +164,7 @@ func (c *count) exclusive() metav1.Condition {
 			Message: "no chosen node follows another NodeStartup"}
 	}
 	return metav1.Condition{Type: Exclusive, Status: metav1.ConditionFalse, Reason: "AnotherIsFirst",
-		Message: fmt.Sprintf("chosen nodes that follow a NodeStartup whose name sorts before: %d; %s follows %s",
+		Message: fmt.Sprintf("chosen nodes that follow a NodeStartup whose name sorts first: %d; %s follows %s",
 			c.another.count, c.another.first, c.another.about)}
 }
 

@@ -21,7 +21,7 @@ var whys = map[State]string{
 	Stuck:    "its daemon does not become available",
 	Failed:   "the revision fails there",
 	Kept:     "the revision fails there, and it keeps what it has",
-	Flapping: "its pod keeps becoming ready again, for longer than the soak may take",
+	Flapping: "its pod keeps losing its readiness, for longer than the soak may take",
 }
 
 // Why says what there is to say about a node in the state: what it waits for, or what is wrong. By is by whose doing

@@ -54,7 +54,7 @@ func TestWhy(t *testing.T) {
 		{Soaked, Nobody, Input{}, Daemon{Since: now}, ""},
 		{Soaked, UnderWay, Input{Unmoved: at}, Daemon{Since: now, Two: true}, "its old pod may not be deleted" + tried},
 		{Flapping, UnderWay, Input{}, Daemon{Since: now, Two: true, EndsBy: at},
-			"its pod keeps becoming ready again, for longer than the soak may take; its old pod is to end by 10:01:00 UTC"},
+			"its pod keeps losing its readiness, for longer than the soak may take; its old pod is to end by 10:01:00 UTC"},
 		{Leaving, UnderWay, Input{}, Daemon{}, "its pod is taken away"},
 		{Failed, Us, Input{}, Daemon{}, "the revision fails there"},
 		{Failed, Us, Input{Fault: "the node does not answer"}, Daemon{}, "the node does not answer"},

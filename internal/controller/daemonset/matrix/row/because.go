@@ -30,7 +30,7 @@ const (
 	WaitsForTurn      Because = "rollout has not come to this node"
 	WaitsForUser      Because = "old pod is replaced when somebody deletes it"
 	MayStay           Because = "node takes no new pods, and keeps what it has"
-	LeftToCollector   Because = "bound pods of a node that is gone are the pod garbage collector's"
+	LeftToCollector   Because = "bound pods of a node that is gone are left to the pod garbage collector"
 	Adopting          Because = "pod is being adopted"
 	PodTerminating    Because = "is terminating"
 	PodFailing        Because = "has failed"
@@ -41,8 +41,8 @@ const (
 	PodNotMounted     Because = "does not show the revision's content yet"
 	PodNoRoom         Because = "is to have more than its node has room for"
 	PodResized        Because = "is being given the revision's amounts"
-	PodReadyTooShort  Because = "is not ready for long enough yet"
-	PodUnsure         Because = "may be deleted: there was no answer"
+	PodReadyTooShort  Because = "has not been ready for long enough yet"
+	PodUnsure         Because = "may have been deleted: there was no answer"
 	TooManyPods       Because = "more than one pod"
 )
 
