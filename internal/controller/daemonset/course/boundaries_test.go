@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 )
 
 // Whoever has to approve a step is asked also when the revision fails on some of its nodes,
@@ -127,5 +128,40 @@ func TestStepsOfARampKeepToOneLimit(t *testing.T) {
 	}
 	if len(begun) != 2 {
 		t.Errorf("with a limit of 2 nodes %v are under way at once; %s", begun, w.course.Status().Message)
+	}
+}
+
+// Nodes of a ramp on which the target fails, and which keep what they have, use up no limit. Nor do they make room for
+// others in its next step, while nodes of theirs are under way.
+func TestFailuresInARampMakeNoRoom(t *testing.T) {
+	w := fetchingWorld(t, 12, "waves: [{name: more, nodes: {}, ramp: {from: 4}, maxUnavailable: 1, fetch: true}]\n"+
+		"failure: {max: 100%, min: 9}")
+	var first []string
+	for _, name := range w.names() {
+		if w.course.StepOf(name) == "more/1" {
+			first = append(first, name)
+		}
+	}
+	w.nodes[first[0]].fetches, w.nodes[first[1]].fetches = "missing", "missing"
+	w.update("v2")
+	for range 600 {
+		if w.course.Status().Step == "more/2" {
+			break
+		}
+		w.pass(time.Second)
+	}
+	w.pass(5 * time.Second) // the next step's nodes have the images
+	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Paused: true})
+	w.pass(5 * time.Second) // what is under way ends
+	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{})
+	again := w.nodes[first[2]]
+	again.daemon.Available = false
+	again.unready()
+	w.tell(first[2])
+	if verdict, why := w.course.Verdict(first[2]); verdict != standing.Changing {
+		t.Fatalf("%s is %s: %s", first[2], verdict, why)
+	}
+	if begun := w.take(9); len(begun) > 0 {
+		t.Errorf("with a limit of 1, and %s under way, %+v begin; %s", first[2], begun, w.course.Status().Message)
 	}
 }

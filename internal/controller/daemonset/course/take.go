@@ -107,7 +107,7 @@ func (c *Course) besideInRamp(at rolloutpolicy.Step) (n int) {
 	}
 	for other, s := range c.queue.Steps {
 		if other.Wave == at.Wave && other != at && c.begun(other) && s.Over() < s.Sums[standing.Selected] {
-			n += s.Sums[standing.Ours] - s.Sums[standing.Failure]
+			n += s.Sums[standing.Busy]
 		}
 	}
 	return n
