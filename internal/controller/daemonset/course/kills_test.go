@@ -61,6 +61,21 @@ func TestNodesThatRestartByTheRevisionAreFound(t *testing.T) {
 	}
 }
 
+// The same where each node is back at once, and waits for daemons of others there, or is cordoned: of such a fault
+// nobody knows since when it is.
+func TestNodesThatRestartAreFoundThoughTheyWaitThen(t *testing.T) {
+	for _, waves := range killPolicies {
+		w, killed := killing(t, waves, 15*time.Second, func(w *world, name string) {
+			m := w.nodes[name]
+			m.fault, m.silent, m.since = cordon, false, time.Time{}
+			w.tell(name)
+		})
+		if phase, message := w.course.Phase(); phase != v1alpha1.PhaseRolledBack {
+			t.Errorf("%q: %d of 60 have restarted; %s: %s", waves, killed, phase, message)
+		}
+	}
+}
+
 // The same where another controller goes on after each deletion: the dead that nobody finds any more are in the status.
 func TestKillsAreFoundThoughControllersFollowEachOther(t *testing.T) {
 	for _, waves := range killPolicies {

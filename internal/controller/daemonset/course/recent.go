@@ -50,7 +50,7 @@ func (r *recent) bury(c *Course, n *node) {
 // note brings a node's place in the counts in line with its facts.
 func (r *recent) note(c *Course, n *node) {
 	is := c.latelyOf(n)
-	if is == notLately && n.fact.Fault == "" && c.remembers(n) {
+	if is == notLately && (n.fact.Fault == "" || n.fact.Since.IsZero()) && c.remembers(n) {
 		return
 	}
 	ends := n.fell.Add(suspicion)
