@@ -6,6 +6,7 @@
 package placement
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -115,9 +116,8 @@ func (p *Rules) Judge(n *corev1.Node) (Eligibility, string) {
 	verdict, why := ShouldRun, ""
 	for i := range n.Spec.Taints {
 		taint := &n.Spec.Taints[i]
-		if at, waits := p.waitsFor(taint); waits {
-			verdict, why = ShouldContinueRunning, fmt.Sprintf("group %d of NodeStartup %s starts there first", at.Group,
-				at.Startup)
+		if first := p.waitsFor(taint); first != "" {
+			verdict, why = ShouldContinueRunning, first
 			continue
 		}
 		if taint.Effect == corev1.TaintEffectPreferNoSchedule || p.tolerates(taint) {
@@ -133,16 +133,26 @@ func (p *Rules) Judge(n *corev1.Node) (Eligibility, string) {
 	return verdict, why
 }
 
-// waitsFor reports whether a taint says that the node starts daemons that come before this one, and how far it is. It
-// counts whatever the template tolerates.
-func (p *Rules) waitsFor(taint *corev1.Taint) (at nodestartup.Place, waits bool) {
-	if taint.Key != nodestartup.TaintKey || len(p.starts) == 0 {
-		return at, false
+// Waits says for which group the DaemonSet waits on a node that starts; "" if it waits for none.
+func (p *Rules) Waits(n *corev1.Node) (first string) {
+	for i := range n.Spec.Taints {
+		first = cmp.Or(first, p.waitsFor(&n.Spec.Taints[i]))
 	}
-	at, _ = nodestartup.PlaceOf(taint.Value)
-	return at, slices.ContainsFunc(p.starts, func(s nodestartup.Place) bool {
-		return s.Startup == at.Startup && s.Group > at.Group
-	})
+	return first
+}
+
+// waitsFor says which group starts first, if a taint says that the node starts daemons that come before this one, and
+// how far it is; "" if it does not. It counts whatever the template tolerates.
+func (p *Rules) waitsFor(taint *corev1.Taint) string {
+	if taint.Key != nodestartup.TaintKey || len(p.starts) == 0 {
+		return ""
+	}
+	at, _ := nodestartup.PlaceOf(taint.Value)
+	later := func(s nodestartup.Place) bool { return s.Startup == at.Startup && s.Group > at.Group }
+	if !slices.ContainsFunc(p.starts, later) {
+		return ""
+	}
+	return fmt.Sprintf("group %d of NodeStartup %s starts there first", at.Group, at.Startup)
 }
 
 func (p *Rules) tolerates(taint *corev1.Taint) bool {

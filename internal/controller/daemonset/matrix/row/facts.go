@@ -38,7 +38,7 @@ func (r *Row) update(info fact.DaemonSet) {
 	}
 	if g := r.guide; g != nil {
 		g.course.SetSpec(named(g.info.Spec, info.Digest))
-		g.course.SetDaemonSet(r.forCourse())
+		r.tellCourse()
 		r.follow(nil)
 	}
 	switch {

@@ -52,17 +52,20 @@ func (r *Row) obey(info fact.Rollout) {
 	g.course.SetPolicy(info.Policy, info.Following, info.Why)
 	g.course.SetSpec(named(info.Spec, r.info.Digest))
 	g.course.PausedBecause(info.PausedWhy)
-	if r.guide != nil {
-		r.follow(nil)
-		return
+	if r.guide == nil {
+		r.guide = g
+		r.tellCourse()
+		r.refreshAll()
 	}
-	r.guide = g
-	g.course.SetDaemonSet(r.forCourse())
+	r.follow(nil)
+}
+
+// tellCourse tells the row's course of the DaemonSet, and of all nodes by its rules.
+func (r *Row) tellCourse() {
+	r.guide.course.SetDaemonSet(r.forCourse())
 	for name, col := range r.columns {
 		r.sawNode(name, col)
 	}
-	r.refreshAll()
-	r.follow(nil)
 }
 
 // isOverwritten reports whether somebody else deleted the status, or wrote another one, such as a leader that does not
@@ -93,14 +96,15 @@ func named(spec v1alpha1.DaemonSetRolloutSpec, digest string) v1alpha1.DaemonSet
 	return spec
 }
 
-// sawNode tells the row's course of a node; one without a column is gone.
+// sawNode tells the row's course of a node; one without a column is gone. On one that starts who waits for its group is
+// not to be taken: it would come again only after that.
 func (r *Row) sawNode(name string, col *Column) {
 	if col == nil {
 		r.guide.course.DeleteNode(name)
 		return
 	}
-	h := &col.Health
-	r.guide.course.SetNode(name, course.Node{Object: col.Node, Fault: h.Fault, Silent: h.Silent, Since: h.Since})
+	h, fault := &col.Health, cmp.Or(col.Health.Fault, r.info.Placement.Waits(col.Node))
+	r.guide.course.SetNode(name, course.Node{Object: col.Node, Fault: fault, Silent: h.Silent, Since: h.Since})
 }
 
 // forCourse is what the row's course reads of the DaemonSet.

@@ -1,6 +1,7 @@
 package row
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/everynode/everynode/internal/change/content"
@@ -23,11 +24,10 @@ func (r *Row) act(allowed int) (out Result) {
 		}
 		out.Actions = r.changePods(nil)
 	}
-	if r.cfg.Guest {
-		out.Actions = r.readyRollout(out.Actions)
-	} else {
-		out.Actions = r.readyRollout(r.readyStatus(r.placements(out.Actions)))
+	if !r.cfg.Guest {
+		out.Actions = r.readyStatus(r.placements(out.Actions))
 	}
+	out.Actions = r.readyRollout(out.Actions)
 	r.due = r.later()
 	return out
 }
@@ -195,11 +195,7 @@ func (r *Row) fetch(c *cell, p *Pod) action.Action {
 
 func (r *Row) create(c *cell, why action.Reason) action.Action {
 	a := &action.CreatePod{Target: r.target(), Node: c.node, Revision: r.order(c.node).Target, Reason: why,
-		Again: c.setback.failures > 0}
-	a.PodName = c.unanswered
-	if a.PodName == "" {
-		a.PodName = r.freeName(c)
-	}
+		Again: c.setback.failures > 0, PodName: cmp.Or(c.unanswered, r.freeName(c))}
 	if r.guide != nil {
 		a.Before = r.guide.course.Before(c.node)
 	}
