@@ -116,3 +116,32 @@ func TestAFirstDaemonThatWaitsIsNotMadeInAPause(t *testing.T) {
 		}
 	}
 }
+
+// The pods of a new DaemonSet end again and again on a node where the ones before did not work either: nobody is to
+// blame. The node gets another one, also while the revision fails elsewhere, and so nothing is complete.
+func TestAFirstDaemonThatEndsAgainAndAgainComesAgain(t *testing.T) {
+	w := newWorld()
+	w.addFleet(1, 1, 6, "")
+	names := w.names()
+	w.bad = func(revision, name string) string {
+		if works := name == names[1] || name == names[2]; revision == "v1" && !works || revision == "v2" && name == names[1] {
+			return "it crashes"
+		}
+		return ""
+	}
+	w.start(policy(t, "failure: {max: 90%}"), dsWith("v1", 6))
+	w.pass(6 * time.Second)
+	w.update("v2")
+	w.pass(3 * time.Second)
+	w.nodes[names[0]].unready()
+	w.nodes[names[0]].daemon = standing.Daemon{Restarts: 3}
+	w.tell(names[0])
+	w.pass(10 * time.Minute)
+	if w.course.Status().StableRevision != "" {
+		t.Fatal("the first revision is complete")
+	}
+	if d := w.nodes[names[0]].daemon; d.Revision != "v2" || !d.Available {
+		verdict, why := w.course.Verdict(names[0])
+		t.Errorf("ten minutes later the node has %q; %s: %s", d.Revision, verdict, why)
+	}
+}

@@ -23,7 +23,7 @@ type Permit struct {
 // Take gives leave to change nodes, at most so many, and counts them as changing from now on.
 // What comes of it shows in SetDaemon.
 func (c *Course) Take(most int) []Permit {
-	if c.queue.Totals[standing.Pending] == 0 || !c.followed() {
+	if c.queue.Totals[standing.Pending]+c.queue.Totals[standing.Held] == 0 || !c.followed() {
 		return nil
 	}
 	forward := c.back || c.forward() && c.Misplaced() == 0
