@@ -80,3 +80,22 @@ func TestNoDaemonIsTakenWhereItsGroupHasNotBegun(t *testing.T) {
 		}
 	}
 }
+
+// Nodes have come back, and whoever marks them as not ready has not seen it yet. Their daemons work. A change takes none
+// of them while none could be made there.
+func TestNoDaemonIsTakenWhileItsNodeIsMarked(t *testing.T) {
+	mark := corev1.Taint{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule}
+	w := following(t, 5, "nodeFaults: {max: 100%}")
+	for i := range 5 {
+		w.m.Step(fact.Node{Name: fmt.Sprintf("n%03d", i), Taints: []corev1.Taint{mark}})
+	}
+	w.update()
+	if n := w.passSeconds(60); n > 0 {
+		t.Errorf("%d of 5 daemons are taken", n)
+	}
+	w.startsAt(0, 5)
+	w.passSeconds(60)
+	if n := w.m.PodsOfRevision("logs", "b"); n != 5 {
+		t.Errorf("%d of 5 have b when the mark is gone", n)
+	}
+}

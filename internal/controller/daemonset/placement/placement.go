@@ -6,7 +6,6 @@
 package placement
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -133,12 +132,13 @@ func (p *Rules) Judge(n *corev1.Node) (Eligibility, string) {
 	return verdict, why
 }
 
-// Waits says for which group the DaemonSet waits on a node that starts; "" if it waits for none.
-func (p *Rules) Waits(n *corev1.Node) (first string) {
-	for i := range n.Spec.Taints {
-		first = cmp.Or(first, p.waitsFor(&n.Spec.Taints[i]))
+// Waits says why nothing starts on a node that is one of the fleet all the same: it starts, and others come first, or it
+// is marked as out of order; "" if nothing keeps the daemon away.
+func (p *Rules) Waits(n *corev1.Node) string {
+	if e, why := p.Judge(n); e == ShouldContinueRunning && p.waitFor(n) {
+		return why
 	}
-	return first
+	return ""
 }
 
 // waitsFor says which group starts first, if a taint says that the node starts daemons that come before this one, and

@@ -96,8 +96,8 @@ func named(spec v1alpha1.DaemonSetRolloutSpec, digest string) v1alpha1.DaemonSet
 	return spec
 }
 
-// sawNode tells the row's course of a node; one without a column is gone. On one that starts who waits for its group is
-// not to be taken: it would come again only after that.
+// sawNode tells the row's course of a node; one without a column is gone. One of the fleet on which nothing starts for
+// now is out of order: a daemon that is taken there would come again only after that.
 func (r *Row) sawNode(name string, col *Column) {
 	if col == nil {
 		r.guide.course.DeleteNode(name)
