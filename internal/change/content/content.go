@@ -49,6 +49,9 @@ type Object struct {
 // rootCA is the ConfigMap with the CA of the API's server, which each namespace has.
 const rootCA = "kube-root-ca.crt"
 
+// IsCluster reports whether the cluster itself makes and renews the object of that name, also where it is not there yet.
+func (r Ref) IsCluster() bool { return r.Kind == ConfigMap && r.Name == rootCA }
+
 // OfConfigMap returns a ConfigMap as an object.
 func OfConfigMap(m *corev1.ConfigMap) *Object {
 	return &Object{

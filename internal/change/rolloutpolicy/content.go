@@ -37,7 +37,7 @@ func (c *Content) Takes(ref content.Ref) bool {
 	if ref.Kind == content.Secret {
 		wanted = c.Secrets
 	}
-	return wanted && !c.names.Has(ref.Name)
+	return wanted && !ref.IsCluster() && !c.names.Has(ref.Name)
 }
 
 // compileContent reads what has its defaults; nil for a policy whose revisions are templates alone.
