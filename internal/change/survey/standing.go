@@ -66,6 +66,7 @@ func (v *View) Standing(name string) Standing {
 	st.add(why)
 	v.addFaults(&st, name)
 	v.addPod(&st, name)
+	v.addDirect(&st)
 	v.addDomains(&st, name)
 	return st
 }

@@ -1,0 +1,35 @@
+package survey
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/internal/change/content"
+)
+
+// addDirect says that the node's pod has no copies though the policy makes content a part of revisions: it was made
+// before that, or while nobody answered.
+func (v *View) addDirect(st *Standing) {
+	if v.Rules == nil || v.Rules.Content == nil || st.Pod == nil {
+		return
+	}
+	switch names := v.direct(st.Pod); len(names) {
+	case 0:
+	case 1:
+		st.add("its pod reads the author's object directly, until its turn: " + names[0])
+	default:
+		st.add("its pod reads the authors' objects directly, until its turn: " + Some(names))
+	}
+}
+
+// direct names what a pod reads that is content, and of which it has no copy.
+func (v *View) direct(p *corev1.Pod) (names []string) {
+	if content.IDOf(p.Labels[content.RevisionLabel]) != "" {
+		return nil
+	}
+	for _, ref := range content.Refs(&p.Spec) {
+		if v.Rules.Content.Takes(ref) {
+			names = append(names, ref.String())
+		}
+	}
+	return names
+}

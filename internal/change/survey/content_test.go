@@ -1,0 +1,73 @@
+package survey_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/survey"
+	"github.com/everynode/everynode/internal/change/survey/surveytest"
+)
+
+// reading has a DaemonSet's template read a ConfigMap, a Secret, and what the cluster renews.
+func reading(ds *appsv1.DaemonSet) {
+	volume := func(name string, s corev1.VolumeSource) {
+		ds.Spec.Template.Spec.Volumes = append(ds.Spec.Template.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: s})
+	}
+	for _, name := range []string{"agent", "kube-root-ca.crt"} {
+		of := corev1.LocalObjectReference{Name: name}
+		volume(name, corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: of}})
+	}
+	volume("token", corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "token"}})
+}
+
+// Where content has been turned on, a node whose turn has not come is one whose pod sees each edit at once, and why
+// says so.
+func TestWhoReadsTheAuthorsObjects(t *testing.T) {
+	const steps = "waves: [{name: canary, count: 1}]\n"
+	for policy, want := range map[string]string{
+		"":                                       "",
+		steps:                                    "",
+		steps + "content: {}":                    "object directly, until its turn: ConfigMap agent",
+		steps + "content: {configMaps: None}":    "",
+		steps + "content: {secrets: Referenced}": "objects directly, until its turn: ConfigMap agent, Secret token",
+		steps + "content: {exclude: {names: [agent]}}": "",
+	} {
+		w := surveytest.New(t)
+		ds, _ := w.DaemonSet("log-agent", "example.com/agent:1.4")
+		reading(ds)
+		template := w.Revise(ds)
+		whole := content.Revision(template, strings.Repeat("a", 24))
+		w.Node("node-copies")
+		w.Pod(ds, "node-copies", template, func(p *corev1.Pod) {
+			p.Labels[content.RevisionLabel] = whole
+			p.Spec = *p.Spec.DeepCopy()
+			content.Rewrite(&p.Spec, []content.Member{{
+				Ref: content.Ref{Kind: content.ConfigMap, Name: "agent"}, Copy: "agent-" + strings.Repeat("c", 24),
+			}})
+		})
+		w.Node("node-direct")
+		w.Pod(ds, "node-direct", template)
+		if policy != "" {
+			w.Policy("careful", policy)
+			w.Rollout(ds, v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseProgressing, StableRevision: template,
+				TargetRevision: whole, TargetDigest: "sha256:x", DaemonSetGeneration: ds.Generation})
+		}
+		v, err := survey.New(w.Objects).View(ds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st := v.Standing("node-copies"); says(st, "directly") {
+			t.Errorf("policy %q: of a pod with copies it says %q", policy, st.Reasons)
+		}
+		st := v.Standing("node-direct")
+		if says(st, "directly") != (want != "") || !strings.Contains(fmt.Sprint(st.Reasons), want) {
+			t.Errorf("policy %q: it says %q, want %q", policy, st.Reasons, want)
+		}
+	}
+}
