@@ -49,7 +49,7 @@ type Object struct {
 // rootCA is the ConfigMap with the CA of the API's server, which each namespace has.
 const rootCA = "kube-root-ca.crt"
 
-// IsCluster reports whether the cluster itself makes and renews the object of that name, also where it is not there yet.
+// IsCluster reports whether the cluster makes and renews the object of that name, also where it is not there yet.
 func (r Ref) IsCluster() bool { return r.Kind == ConfigMap && r.Name == rootCA }
 
 // OfConfigMap returns a ConfigMap as an object.
