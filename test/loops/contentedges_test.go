@@ -74,6 +74,8 @@ func TestContentAtItsEdges(t *testing.T) {
 		"daemonset-gone": copiesGoWithTheirDaemonSet,
 		"rolled-back":    rolledBackKeepsItsCopy,
 		"second-edit":    secondEditInTheMiddle,
+		"namespace-gone": namespaceGoes,
+		"quota":          quotaHasNoRoom,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
