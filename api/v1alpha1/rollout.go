@@ -363,16 +363,21 @@ type PinnedImage struct {
 	Digest string `json:"digest,omitempty"`
 }
 
-// Lines says for people which tags have moved, and what hinders pinning.
+// Lines says for people which digests the images of the newest template have, which tags have moved, and what hinders
+// pinning.
 func (s *ImagesStatus) Lines() (out []string) {
 	if s == nil {
 		return nil
 	}
 	was := map[string]string{}
-	for _, t := range s.Templates {
+	for n, t := range s.Templates {
 		for _, i := range t.Images {
-			if old := was[i.Image]; old != "" && i.Digest != "" && old != i.Digest {
+			switch old := was[i.Image]; {
+			case i.Digest == "":
+			case old != "" && old != i.Digest:
 				out = append(out, "image "+i.Image+" has moved in its registry: it was "+old+", and "+t.Node+" got "+i.Digest)
+			case n == len(s.Templates)-1:
+				out = append(out, "image "+i.Image+" is "+i.Digest+", which "+t.Node+" got")
 			}
 			was[i.Image] = i.Digest
 		}

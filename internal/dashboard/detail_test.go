@@ -58,6 +58,33 @@ func TestContentIsNamed(t *testing.T) {
 	}
 }
 
+// TestDigestsAndFetchingAreTold: the page says what images are pinned to, and why nodes fetch none; without a policy that
+// asks for that it has nothing of it.
+func TestDigestsAndFetchingAreTold(t *testing.T) {
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "agent", UID: "u"}}
+	rollout := &v1alpha1.DaemonSetRollout{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: "agent", Labels: map[string]string{rollouts.OwnerLabel: "u"},
+	}}
+	shown := func() string {
+		return strings.Join(setOf(survey.New(survey.Objects{
+			DaemonSets: []*appsv1.DaemonSet{ds}, Rollouts: []*v1alpha1.DaemonSetRollout{rollout}, Locate: time.LoadLocation,
+		}), ds).Lines, "\n")
+	}
+	if got := shown(); got != "" {
+		t.Errorf("of a rollout that says nothing of images the page has %q", got)
+	}
+	rollout.Status.Images = &v1alpha1.ImagesStatus{Templates: []v1alpha1.PinnedTemplate{
+		{Template: "t", Node: "n1", Images: []v1alpha1.PinnedImage{
+			{Image: "demo:v1", Digest: "sha256:1"}, {Image: "kept:v1"},
+		}},
+	}}
+	rollout.Status.Fetch = &v1alpha1.FetchStatus{Message: v1alpha1.NoFetch}
+	const want = "image demo:v1 is sha256:1, which n1 got\nfetch: " + v1alpha1.NoFetch
+	if got := shown(); got != want {
+		t.Errorf("the page has %q, want %q", got, want)
+	}
+}
+
 // TestLongLinesOfLogsAreBroken: a page waits for the end of a line, and keeps lines.
 func TestLongLinesOfLogsAreBroken(t *testing.T) {
 	w := httptest.NewRecorder()

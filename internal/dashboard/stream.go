@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -77,6 +78,8 @@ type set struct {
 	Strategy  string                 `json:"strategy"`
 	// Content is what belongs to a revision beside the template; nil where that is nothing.
 	Content *setContent `json:"content,omitempty"`
+	// Lines say which digests the images of its pods have, and what hinders that nodes fetch images before their turn.
+	Lines []string `json:"lines,omitempty"`
 	// Variants are those of its pods; nil where there are none.
 	Variants *varied.Variants `json:"variants,omitempty"`
 	// UID and Generation tell which DaemonSet and which spec of it is shown.
@@ -263,7 +266,7 @@ func setOf(s *survey.Survey, ds *appsv1.DaemonSet) *set {
 	}
 	if r := s.Rollout(ds); r != nil {
 		state := rollout.StateOf(r, ds.Generation)
-		out.Rollout = &state
+		out.Rollout, out.Lines = &state, slices.Concat(state.Images.Lines(), state.Fetch.Lines())
 	}
 	if p := s.Policy(ds); p != nil {
 		out.Policy, out.Content = p.Name, contentOf(p, s.Locate, ds, out.Rollout)

@@ -116,10 +116,13 @@ async function showSet() {
   const c = set.content;
   if (c) head.push(make('p', { class: 'quiet' }, `content ${c.objects.join(', ') || 'none'} · ${c.changing ? 'a change of it is under way' : 'no change of it is under way'}`),
     ...c.lines.map((text) => make('p', { class: 'quiet' }, text)));
+  head.push(...(set.lines || []).map((text) => make('p', { class: 'quiet' }, text)));
   head.push(...(set.unseen || []).map((text) => make('p', { class: 'phase warn' }, text)));
   const bar = (done, all) => { const i = make('i'); i.style.width = (all ? 100 * done / all : 0) + '%'; return make('span', { class: 'bars' }, i); };
-  const steps = r?.steps?.length ? table(['step', '', '#nodes', '#done', '#failed', '#unavailable'],
-    r.steps.map((t) => [(t.name === r.step ? '▸ ' : '') + t.name, bar(t.done || 0, t.nodes || 0), number(t.nodes), number(t.done), number(t.failed), number(t.unavailable)])) : null;
+  const fetches = r?.steps?.some((t) => t.fetching || t.fetched); // images, before their turn
+  const steps = r?.steps?.length ? table(['step', '', '#nodes', '#done', '#failed', '#unavailable', ...(fetches ? ['#fetching', '#fetched'] : [])],
+    r.steps.map((t) => [(t.name === r.step ? '▸ ' : '') + t.name, bar(t.done || 0, t.nodes || 0), number(t.nodes), number(t.done), number(t.failed), number(t.unavailable),
+      ...(fetches ? [number(t.fetching), number(t.fetched)] : [])])) : null;
   const failed = r?.failedRevisions?.length ? [make('h3', {}, 'What failed'), make('ul', {}, ...r.failedRevisions.slice().reverse().map((f) =>
     make('li', {}, `${name(f.revision)}: ${f.why}` + (f.nodes?.length ? ` (${f.nodes.join(', ')})` : ''))))] : [];
   $('rollout').replaceChildren(make('h2', {}, of), ...head, steps || '', ...failed, actions(of, r), ...variants(set.variants),

@@ -57,6 +57,7 @@ var words = map[string]struct {
 }{
 	"RolloutStarted":          {"The change begins", Plain},
 	"RolloutStepOpened":       {"A step begins", Plain},
+	"RolloutImagesPinned":     {"Digests are known", Plain},
 	"RolloutSoaking":          {"It soaks", Plain},
 	"RolloutWaitsForApproval": {"It waits for approval", Waits},
 	"RolloutOutsideWindow":    {"It waits for a window", Waits},

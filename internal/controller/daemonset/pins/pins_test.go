@@ -57,6 +57,8 @@ type world struct {
 	// most is how many pods there were at one time that had asked the registry, and knew no answer.
 	most   int
 	policy string
+	// pinned are the events that tell of digests.
+	pinned []string
 }
 
 const pinned = `{waves: [{name: canary, count: 2, soak: 1m}], failure: {max: 0, min: 1, then: Rollback}, images: Pinned}`
@@ -268,6 +270,10 @@ func (w *world) act(a action.Action) {
 		w.matrix.Step(action.Answer{Action: a, Outcome: action.OK})
 	case *action.UpdateStatus:
 		w.matrix.Step(action.Answer{Action: a, Outcome: action.OK})
+	case *action.RolloutNews:
+		if a.Event == "RolloutImagesPinned" {
+			w.pinned = append(w.pinned, a.Message)
+		}
 	}
 }
 
@@ -409,7 +415,8 @@ func TestGoingBackGetsTheOldDigests(t *testing.T) {
 	w.edit()
 	w.pass(30 * time.Second)
 	lines := w.stored.Images.Lines()
-	if len(lines) != 1 || !strings.Contains(lines[0], "image demo:v1 has moved") || !strings.Contains(lines[0], sha(1)) || !strings.Contains(lines[0], sha(8)) {
+	if len(lines) != 2 || !strings.Contains(lines[0], "image demo:v1 has moved") || !strings.Contains(lines[0], sha(1)) ||
+		!strings.Contains(lines[0], sha(8)) || !strings.HasPrefix(lines[1], "image registry.example.com:5000/team/b:2 is "+sha(2)) {
 		t.Errorf("people are told %q", lines)
 	}
 }

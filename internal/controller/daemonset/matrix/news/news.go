@@ -3,8 +3,11 @@ package news
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/pinning"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 )
@@ -22,6 +25,12 @@ func Of(target action.Target, was, is *v1alpha1.DaemonSetRolloutStatus) (out []a
 	}
 	if is.Step != was.Step && is.Step != "" {
 		say(false, "RolloutStepOpened", "step %s has begun: %s", is.Step, words.Nodes(nodesOfStep(is)))
+	}
+	template := content.TemplateOf(is.TargetRevision)
+	if found := pinning.Of(is.Images, template); found != nil && pinning.Of(was.Images, template) == nil {
+		if got := digests(found); got != "" {
+			say(false, "RolloutImagesPinned", "template %s: node %s got %s", template, found.Node, got)
+		}
 	}
 	if is.Phase != was.Phase || is.TargetRevision != was.TargetRevision {
 		phase(say, target.Name, is, was.Phase == "")
@@ -52,6 +61,27 @@ func phase(say func(warning bool, event, format string, args ...any), name strin
 	case v1alpha1.PhaseRolledBack:
 		say(true, "RolloutRolledBack", "%s; all nodes go back to revision %s %s", is.Message, is.StableRevision, until)
 	}
+}
+
+// digests names the first of a template's images that were found out, with their digests; "" if none was.
+func digests(t *v1alpha1.PinnedTemplate) string {
+	const most = 3
+	var named []string
+	more := 0
+	for _, i := range t.Images {
+		switch {
+		case i.Digest == "":
+		case len(named) == most:
+			more++
+		default:
+			named = append(named, i.Image+" as "+i.Digest)
+		}
+	}
+	text := strings.Join(named, ", ")
+	if more > 0 {
+		text += fmt.Sprintf(", and %d more images", more)
+	}
+	return text
 }
 
 func countNodes(s *v1alpha1.DaemonSetRolloutStatus) (n int) {
