@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/pinning"
 	"github.com/everynode/everynode/internal/change/survey"
 )
@@ -89,10 +90,29 @@ func (p *planner) warnOfContent() {
 	if p.set.Rollout == nil {
 		return
 	}
+	if r := p.failedWith(); r != "" {
+		p.add("the content that it is to have has failed before, in revision %s: it begins at the first step again", r)
+	}
 	if c := p.set.Rollout.Status.Content; c != nil && c.Overtaken >= v1alpha1.OvertakenOften {
 		p.add("its content changes faster than it can travel: %d times before it was everywhere; "+
 			"exclude what changes so often, or set secrets: None", c.Overtaken)
 	}
+}
+
+// failedWith is a revision of another template that failed with the content that the planned one is to have; "" if none
+// did.
+func (p *planner) failedWith() string {
+	is := p.set.Revision
+	id := content.IDOf(is)
+	if id == "" || content.TemplateOf(is) == content.TemplateOf(p.set.Rollout.Status.TargetRevision) {
+		return ""
+	}
+	for _, f := range slices.Backward(p.set.Rollout.Status.FailedRevisions) {
+		if content.IDOf(f.Revision) == id && content.TemplateOf(f.Revision) != content.TemplateOf(is) {
+			return f.Revision
+		}
+	}
+	return ""
 }
 
 // warnOfVolumes says which image volumes will not be pinned, as a node was asked about them before and did not answer.

@@ -140,3 +140,21 @@ func TestWhatTheClusterRenewsIsNoContent(t *testing.T) {
 		t.Errorf("the content is %s, want %s, and %d pods were made", got, want, w.restarts-before)
 	}
 }
+
+// What failed is a template with a content: another template over that content begins at the canary again, and stops
+// there again.
+func TestATemplateOverContentThatFailedBeginsAtTheCanary(t *testing.T) {
+	w := newWorld(t, careful)
+	w.write("bad")
+	w.pass(10 * time.Minute)
+	w.wantPhase(rolledBack, "failed on 1 of 1 node")
+	stable, before := w.status().StableRevision, w.restarts
+	w.edit()
+	w.pass(10 * time.Minute)
+	w.wantPhase(rolledBack, "revision t2.")
+	w.wantRuns(map[string]int{"good": 5})
+	if made := w.restarts - before; made != 2 || w.status().StableRevision != stable {
+		t.Errorf("%d pods were made, and stable is %s; want two on the canary, and %s", made, w.status().StableRevision,
+			stable)
+	}
+}
