@@ -1,12 +1,14 @@
 package survey
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -104,7 +106,29 @@ func (s *Survey) daemonOn(node string, of types.NamespacedName) plan.Daemon {
 	if ds == nil {
 		return plan.Daemon{Missing: true}
 	}
-	return plan.DaemonOf(s.nodes[node], ds, placement.Compile(&ds.Spec.Template.Spec), s.onNode[node], s.Now)
+	return plan.DaemonOf(s.nodes[node], ds, s.rulesOn(node, ds), s.onNode[node], s.Now)
+}
+
+// rulesOn are the rules by which a node gets a daemon, or gets none: where a policy is followed, those of the revision
+// that it is to have, but beside another controller, which goes by the present template.
+func (s *Survey) rulesOn(node string, ds *appsv1.DaemonSet) *placement.Rules {
+	newest := placement.Compile(&ds.Spec.Template.Spec)
+	if s.beside || s.Policy(ds) == nil || s.Rollout(ds) == nil {
+		return newest
+	}
+	v := s.listed[ds.UID]
+	if v == nil {
+		var err error
+		v, err = s.View(ds)
+		if err != nil {
+			return newest // who looks at that DaemonSet is told why
+		}
+		if s.listed == nil {
+			s.listed = map[types.UID]*View{}
+		}
+		s.listed[ds.UID] = v
+	}
+	return cmp.Or(v.core.RulesOn(ds.UID, node), newest)
 }
 
 // starts are the groups that list a DaemonSet, none where another controller makes the pods: that knows no groups.

@@ -55,6 +55,8 @@ type Survey struct {
 	byOwner map[types.UID]map[string][]*corev1.Pod
 	onNode  map[string][]*corev1.Pod
 	cluster *fit.Cluster
+	// listed are views that were needed to say for which daemons nodes wait that start.
+	listed map[types.UID]*View
 	// given are the DaemonSets as they are stored.
 	given []*appsv1.DaemonSet
 	// beside is Beside, or that a DaemonSet is taken over, or a NodeStartup followed, where another controller makes the

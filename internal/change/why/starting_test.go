@@ -97,3 +97,45 @@ func TestNodeBesideAnotherController(t *testing.T) {
 		t.Errorf("it says\n%s", text)
 	}
 }
+
+// A node waits for the daemon of the revision that it is to have, also while the newest template says otherwise.
+func TestNodeThatStartsDuringAChange(t *testing.T) {
+	for newest, want := range map[string]string{
+		"typo": "it waits for kube-system/cni",
+		"":     "it waits for nothing",
+	} {
+		w := surveytest.New(t)
+		cni, revisions := w.DaemonSet("cni", "example.com/cni:1")
+		if newest == "" { // the stable revision is what leaves the node out
+			cni.Spec.Template.Spec.NodeSelector = map[string]string{"disk": "ssd"}
+			revisions = []string{w.Revise(cni)}
+		}
+		old := cni.DeepCopy()
+		cni.Spec.Template.Spec.NodeSelector = nil
+		if newest != "" {
+			cni.Spec.Template.Spec.NodeSelector = map[string]string{"disk": newest}
+		}
+		cni.Spec.Template.Spec.Containers[0].Image = "example.com/cni:2"
+		target := w.Revise(cni)
+		ssd := surveytest.Label("disk", "ssd")
+		w.Node("a", ssd)
+		w.Node("b", ssd)
+		w.Node("new")
+		for _, node := range []string{"a", "b"} {
+			w.Pod(old, node, revisions[0])
+		}
+		w.Policy("careful", "waves: [{name: canary, count: 1, approval: Manual}]")
+		w.Rollout(cni, v1alpha1.DaemonSetRolloutStatus{DaemonSetGeneration: cni.Generation, StableRevision: revisions[0],
+			TargetRevision: target, Step: "canary", Phase: v1alpha1.PhaseHalted})
+		startup := &v1alpha1.NodeStartup{ObjectMeta: metav1.ObjectMeta{Name: "all"}}
+		startup.Spec.Groups = []v1alpha1.StartupGroup{{
+			DaemonSets: []v1alpha1.StartupDaemonSet{{Namespace: cni.Namespace, Name: cni.Name}}}}
+		w.Objects.Startups = []*v1alpha1.NodeStartup{startup}
+		w.Objects.Nodes[2].Spec.Taints = []corev1.Taint{*nodestartup.Gate(nodestartup.Place{Startup: "all", Group: 1},
+			v1alpha1.GateJoin, surveytest.Now)}
+		r, err := Node(survey.New(w.Objects), "new", nil)
+		if err != nil || !strings.Contains(r.Starting, want) {
+			t.Errorf("with the selector %q in the newest template it says %q, %v, want %q", newest, r.Starting, err, want)
+		}
+	}
+}

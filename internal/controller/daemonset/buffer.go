@@ -21,9 +21,8 @@ type change struct {
 	added bool
 }
 
-// buffer collects changes between two turns of the owner goroutine. Several
-// changes of one object become one, so a burst is never longer than the number
-// of objects.
+// buffer collects changes between two turns of the owner goroutine. Several changes of one object become one, so a
+// burst is never longer than the number of objects.
 type buffer struct {
 	mu      sync.Mutex
 	changes map[changeKey]change
@@ -69,9 +68,8 @@ func (b *buffer) nudge() {
 	}
 }
 
-// drain empties the buffer. Changes come before results, so that the outcome of
-// an action finds what the action caused already known. DaemonSets come last:
-// what is decided about one must not miss what came with it, above all its
+// drain empties the buffer. Changes come before results, so that the outcome of an action finds what the action caused
+// already known. DaemonSets come last: what is decided about one must not miss what came with it, above all its
 // revisions when the controller starts.
 func (b *buffer) drain() (kinds []string, changes []change, results []func(*owner)) {
 	b.mu.Lock()
@@ -142,9 +140,8 @@ func sameVersion(old, obj metav1.Object) bool {
 	return old != nil && old.GetResourceVersion() == obj.GetResourceVersion()
 }
 
-// ignorePod drops pods of other controllers. A version that is known comes again
-// after a list was read: it is passed on, so that the old copy is not kept beside
-// the informer's.
+// ignorePod drops pods of other controllers. A version that is known comes again after a list was read: it is passed
+// on, so that the old copy is not kept beside the informer's.
 func ignorePod(old, obj metav1.Object) bool {
 	return old == obj || (!concerns(obj) && (old == nil || !concerns(old)))
 }

@@ -40,6 +40,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/lane"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
+	"github.com/everynode/everynode/internal/controller/daemonset/placements"
 	"github.com/everynode/everynode/internal/controller/daemonset/variants/storing"
 )
 
@@ -65,8 +66,7 @@ type ContentAccess interface {
 type Config struct {
 	Informers Informers
 	Writer    Writer
-	// Recorder takes events; it must not block. Its source should be
-	// EventSource.
+	// Recorder takes events; it must not block. Its source should be EventSource.
 	Recorder record.EventRecorder
 	// Clock defaults to the real one.
 	Clock clock.WithTicker
@@ -74,8 +74,7 @@ type Config struct {
 	Workers int
 	// Limits bound what is in flight and pace retries; see matrix.Config.
 	Limits row.Config
-	// AuditInterval is the time between two audits of the running totals.
-	// Default 10 minutes.
+	// AuditInterval is the time between two audits of the running totals. Default 10 minutes.
 	AuditInterval time.Duration
 	// NormalizeTemplate fills a pod template's defaults in, so that a revision
 	// written before a default existed still counts as the same. Optional.
@@ -93,6 +92,8 @@ type Config struct {
 	LiveContent bool
 	// Startups tells that daemons start on new nodes in the order of NodeStartups, as far as these can be read.
 	Startups bool
+	// Placements is told by which rules nodes get the daemons that NodeStartups list. Optional.
+	Placements *placements.Board
 	// Variants writes DaemonSetVariants. With nil none is read. Where the API does not serve them, or they cannot be
 	// read, a DaemonSet that has variants keeps those. A guest uses none, and says so in their conditions.
 	Variants storing.StatusWriter
@@ -138,9 +139,8 @@ func (c Config) complete() (Config, error) {
 	return c, errors.Join(errs...)
 }
 
-// rowWorkers write statuses and revisions, and as many others owner references.
-// They are apart from the pod workers so that neither a thousand creations nor a
-// thousand adoptions hold a status back.
+// rowWorkers write statuses and revisions, and as many others owner references. They are apart from the pod workers so
+// that neither a thousand creations nor a thousand adoptions hold a status back.
 const rowWorkers = 8
 
 // Controller keeps the daemon pods of all DaemonSets as they should be.
@@ -161,7 +161,9 @@ func New(cfg Config) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("register DaemonSet controller metrics: %w", err)
 	}
-	return &Controller{cfg: cfg, buffer: newBuffer(), metrics: m, own: sight{watches: cfg.Watches}}, nil
+	c := &Controller{cfg: cfg, buffer: newBuffer(), metrics: m, own: sight{watches: cfg.Watches}}
+	cfg.Placements.Wakes(c.buffer.nudge)
+	return c, nil
 }
 
 // Run works until ctx ends, then waits for calls under way and returns nil. It
@@ -265,9 +267,8 @@ func (c *Controller) listenTo(ctx context.Context, s source) (toolscache.DoneChe
 	}, nil
 }
 
-// Dump returns what the controller knows and intends, as one consistent picture.
-// It waits for the owner goroutine and fails if ctx ends before that, as it does
-// when the controller does not run.
+// Dump returns what the controller knows and intends, as one consistent picture. It waits for the owner goroutine and
+// fails if ctx ends before that, as it does when the controller does not run.
 func (c *Controller) Dump(ctx context.Context) (matrix.Snapshot, error) {
 	got := make(chan matrix.Snapshot, 1)
 	c.buffer.result(func(o *owner) { got <- o.matrix.Dump() })

@@ -177,6 +177,7 @@ func (o *owner) turn(ctx context.Context) {
 	for _, a := range o.matrix.Ready() {
 		o.dispatch(a)
 	}
+	o.cfg.Placements.Answer(o.startups.ListedSets(), o.matrix)
 	o.metrics.turnSeconds.Observe(o.cfg.Clock.Since(start).Seconds())
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
+	"github.com/everynode/everynode/internal/controller/daemonset/placements"
 )
 
 // decisions is a matrix, or one that is recorded.
@@ -20,6 +21,7 @@ type decisions interface {
 	belongings.Rows
 	Rollout(uid types.UID) (v1alpha1.DaemonSetRolloutStatus, bool)
 	Before(uid types.UID) string
+	placements.Decisions
 	Ready() []action.Action
 	NextTick() (time.Time, bool)
 	AuditSlice(most int) (findings []string, done bool)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/controller/nodestartup/plan"
 )
 
@@ -53,10 +55,19 @@ type GateWriter interface {
 	SetGate(ctx context.Context, node *corev1.Node, seen, gate *corev1.Taint, without []string) error
 }
 
+// Placements knows by which rules a node gets a daemon, or gets none. Under a RolloutPolicy these are not always those
+// of the present template.
+type Placements interface {
+	// RulesOn returns them; nil for those of the present template. Known is false while that is not decided.
+	RulesOn(ctx context.Context, ds *appsv1.DaemonSet, node string) (rules *placement.Rules, known bool)
+}
+
 // Config says through what to work. Startups and Gates are required.
 type Config struct {
 	Startups Startups
 	Gates    GateWriter
+	// Placements is that of the DaemonSet controller of this process; nil if there is none.
+	Placements Placements
 	// Setting is where it works. Marker is required but at home, where it is nil.
 	Setting plan.Setting
 	Marker  Marker

@@ -16,11 +16,18 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/controller/nodestartup/plan"
+	"github.com/everynode/everynode/internal/loop/deadline"
 	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
-// soon is when to look again at what the cache does not show yet.
-const soon = 100 * time.Millisecond
+const (
+	// soon is when to look again at what the cache does not show yet.
+	soon = 100 * time.Millisecond
+	// moves is when to look again at what goes by the course of a rollout, which no event here tells of.
+	moves = time.Second
+	// patience is how long an answer of the DaemonSet controller may take.
+	patience = 5 * time.Second
+)
 
 // look decides about a node and carries that out. It returns when to look again, zero for at the next news.
 func (c *controller) look(ctx context.Context, name string) (time.Time, error) {
@@ -58,11 +65,12 @@ func (c *controller) lead(ctx context.Context, n *corev1.Node, gate *corev1.Tain
 	if behind {
 		return now.Add(soon), nil
 	}
-	facts, err := c.factsOf(ctx, n, s, now)
+	facts, until, err := c.factsOf(ctx, n, s, now)
 	if err != nil {
 		return time.Time{}, err
 	}
 	d := plan.Decide(s, gate, func(ds types.NamespacedName) plan.Daemon { return facts[ds] }, now)
+	d.Again = deadline.Sooner(d.Again, until)
 	c.remember(n, gate, &d)
 	if d.Changed {
 		err := c.carryOut(ctx, n, s, gate, &d)
@@ -99,16 +107,16 @@ func (c *controller) startupOf(ctx context.Context, gate *corev1.Taint) (s *v1al
 	return nil, live.DeletionTimestamp == nil, nil
 }
 
-// factsOf says how the listed DaemonSets are on a node.
+// factsOf says how the listed DaemonSets are on a node, and until when that may hold without any news; zero for long.
 func (c *controller) factsOf(ctx context.Context, n *corev1.Node, s *v1alpha1.NodeStartup,
-	now time.Time) (map[types.NamespacedName]plan.Daemon, error) {
-	out := map[types.NamespacedName]plan.Daemon{}
+	now time.Time) (out map[types.NamespacedName]plan.Daemon, until time.Time, err error) {
+	out = map[types.NamespacedName]plan.Daemon{}
 	if s == nil {
-		return out, nil
+		return out, until, nil
 	}
 	pods, err := c.daemonPods(ctx, n.Name)
 	if err != nil {
-		return nil, err
+		return nil, until, err
 	}
 	for i := range s.Spec.Groups {
 		for _, listed := range s.Spec.Groups[i].DaemonSets {
@@ -119,15 +127,40 @@ func (c *controller) factsOf(ctx context.Context, n *corev1.Node, s *v1alpha1.No
 			case apierrors.IsNotFound(err):
 				out[name] = plan.Daemon{Missing: true}
 			case err != nil:
-				return nil, fmt.Errorf("read DaemonSet %s: %w", name, err)
+				return nil, until, fmt.Errorf("read DaemonSet %s: %w", name, err)
 			default:
-				d := plan.DaemonOf(n, &ds, placement.Compile(&ds.Spec.Template.Spec), pods, now)
+				rules, known, again := c.rulesOn(ctx, &ds, n.Name)
+				if again > 0 {
+					until = deadline.Sooner(until, now.Add(again))
+				}
+				d := plan.DaemonOf(n, &ds, rules, pods, now)
+				d.Elsewhere = d.Elsewhere && known // else the node might open too early, for good
 				d.Barred = !d.Missing && c.bars(&ds)
 				out[name] = d
 			}
 		}
 	}
-	return out, nil
+	return out, until, nil
+}
+
+// rulesOn returns the rules by which a node gets a daemon, or gets none: those of the revision that it is to have.
+// While that is not known, they are those of the present template. Again is when to ask again; 0 for at news.
+func (c *controller) rulesOn(ctx context.Context, ds *appsv1.DaemonSet,
+	node string) (rules *placement.Rules, known bool, again time.Duration) {
+	newest := placement.Compile(&ds.Spec.Template.Spec)
+	if c.cfg.Placements == nil || ds.DeletionTimestamp != nil {
+		return newest, true, 0
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	rules, known = c.cfg.Placements.RulesOn(ctx, ds, node)
+	switch {
+	case !known:
+		return newest, false, soon
+	case rules == nil:
+		return newest, true, 0
+	}
+	return rules, true, moves
 }
 
 // remember keeps what was decided of a node, for its NodeStartup's status, and tells people once if it is late.

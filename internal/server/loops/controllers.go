@@ -39,6 +39,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/bootstrap"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/controller/daemonset"
+	"github.com/everynode/everynode/internal/controller/daemonset/placements"
 	"github.com/everynode/everynode/internal/controller/garbagecollector"
 	"github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/pki"
@@ -82,6 +83,8 @@ type control struct {
 	actors  *actors.Actors
 	// watches sees whether policies and rollouts can be read.
 	watches *daemonset.Watches
+	// placements tells who opens nodes which daemons these are to get.
+	placements *placements.Board
 	// scheduler is the one of this process, and schedulerActor who it is to the API.
 	scheduler      *scheduler.Scheduler
 	schedulerActor *actors.Actor
@@ -91,7 +94,8 @@ type control struct {
 // some of them did not stop.
 func Run(ctx context.Context, cfg Config) error {
 	ctrl.SetLogger(klog.FromContext(ctx))
-	c := &control{Config: cfg, actors: actors.New(ctx, cfg.API), watches: daemonset.NewWatches(clock.RealClock{})}
+	c := &control{Config: cfg, actors: actors.New(ctx, cfg.API), watches: daemonset.NewWatches(clock.RealClock{}),
+		placements: placements.New()}
 	defer c.actors.Stop()
 	options := ManagerOptions(ctx)
 	options.MapperProvider = func(*restclient.Config, *http.Client) (meta.RESTMapper,

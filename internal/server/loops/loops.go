@@ -212,8 +212,12 @@ func (c *control) addNodeStartup(a *actors.Actor) error {
 	if err != nil {
 		return err
 	}
-	return nodestartup.Add(c.manager, nodestartup.Config{Startups: own.NodeStartups(), Gates: a.Inside.Gates(),
-		Events: a.Recorder(nodestartup.EventSource), Registerer: c.Metrics})
+	cfg := nodestartup.Config{Startups: own.NodeStartups(), Gates: a.Inside.Gates(),
+		Events: a.Recorder(nodestartup.EventSource), Registerer: c.Metrics}
+	if !c.NoDaemonSetController {
+		cfg.Placements = c.placements
+	}
+	return nodestartup.Add(c.manager, cfg)
 }
 
 // backupAccount is the account, and the name in events, of what makes backups.
@@ -250,7 +254,7 @@ func (c *control) addDaemonSets(a *actors.Actor) error {
 	}
 	run, err := DaemonSets(daemonset.Config{
 		Rollouts: daemonset.NewRolloutWriter(own), Watches: c.watches,
-		Content: copies.Access{Client: a.Client}, LiveContent: true, Startups: true,
+		Content: copies.Access{Client: a.Client}, LiveContent: true, Startups: true, Placements: c.placements,
 		Variants: daemonset.NewVariantWriter(own), Trials: podwriter.Writer{Client: a.Client},
 		Informers: c.manager.GetCache(), Writer: writer,
 		Recorder:          a.Recorder(daemonset.EventSource),

@@ -27,6 +27,7 @@ import (
 	"github.com/everynode/everynode/internal/beside"
 	"github.com/everynode/everynode/internal/controller/daemonset"
 	"github.com/everynode/everynode/internal/controller/daemonset/copies"
+	"github.com/everynode/everynode/internal/controller/daemonset/placements"
 	"github.com/everynode/everynode/internal/controller/daemonset/variants/storing"
 	"github.com/everynode/everynode/internal/loop/podwriter"
 	"github.com/everynode/everynode/internal/server/actors"
@@ -113,12 +114,13 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	writer, err := addGuest(ctx, mgr, o, parts{fenced, writing, recorder, shown.registry, late.done})
+	placements := placements.New()
+	writer, err := addGuest(ctx, mgr, o, parts{fenced, writing, recorder, shown.registry, late.done, placements})
 	if err != nil {
 		return err
 	}
 	run, err := loops.DaemonSets(daemonset.Config{
-		Registerer: shown.registry, Guest: o.Beside != nil, Startups: o.Beside == nil,
+		Registerer: shown.registry, Guest: o.Beside != nil, Startups: o.Beside == nil, Placements: placements,
 		Rollouts: daemonset.NewRolloutWriter(own), Watches: watches, Content: copies.Access{Client: writing},
 		Variants: daemonset.NewVariantWriter(own), Trials: trials(o, client),
 		Informers: mgr.GetCache(), Writer: writer, Workers: o.Workers,
@@ -154,6 +156,8 @@ type parts struct {
 	recorder record.EventRecorder
 	metrics  prometheus.Registerer
 	caughtUp <-chan struct{}
+	// placements tells who opens nodes which daemons these are to get.
+	placements *placements.Board
 }
 
 // addGuest adds what is needed beside the API's own DaemonSet controller, or in its place, and returns what is to be
@@ -161,7 +165,7 @@ type parts struct {
 func addGuest(ctx context.Context, mgr manager.Manager, o Options, p parts) (daemonset.Writer, error) {
 	writer := daemonset.NewWriter(p.writing)
 	if o.Beside == nil {
-		return writer, addStartups(mgr, p.fenced, p.recorder, p.metrics)
+		return writer, addStartups(mgr, p.fenced, p.recorder, p.metrics, p.placements)
 	}
 	guest, err := beside.New(ctx, beside.Config{
 		Options: *o.Beside, API: o.Config, Writing: p.fenced, Recorder: p.recorder, Normalize: defaults.SetTemplate,

@@ -13,6 +13,7 @@ import (
 
 	everynode "github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/internal/beside/opening"
+	"github.com/everynode/everynode/internal/controller/daemonset/placements"
 	"github.com/everynode/everynode/internal/controller/nodestartup"
 	"github.com/everynode/everynode/internal/controller/nodestartup/plan"
 )
@@ -20,7 +21,7 @@ import (
 // addStartups adds what closes and opens nodes by NodeStartups, in place of the cluster's DaemonSet controller. Its
 // writes of Nodes do not wait behind those of pods: a node is to be closed before it is ready.
 func addStartups(mgr manager.Manager, fenced *restclient.Config, recorder record.EventRecorder,
-	metrics prometheus.Registerer) error {
+	metrics prometheus.Registerer, placements *placements.Board) error {
 	writing, err := kubernetes.NewForConfig(fenced)
 	if err != nil {
 		return fmt.Errorf("make a client for Nodes: %w", err)
@@ -31,7 +32,7 @@ func addStartups(mgr manager.Manager, fenced *restclient.Config, recorder record
 	}
 	writer := stays{opening.Writer{API: writing}}
 	loop, err := nodestartup.New(mgr.GetCache(), nodestartup.Config{Startups: own.NodeStartups(), Gates: writer,
-		Setting: plan.InPlace, Marker: writer, Events: recorder, Registerer: metrics})
+		Setting: plan.InPlace, Marker: writer, Placements: placements, Events: recorder, Registerer: metrics})
 	if err != nil {
 		return fmt.Errorf("set up what opens nodes: %w", err)
 	}

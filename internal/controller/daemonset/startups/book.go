@@ -61,6 +61,19 @@ func (b *Book) Turn(namespace, name string) nodestartup.Turn {
 	return b.turns[types.NamespacedName{Namespace: namespace, Name: name}]
 }
 
+// ListedSets are the DaemonSets that NodeStartups list, as far as they are known, in no order.
+func (b *Book) ListedSets() (out []types.UID) {
+	if len(b.listed) == 0 {
+		return nil
+	}
+	for uid, e := range b.last {
+		if len(b.listed[types.NamespacedName{Namespace: e.Namespace, Name: e.Name}]) > 0 {
+			out = append(out, uid)
+		}
+	}
+	return out
+}
+
 // Step takes an event for the matrix in, and passes it on.
 func (b *Book) Step(e matrix.Event) {
 	switch e := e.(type) {

@@ -143,6 +143,19 @@ func (l *Live) Leads(from, to string) bool {
 		slices.Contains(l.Ways, [2]string{content.IDOf(from), content.IDOf(to)})
 }
 
+// Apart reports whether the rules of an earlier revision say something else than those of the newest.
+func (d *DaemonSet) Apart() bool {
+	if d.Earlier == nil {
+		return false
+	}
+	for _, rules := range d.Earlier.ByRevision {
+		if !rules.Same(d.Placement) {
+			return true
+		}
+	}
+	return false
+}
+
 // AllRules are the placement rules of all revisions that are known.
 func (d *DaemonSet) AllRules() placement.Set {
 	return placement.Set{Newest: d.Revision, Rules: d.Placement, Earlier: d.Earlier}
