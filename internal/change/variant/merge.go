@@ -101,7 +101,22 @@ func merge(t *corev1.PodTemplateSpec, patch []byte) (*corev1.PodTemplateSpec, er
 			return nil, fmt.Errorf("changes spec.%s", name)
 		}
 	}
+	if err := daemon(&out.Spec); err != nil {
+		return nil, err
+	}
 	return out, nil
+}
+
+// daemon says what is wrong with a spec that is good for a pod, and not for one of a DaemonSet: nobody else would find
+// it out, as the API takes the pods.
+func daemon(spec *corev1.PodSpec) error {
+	switch {
+	case spec.RestartPolicy != "" && spec.RestartPolicy != corev1.RestartPolicyAlways:
+		return fmt.Errorf("sets spec.restartPolicy to %s, and daemons are always restarted", spec.RestartPolicy)
+	case spec.ActiveDeadlineSeconds != nil:
+		return errors.New("sets spec.activeDeadlineSeconds, and daemons do not end")
+	}
+	return nil
 }
 
 // effect names what a merge changes of a template; "" for nothing. It goes by the fields that differ, so that a newer

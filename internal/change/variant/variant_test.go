@@ -353,6 +353,9 @@ func TestWhatAVariantMustLookLike(t *testing.T) {
 		"a slip":                   {`{"spec": {"container": []}}`, `unknown field "spec.container"`},
 		"a slip below":             {`{"spec": {"containers": [{"name": "a", "imag": "x"}]}}`, "unknown field"},
 		"another type":             {`{"spec": {"hostNetwork": "yes"}}`, "no pod template"},
+		"a pod that ends":          {`{"spec": {"restartPolicy": "Never"}}`, "sets spec.restartPolicy to Never"},
+		"a pod that is restarted":  {`{"spec": {"restartPolicy": "Always"}}`, ""},
+		"a pod that ends in time":  {`{"spec": {"activeDeadlineSeconds": 60}}`, "sets spec.activeDeadlineSeconds"},
 		"too much":                 {`{"spec": {"hostname": "` + strings.Repeat("a", MaxPatch) + `"}}`, "more than 32768 bytes"},
 	} {
 		v := &v1alpha1.DaemonSetVariant{}
