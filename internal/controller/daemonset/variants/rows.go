@@ -67,7 +67,7 @@ func (b *Book) onPod(e fact.Pod) {
 	}
 	s = b.set(e.Owner)
 	b.concern(e.Owner, s)
-	b.moved = b.moved || !s.pods[e.Node][e.UID]
+	b.moved = b.moved || !s.pods[e.Node][e.UID] || isScaled(b.Objects.Pod(e.UID))
 	b.drop(e.UID)
 	if s.pods[e.Node] == nil {
 		s.pods[e.Node] = map[types.UID]bool{}

@@ -1,6 +1,7 @@
 package variants
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -28,6 +29,15 @@ type count struct {
 	// example is one node where it cannot be had, and why; with others of the same priority there.
 	node, why string
 	with      []string
+	// scaled is on how many nodes a VerticalPodAutoscaler gives pods amounts too, scaledOn one of these.
+	scaled   int
+	scaledOn string
+}
+
+// isScaled reports whether a VerticalPodAutoscaler says that it has given a pod amounts, as the pod was made or as it
+// ran. Nobody needs to read its objects for that.
+func isScaled(p *corev1.Pod) bool {
+	return p != nil && (p.Annotations["vpaUpdates"] != "" || p.Annotations["vpaInPlaceUpdated"] != "")
 }
 
 // Statuses returns the variants whose status says something else than what is so now, with what it is to say; moved is
@@ -95,6 +105,10 @@ func (b *Book) recount(s *set) {
 			}
 		}
 		c.add(&o)
+		if len(o.Resources)+len(o.Patched) > 0 && b.isScaledOn(s, node) {
+			c.scaled++
+			c.scaledOn = cmp.Or(c.scaledOn, node)
+		}
 		for _, name := range o.Tied {
 			t := of(name)
 			t.tied++
@@ -106,6 +120,16 @@ func (b *Book) recount(s *set) {
 			c.why = err.Error()
 		}
 	}
+}
+
+// isScaledOn reports whether a pod of a DaemonSet on a node is scaled by somebody else.
+func (b *Book) isScaledOn(s *set, node string) bool {
+	for uid := range s.pods[node] {
+		if isScaled(b.Objects.Pod(uid)) {
+			return true
+		}
+	}
+	return false
 }
 
 // add adds what a pod requests.
@@ -170,6 +194,11 @@ func (b *Book) describe(v *v1alpha1.DaemonSetVariant) {
 		st.Nodes += int32(c.nodes)
 		if c.why != "" {
 			wrong = append(wrong, fmt.Sprintf("DaemonSet %s%s: %s", s.object.Name, where(c), c.why))
+		}
+		if c.scaled > 0 {
+			wrong = append(wrong, fmt.Sprintf("DaemonSet %s on %s, such as %s: a VerticalPodAutoscaler gives the pods amounts "+
+				"too, and what was written last counts; give a DaemonSet one of the two", s.object.Name, nodes(c.scaled),
+				c.scaledOn))
 		}
 		if c.tied > 0 {
 			tied = append(tied, fmt.Sprintf("DaemonSet %s on %s: %s have the same priority", s.object.Name,
