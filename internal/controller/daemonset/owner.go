@@ -228,9 +228,9 @@ func (o *owner) apply(kind string, c change) {
 		o.book.Step(belongings.Revision{Object: obj, Gone: c.deleted, Added: c.added})
 	case *corev1.Node:
 		if c.deleted {
-			o.matrix.Step(fact.NodeGone(obj.Name))
+			o.startups.Step(fact.NodeGone(obj.Name))
 		} else {
-			o.matrix.Step(fact.OfNode(obj))
+			o.startups.Step(fact.OfNode(obj))
 			o.matrix.Step(fact.HealthOf(obj))
 		}
 	case *v1alpha1.RolloutPolicy:

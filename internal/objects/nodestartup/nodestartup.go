@@ -140,8 +140,9 @@ type Turn struct {
 	OpensAfter time.Duration
 }
 
-// Turns are those of the listed DaemonSets. Where several NodeStartups list one, that whose name sorts first says it.
-func Turns(all []*v1alpha1.NodeStartup) map[types.NamespacedName]Turn {
+// Turns are those of the DaemonSets that NodeStartups list. Of one that several list, that whose name sorts first says
+// it: on nodes that follow one of them, Turns of that one alone.
+func Turns(all ...*v1alpha1.NodeStartup) map[types.NamespacedName]Turn {
 	out := map[types.NamespacedName]Turn{}
 	for _, s := range byName(all) {
 		for i := range s.Spec.Groups {

@@ -116,7 +116,7 @@ func TestPodsSayWhenTheyStart(t *testing.T) {
 		a.Spec.Groups[i].Timeout, a.Spec.Groups[i].Then = "90s", then
 	}
 	a.Spec.Groups[0].Then = v1alpha1.ThenWait
-	turns := Turns([]*v1alpha1.NodeStartup{b, a})
+	turns := Turns(b, a)
 	for name, want := range map[string]struct {
 		group int
 		after time.Duration

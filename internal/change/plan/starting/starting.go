@@ -233,7 +233,8 @@ func (p *planner) countPods() {
 	if p.setting() != plan.Home {
 		return
 	}
-	turns := nodestartup.Turns(p.survey.Startups)
+	turns := nodestartup.Turns(p.survey.Startups...)
+	maps.Copy(turns, nodestartup.Turns(p.new)) // which these nodes follow
 	gate := nodestartup.Gate(nodestartup.Place{Startup: p.new.Name, Group: 1}, v1alpha1.GateJoin, p.survey.Now)
 	for _, n := range p.follow {
 		for _, one := range p.pods[n.Name] {
@@ -296,16 +297,3 @@ func (p *planner) starts() {
 func (p *planner) timeoutOf(group int) time.Duration {
 	return nodestartup.TimeoutOf(&p.new.Spec.Groups[group])
 }
-
-// others are the other NodeStartups that list a DaemonSet, by the names of these.
-func (p *planner) others() map[string][]nodestartup.Place {
-	out := map[string][]nodestartup.Place{}
-	for name, places := range nodestartup.Listed(p.survey.Startups) {
-		if p.sets[name] != nil && len(places) > 1 {
-			out[name.String()] = places
-		}
-	}
-	return out
-}
-
-func sortedNames[T any](of map[string]T) []string { return slices.Sorted(maps.Keys(of)) }

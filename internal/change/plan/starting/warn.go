@@ -63,12 +63,6 @@ func (p *planner) warn() {
 	}
 	p.warnOfGroups()
 	p.warnElsewhere()
-	others := p.others()
-	for _, name := range sortedNames(others) {
-		first := others[name][0]
-		p.add("%s is listed by several NodeStartups: its pods carry the group of %s, which is %d", name, first.Startup,
-			first.Group)
-	}
 	if p.out.Pods.Tolerant > 0 {
 		p.add("%s there would be placed on closed nodes too: they tolerate every taint, or this one",
 			survey.Count(p.out.Pods.Tolerant, "ordinary pod"))

@@ -50,7 +50,7 @@ func (k *Maker) Forget(ds types.UID) {
 // older revision.
 func (k *Maker) Of(ds *appsv1.DaemonSet, hash string) (*Mold, error) {
 	hash = content.WithVariants(hash, "")
-	is, starts := k.imagesOf(ds.UID, hash), k.Startups.Turn(ds.Namespace, ds.Name)
+	is, starts := k.imagesOf(ds.UID, hash), k.Startups.Turn(ds.Namespace, ds.Name, "")
 	revision, current := k.Revisions.Revision(ds.UID, content.TemplateOf(hash))
 	if !k.Follows(ds.UID) || current {
 		m := k.molds[ds.UID]
@@ -149,9 +149,13 @@ func (k *Maker) For(ds *appsv1.DaemonSet, a *action.CreatePod) (*Mold, error) {
 	case outcome != nil && outcome.Err != nil:
 		return nil, errVariant{outcome.Err}
 	}
-	plain := content.WithVariants(a.Revision, "")
+	plain, turn := content.WithVariants(a.Revision, ""), k.Startups.Turn(ds.Namespace, ds.Name, a.Node)
 	if outcome == nil || outcome.Plain {
-		return k.Of(ds, plain)
+		m, err := k.Of(ds, plain)
+		if err != nil {
+			return nil, err
+		}
+		return m.startingIn(turn), nil
 	}
 	_, current := k.Revisions.Revision(ds.UID, content.TemplateOf(plain))
 	m := from(ds, outcome.Template.DeepCopy())
@@ -159,7 +163,7 @@ func (k *Maker) For(ds *appsv1.DaemonSet, a *action.CreatePod) (*Mold, error) {
 		m.countGeneration(ds)
 	}
 	m.fillImages(k.imagesOf(ds.UID, plain))
-	m.startIn(k.Startups.Turn(ds.Namespace, ds.Name))
+	m.startIn(turn)
 	if err := k.fill(ds, m, plain); err != nil {
 		return nil, err
 	}

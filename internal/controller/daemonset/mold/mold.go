@@ -73,6 +73,17 @@ func (m *Mold) startIn(turn nodestartup.Turn) {
 	}
 }
 
+// startingIn is the mold for a node on which the daemon starts in another turn; the mold itself stays as it is.
+func (m *Mold) startingIn(turn nodestartup.Turn) *Mold {
+	if m.starts == turn {
+		return m
+	}
+	out := *m
+	out.meta.Annotations, out.starts = maps.Clone(m.meta.Annotations), turn
+	turn.Annotate(&out.meta)
+	return &out
+}
+
 // New is the mold of the DaemonSet's present template.
 func New(ds *appsv1.DaemonSet) *Mold {
 	m := from(ds, ds.Spec.Template.DeepCopy())

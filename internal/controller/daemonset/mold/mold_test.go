@@ -98,6 +98,16 @@ func TestPodSaysWhenItStarts(t *testing.T) {
 		if !maps.Equal(p.Annotations, want) || tolerates != (turn.Group > 0) {
 			t.Errorf("at turn %+v a pod says %v and tolerates the taint: %t", turn, p.Annotations, tolerates)
 		}
+		// And on a node that has another order.
+		if another := (nodestartup.Turn{Group: 7}); turn.Group > 0 {
+			other := m.startingIn(another).Pod(&action.CreatePod{Node: "n2", PodName: "logs-2"})
+			again := m.Pod(&action.CreatePod{Node: "n1", PodName: "logs-1"})
+			if len(other.Annotations) != 1 || other.Annotations[nodestartup.GroupAnnotation] != "7" ||
+				!maps.Equal(again.Annotations, want) {
+				t.Errorf("at turn %+v a pod says %v, and one at turn %+v then %v", another, other.Annotations, turn,
+					again.Annotations)
+			}
+		}
 	}
 }
 

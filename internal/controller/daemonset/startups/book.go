@@ -25,13 +25,18 @@ type Book struct {
 	all    map[types.UID]*v1alpha1.NodeStartup
 	listed map[types.NamespacedName][]nodestartup.Place
 	turns  map[types.NamespacedName]nodestartup.Turn
+	// own are the turns by the name of a NodeStartup, set says which one a node follows, and nodes are all.
+	own   map[string]map[types.NamespacedName]nodestartup.Turn
+	set   nodestartup.Set
+	nodes map[string]fact.Node
 	// last is what was last told of each DaemonSet, as it came.
 	last map[types.UID]fact.DaemonSet
 }
 
 // New returns a book that knows of none.
 func New(of contents.Rows) *Book {
-	return &Book{rows: of, all: map[types.UID]*v1alpha1.NodeStartup{}, last: map[types.UID]fact.DaemonSet{}}
+	return &Book{rows: of, all: map[types.UID]*v1alpha1.NodeStartup{}, last: map[types.UID]fact.DaemonSet{},
+		nodes: map[string]fact.Node{}}
 }
 
 // Tell takes in a NodeStartup as it is now, or that it is gone. The DaemonSets of which another list is true from now
@@ -47,7 +52,11 @@ func (b *Book) Tell(s *v1alpha1.NodeStartup, gone bool) {
 		all = append(all, one)
 	}
 	before := b.listed
-	b.listed, b.turns = nodestartup.Listed(all), nodestartup.Turns(all)
+	b.listed, b.turns, b.set = nodestartup.Listed(all), nodestartup.Turns(all...), nodestartup.NewSet(all)
+	b.own = map[string]map[types.NamespacedName]nodestartup.Turn{}
+	for _, one := range all {
+		b.own[one.Name] = nodestartup.Turns(one)
+	}
 	for _, e := range b.last {
 		name := types.NamespacedName{Namespace: e.Namespace, Name: e.Name}
 		if !slices.Equal(before[name], b.listed[name]) {
@@ -56,9 +65,32 @@ func (b *Book) Tell(s *v1alpha1.NodeStartup, gone bool) {
 	}
 }
 
-// Turn is when a DaemonSet starts, by the first NodeStartup that lists it; the zero value if none does.
-func (b *Book) Turn(namespace, name string) nodestartup.Turn {
-	return b.turns[types.NamespacedName{Namespace: namespace, Name: name}]
+// Turn is when a DaemonSet starts on a node: by the NodeStartup that the node follows, and by the first that lists it
+// if that one does not; the zero value if none does.
+func (b *Book) Turn(namespace, name, node string) nodestartup.Turn {
+	of := types.NamespacedName{Namespace: namespace, Name: name}
+	if len(b.listed[of]) > 1 {
+		if own, is := b.own[b.follows(node)][of]; is {
+			return own
+		}
+	}
+	return b.turns[of]
+}
+
+// follows names the NodeStartup of a node: that by which it starts, or would.
+func (b *Book) follows(node string) string {
+	n, known := b.nodes[node]
+	if !known {
+		return ""
+	}
+	if gate := nodestartup.TaintOf(n.Taints); gate != nil {
+		place, _ := nodestartup.PlaceOf(gate.Value)
+		return place.Startup
+	}
+	if all := b.set.Matching(n.Labels); len(all) > 0 {
+		return all[0].Name
+	}
+	return ""
 }
 
 // ListedSets are the DaemonSets that NodeStartups list, as far as they are known, in no order.
@@ -82,6 +114,12 @@ func (b *Book) Step(e matrix.Event) {
 		b.rows.Step(b.with(e))
 	case fact.DaemonSetGone:
 		delete(b.last, types.UID(e))
+		b.rows.Step(e)
+	case fact.Node:
+		b.nodes[e.Name] = e
+		b.rows.Step(e)
+	case fact.NodeGone:
+		delete(b.nodes, string(e))
 		b.rows.Step(e)
 	default:
 		b.rows.Step(e)

@@ -109,6 +109,35 @@ func TestDaemonsGoByTheStartupOfTheNode(t *testing.T) {
 	}
 }
 
+// Where two NodeStartups list DaemonSets in opposite orders, pods say the group in which they start on their node: an
+// order of other nodes might never come to its end there.
+func TestPodsSayTheOrderOfTheirNode(t *testing.T) {
+	b := New(&recorded{Matrix: matrix.New(row.Config{})})
+	first, second := listing("a", "storage", "cni"), listing("b", "cni", "storage", "logs")
+	second.Spec.Nodes = &metav1.LabelSelector{MatchLabels: map[string]string{"rack": "new"}}
+	first.Spec.Nodes = &metav1.LabelSelector{MatchLabels: map[string]string{"rack": "old"}}
+	b.Tell(first, false)
+	b.Tell(second, false)
+	gate, _ := nodestartup.PlaceOf("b_1")
+	old, starts := map[string]string{"rack": "old"}, []corev1.Taint{*nodestartup.Gate(gate, v1alpha1.GateJoin, start)}
+	for _, n := range []fact.Node{{Name: "old", Labels: old}, {Name: "new", Labels: map[string]string{"rack": "new"}},
+		{Name: "neither"}, {Name: "moved", Labels: old, Taints: starts},
+		{Name: "gone", Labels: map[string]string{"rack": "new"}}} {
+		b.Step(n)
+	}
+	b.Step(fact.NodeGone("gone"))
+	for node, want := range map[string][3]int{"old": {1, 2, 3}, "new": {2, 1, 3}, "moved": {2, 1, 3}, "neither": {1, 2, 3},
+		"gone": {1, 2, 3}, "unknown": {1, 2, 3}} {
+		got := [3]int{}
+		for i, set := range []string{"storage", "cni", "logs"} {
+			got[i] = b.Turn("ns", set, node).Group
+		}
+		if got != want {
+			t.Errorf("on node %s storage, cni and logs start in groups %v, want %v", node, got, want)
+		}
+	}
+}
+
 // A NodeStartup that comes, changes or goes is told of the DaemonSets that it concerns, and of no others.
 func TestNothingIsToldOfOthers(t *testing.T) {
 	m := &recorded{Matrix: matrix.New(row.Config{})}
@@ -133,12 +162,12 @@ func TestNothingIsToldOfOthers(t *testing.T) {
 	if first.UID != "cni" || first.Placement.Same(cni.Placement) || !last.Placement.Same(cni.Placement) {
 		t.Errorf("it is told %+v, then %+v", first, last)
 	}
-	if none := (nodestartup.Turn{}); b.Turn("ns", "cni") != none || b.Turn("ns", "other") != none {
+	if none := (nodestartup.Turn{}); b.Turn("ns", "cni", "") != none || b.Turn("ns", "other", "") != none {
 		t.Error("a DaemonSet is listed by nobody")
 	}
 	again.Spec.Groups[0].Then, again.Spec.Groups[0].Timeout = v1alpha1.ThenOpen, "1m"
 	b.Tell(again, false)
-	if want := (nodestartup.Turn{Group: 1, OpensAfter: time.Minute}); b.Turn("ns", "cni") != want {
-		t.Errorf("the pods of cni are to say %+v, want %+v", b.Turn("ns", "cni"), want)
+	if want := (nodestartup.Turn{Group: 1, OpensAfter: time.Minute}); b.Turn("ns", "cni", "") != want {
+		t.Errorf("the pods of cni are to say %+v, want %+v", b.Turn("ns", "cni", ""), want)
 	}
 }
