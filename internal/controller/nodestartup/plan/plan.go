@@ -19,6 +19,8 @@ type Daemon struct {
 	From time.Time
 	// Barred tells that its pods do not tolerate the taint, and nobody adds that: a closed node would never get one.
 	Barred bool
+	// Kept says which other taint keeps it from coming as yet; "" for none.
+	Kept string
 }
 
 // Facts is how a listed DaemonSet is on the node that is decided.
@@ -27,8 +29,9 @@ type Facts func(types.NamespacedName) Daemon
 // Wait is a daemon that a node waits for.
 type Wait struct {
 	DaemonSet types.NamespacedName
-	// Missing tells that there is no such DaemonSet.
+	// Missing tells that there is no such DaemonSet, Kept which taint of the node keeps its daemon from coming.
 	Missing bool
+	Kept    string
 }
 
 // Decision is what is to be done for a node.
@@ -143,7 +146,7 @@ func (n *node) look(g *v1alpha1.StartupGroup) {
 		switch {
 		case d.Elsewhere:
 		case d.From.IsZero() || d.From.After(n.now):
-			n.Waits = append(n.Waits, Wait{DaemonSet: name, Missing: d.Missing})
+			n.Waits = append(n.Waits, Wait{DaemonSet: name, Missing: d.Missing, Kept: d.Kept})
 			n.Again = deadline.Sooner(n.Again, d.From)
 		case d.From.After(n.Since):
 			n.Since = d.From

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -22,16 +23,30 @@ const leftOver = 30 * time.Second
 // Runs reports whether a DaemonSet with these rules is to run on the node once it has started. The node's own taint
 // does not count, nor do those by which Kubernetes says how a node is: they go.
 func Runs(rules *placement.Rules, n *corev1.Node) bool {
-	stripped := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}}
-	for _, t := range nodestartup.With(n.Spec.Taints, nil) {
-		passing := strings.HasPrefix(t.Key, "node.kubernetes.io/") ||
-			strings.HasPrefix(t.Key, "node.cloudprovider.kubernetes.io/")
-		if !passing {
-			stripped.Spec.Taints = append(stripped.Spec.Taints, t)
-		}
-	}
-	verdict, _ := rules.Judge(stripped)
+	verdict, _ := rules.Judge(bare(n, slices.DeleteFunc(nodestartup.With(n.Spec.Taints, nil), passes)))
 	return verdict == placement.ShouldRun
+}
+
+// passes reports whether a taint is one by which Kubernetes says how a node is.
+func passes(t corev1.Taint) bool {
+	return strings.HasPrefix(t.Key, "node.kubernetes.io/") || strings.HasPrefix(t.Key, "node.cloudprovider.kubernetes.io/")
+}
+
+// bare is what rules read of a node that has these taints.
+func bare(n *corev1.Node, taints []corev1.Taint) *corev1.Node {
+	out := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}}
+	out.Spec.Taints = taints
+	return out
+}
+
+// keptBy says which taint keeps a DaemonSet that is to run on the node from coming there as yet; "" if none does. If it
+// is the daemon itself that has the taint go, such as that of a node without a network, it never comes.
+func keptBy(rules *placement.Rules, n *corev1.Node) string {
+	verdict, why := rules.Judge(bare(n, nodestartup.With(n.Spec.Taints, nil)))
+	if verdict == placement.ShouldRun {
+		return ""
+	}
+	return why
 }
 
 // AvailableFrom returns from when on one of the pods makes the DaemonSet available on the node; zero if none does. A
@@ -81,5 +96,9 @@ func DaemonOf(n *corev1.Node, ds *appsv1.DaemonSet, rules *placement.Rules, pods
 		return Daemon{Missing: true}
 	}
 	minReady := time.Duration(ds.Spec.MinReadySeconds) * time.Second
-	return Daemon{Elsewhere: !Runs(rules, n), From: AvailableFrom(n, pods, ds.UID, minReady, now)}
+	d := Daemon{Elsewhere: !Runs(rules, n), From: AvailableFrom(n, pods, ds.UID, minReady, now)}
+	if !d.Elsewhere && d.From.IsZero() {
+		d.Kept = keptBy(rules, n)
+	}
+	return d
 }

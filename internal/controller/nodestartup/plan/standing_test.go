@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
@@ -92,6 +93,36 @@ func TestRuns(t *testing.T) {
 		n.Spec.Taints = c.taints
 		if got := Runs(rules, n); got != c.want {
 			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// Who waits for a daemon that does not tolerate another taint of the node is told which: it may be the daemon itself
+// that has it go.
+func TestWhatKeepsADaemonFromComing(t *testing.T) {
+	const network = "node.kubernetes.io/network-unavailable"
+	dark := corev1.Taint{Key: network, Effect: corev1.TaintEffectNoSchedule}
+	cni := corev1.Toleration{Key: network, Operator: corev1.TolerationOpExists}
+	gate := *nodestartup.Gate(nodestartup.Place{Startup: "s", Group: 1}, v1alpha1.GateJoin, start)
+	s := &v1alpha1.NodeStartup{ObjectMeta: metav1.ObjectMeta{Name: "s"}}
+	s.Spec.Groups = []v1alpha1.StartupGroup{{DaemonSets: []v1alpha1.StartupDaemonSet{{Namespace: "n", Name: "d"}}}}
+	for name, c := range map[string]struct {
+		taints      []corev1.Taint
+		tolerations []corev1.Toleration
+		want        string
+	}{
+		"nothing": {nil, nil, "n/d"},
+		"a taint": {[]corev1.Taint{dark}, nil, "n/d, which cannot come yet: taint " +
+			network + ":NoSchedule is not tolerated"},
+		"one that it bears": {[]corev1.Taint{dark}, []corev1.Toleration{cni}, "n/d"},
+	} {
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
+		n.Spec.Taints = append(c.taints, gate)
+		ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{UID: "set"}}
+		rules := placement.Compile(&corev1.PodSpec{Tolerations: c.tolerations})
+		d := Decide(s, &gate, func(types.NamespacedName) Daemon { return DaemonOf(n, ds, rules, nil, start) }, start)
+		if got := Names(d.Waits); got != c.want {
+			t.Errorf("kept by %s the node waits for %q, want %q", name, got, c.want)
 		}
 	}
 }

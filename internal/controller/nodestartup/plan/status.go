@@ -123,8 +123,11 @@ func Names(waits []Wait) string {
 			break
 		}
 		name := w.DaemonSet.String()
-		if w.Missing {
+		switch {
+		case w.Missing:
 			name += ", which does not exist"
+		case w.Kept != "":
+			name += ", which cannot come yet: " + w.Kept
 		}
 		out = append(out, name)
 	}
