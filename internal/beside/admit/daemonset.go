@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -201,8 +202,8 @@ func keptBy(ds *appsv1.DaemonSet) (string, bool) {
 // stored. What kubectl applied last counts where this write changed it: what an older apply said, a later edit may have
 // overruled.
 func (w DaemonSetWrite) ownOnDelete() bool {
-	if fields, applies := held(w.New, w.Manager); applies {
-		return fields["f:type"] != nil
+	if w.isApply() {
+		return held(w.New, w.Manager)["f:type"] != nil
 	}
 	applied := lastApplied(w.New)
 	var said struct {
@@ -225,31 +226,54 @@ func lastApplied(ds *appsv1.DaemonSet) string {
 	return ds.Annotations[corev1.LastAppliedConfigAnnotation]
 }
 
-// held are the fields of the update strategy that a manager holds by server-side apply, nil if it holds none of them,
-// and whether it applies at all.
-func held(ds *appsv1.DaemonSet, manager string) (fields object, applies bool) {
+// isApply reports whether this write is a server-side apply. The API server does not say of what kind a write is. But
+// an apply that changes anything gives its manager's entry another time, and one that changes nothing leaves all as it
+// is. Whoever applies also writes otherwise under the same name, such as to tidy up the fields of other managers, and
+// says nothing about the strategy by that. An apply within the second of the one before is taken for such a write: it
+// is heard when it is repeated.
+func (w DaemonSetWrite) isApply() bool {
+	now, before := entryOf(w.New, w.Manager), entryOf(w.Old, w.Manager)
+	switch {
+	case now == nil:
+		return false
+	case before == nil, !now.Time.Equal(before.Time):
+		return true
+	}
+	return reflect.DeepEqual(w.Old, w.New)
+}
+
+// held are the fields of the update strategy that a manager holds by server-side apply, nil if it holds none of them.
+func held(ds *appsv1.DaemonSet, manager string) object {
+	e := entryOf(ds, manager)
+	if e == nil || e.FieldsV1 == nil {
+		return nil
+	}
+	all, err := decode(e.FieldsV1.GetRawBytes())
+	if err != nil {
+		return nil
+	}
+	return part(all, "f:spec", "f:updateStrategy")
+}
+
+// entryOf says what a manager holds of a DaemonSet, which may be nil, by server-side apply; nil if it never applied.
+func entryOf(ds *appsv1.DaemonSet, manager string) *metav1.ManagedFieldsEntry {
 	if ds == nil || manager == "" {
-		return nil, false
+		return nil
 	}
-	for i := range ds.ManagedFields {
-		e := &ds.ManagedFields[i]
-		by := e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
-		if e.Manager != manager || !by || e.FieldsV1 == nil {
-			continue
-		}
-		all, err := decode(e.FieldsV1.GetRawBytes())
-		if err == nil {
-			return part(all, "f:spec", "f:updateStrategy"), true
-		}
+	at := slices.IndexFunc(ds.ManagedFields, func(e metav1.ManagedFieldsEntry) bool {
+		return e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == ""
+	})
+	if at < 0 {
+		return nil
 	}
-	return nil, false
+	return &ds.ManagedFields[at]
 }
 
 // warning tells whoever changed the specification, and may have meant OnDelete, how to say so. It is no news to
 // somebody who applies: what he applied says what he wants.
 func (w DaemonSetWrite) warning() string {
-	_, applies := held(w.New, w.Manager)
-	if w.Old == nil || applies || lastApplied(w.Old) != lastApplied(w.New) || reflect.DeepEqual(w.Old.Spec, w.New.Spec) {
+	if w.Old == nil || w.isApply() || lastApplied(w.Old) != lastApplied(w.New) ||
+		reflect.DeepEqual(w.Old.Spec, w.New.Spec) {
 		return ""
 	}
 	return "this DaemonSet follows a RolloutPolicy; it keeps the update strategy in the annotation " + UpdateStrategy +

@@ -70,6 +70,20 @@ func TestDaemonSetsAreStored(t *testing.T) {
 	}}
 	heldAlone := held.DeepCopy()
 	heldAlone.Annotations = nil
+	// at is what is held since some time, with other changes.
+	at := func(second int64, change func(*appsv1.DaemonSet)) *appsv1.DaemonSet {
+		out := held.DeepCopy()
+		out.ManagedFields[0].Time = ptr.To(metav1.Unix(second, 0))
+		change(out)
+		return out
+	}
+	others := func(ds *appsv1.DaemonSet) {
+		edit := metav1.ManagedFieldsEntry{Manager: "kubectl-edit", Operation: metav1.ManagedFieldsOperationUpdate}
+		ds.ManagedFields = append(ds.ManagedFields, edit)
+	}
+	alone := func(*appsv1.DaemonSet) {}
+	slower := func(ds *appsv1.DaemonSet) { ds.Spec.MinReadySeconds = 5 }
+	bare := func(ds *appsv1.DaemonSet) { ds.Annotations = nil }
 	relabelled := follows.DeepCopy()
 	relabelled.Spec.MinReadySeconds = 5
 	for name, c := range map[string]struct {
@@ -89,6 +103,10 @@ func TestDaemonSetsAreStored(t *testing.T) {
 		"OnDelete, by kubectl apply":          {w: DaemonSetWrite{Old: follows, New: setOf(onDelete, UpdateStrategy, kept, applied, says("OnDelete")), Standing: Follows}, want: setOf(onDelete, applied, says("OnDelete"))},
 		"RollingUpdate by an edit after it":   {w: DaemonSetWrite{Old: setOf(onDelete, UpdateStrategy, kept, applied, says("OnDelete")), New: setOf(onDelete, UpdateStrategy, kept, applied, says("OnDelete")), Standing: Follows}, want: setOf(onDelete, UpdateStrategy, kept, applied, says("OnDelete"))},
 		"OnDelete, by server-side apply":      {w: DaemonSetWrite{Old: follows, New: held, Standing: Follows, Manager: "flux"}, want: heldAlone},
+		"OnDelete, applied as it is stored":   {w: DaemonSetWrite{Old: at(1, alone), New: at(1, alone), Standing: Follows, Manager: "flux"}, want: at(1, bare)},
+		"OnDelete, applied with other things": {w: DaemonSetWrite{Old: at(1, alone), New: at(2, slower), Standing: Follows, Manager: "flux"}, want: at(2, func(ds *appsv1.DaemonSet) { slower(ds); bare(ds) })},
+		"who applies tidies others up":        {w: DaemonSetWrite{Old: at(1, others), New: at(1, alone), Standing: Follows, Manager: "flux"}, want: at(1, alone)},
+		"who applies writes otherwise":        {w: DaemonSetWrite{Old: at(1, alone), New: at(1, slower), Standing: Follows, Manager: "flux"}, want: at(1, slower), warns: true},
 		"apply of limits alone":               {w: DaemonSetWrite{Old: follows, New: limits, Standing: Follows, Manager: "flux"}, want: limits},
 		"a manager never applied one":         {w: DaemonSetWrite{Old: none, New: none, Standing: Follows, Manager: "flux"}, want: none},
 		"apply of others than the strategy":   {w: DaemonSetWrite{Old: follows, New: held, Standing: Follows, Manager: "another"}, want: held},
