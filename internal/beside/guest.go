@@ -116,9 +116,7 @@ func New(ctx context.Context, cfg Config) (*Guest, error) {
 		return nil, fmt.Errorf("ask the API which account this is: %w", err)
 	}
 	g.account = self.Status.UserInfo.Username
-	g.webhook, err = webhook.New(webhook.Config{
-		Client: g.client, Own: g.own, Account: g.account, Fail: cfg.Fail, Registerer: cfg.Registerer,
-	})
+	g.webhook, err = asked(cfg, g.account)
 	if err != nil {
 		return nil, err
 	}
@@ -128,6 +126,28 @@ func New(ctx context.Context, cfg Config) (*Guest, error) {
 	}
 	return g, nil
 }
+
+// asked makes the webhook, which reads without a limit of its own: the API server asks as often as pods are made, and a
+// question that waits for its turn too long would be answered as if the API was away.
+func asked(cfg Config, account string) (*webhook.Server, error) {
+	reading := rest.CopyConfig(cfg.API)
+	reading.QPS, reading.RateLimiter = -1, nil
+	api, err := kubernetes.NewForConfig(reading)
+	if err != nil {
+		return nil, fmt.Errorf("make the webhook's client: %w", err)
+	}
+	own, err := everynode.NewForConfig(reading)
+	if err != nil {
+		return nil, fmt.Errorf("make the webhook's client of our own kinds: %w", err)
+	}
+	return webhook.New(webhook.Config{
+		Client: api, Own: own, Account: account, Fail: cfg.Fail, Registerer: cfg.Registerer,
+	})
+}
+
+// Answers reports whether the API server's questions are answered by this replica. Before that, and once it ends, they
+// are for others.
+func (g *Guest) Answers() bool { return g.webhook.Serves() }
 
 // AddTo has a manager run the webhook in every replica, and the rest where it leads.
 func (g *Guest) AddTo(mgr manager.Manager) error {

@@ -61,6 +61,8 @@ type Server struct {
 	variants varieties
 	// ungated tells that nobody could let a pod through a gate.
 	ungated atomic.Bool
+	// serves tells that questions are answered.
+	serves atomic.Bool
 
 	mu    sync.Mutex
 	steps *steps.Book
@@ -96,6 +98,9 @@ func (s *Server) LetsPodsWait() bool { return !s.ungated.Load() }
 // Ready reports whether there is a certificate to answer with.
 func (s *Server) Ready() bool { return s.cert.Load() != nil }
 
+// Serves reports whether questions are answered.
+func (s *Server) Serves() bool { return s.serves.Load() }
+
 // Serve answers at the listener until ctx ends.
 func (s *Server) Serve(ctx context.Context, at net.Listener) error {
 	mux := http.NewServeMux()
@@ -115,7 +120,10 @@ func (s *Server) Serve(ctx context.Context, at net.Listener) error {
 				return c, nil
 			}},
 	}
+	s.serves.Store(true)
+	defer s.serves.Store(false)
 	stop := context.AfterFunc(ctx, func() {
+		s.serves.Store(false)
 		// What was asked is answered; the API server would take silence for a fault.
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()

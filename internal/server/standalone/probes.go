@@ -21,6 +21,8 @@ type probed struct {
 	listener net.Listener
 	// reach asks whether the API answers.
 	reach func(context.Context) error
+	// answers reports whether the API server's questions are answered here; nil where it has none.
+	answers func() bool
 }
 
 // listenForProbes takes the address, so that one that cannot be had ends the start.
@@ -77,6 +79,11 @@ func (p *probed) handler() http.Handler {
 		defer cancel()
 		if err := p.reach(ctx); err != nil {
 			http.Error(w, "the API does not answer: "+err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		// A Service leads the API server to whoever is ready, and what nobody answers is of the wrong revision.
+		if p.answers != nil && !p.answers() {
+			http.Error(w, "the webhook does not answer yet", http.StatusServiceUnavailable)
 			return
 		}
 		ok(w)

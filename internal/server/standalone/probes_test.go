@@ -50,6 +50,15 @@ func TestProbes(t *testing.T) {
 			t.Errorf("%s with %v: got %d %.100q, want %d %q", c.path, c.away, code, body, c.code, c.want)
 		}
 	}
+	for is, want := range map[bool]int{false: http.StatusServiceUnavailable, true: http.StatusOK} {
+		away, p.answers = nil, func() bool { return is }
+		if code, body := get("/readyz"); code != want {
+			t.Errorf("where the webhook answers: %v, it says %d %s", is, code, body)
+		}
+		if code, _ := get("/healthz"); code != http.StatusOK {
+			t.Errorf("where the webhook answers: %v, it is to be started again", is)
+		}
+	}
 	if _, err := listenForProbes(p.listener.Addr().String(), nil); err == nil ||
 		!strings.Contains(err.Error(), "choose another address with --listen") {
 		t.Errorf("an address that is taken: %v", err)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -115,7 +114,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	placements := placements.New()
-	writer, err := addGuest(ctx, mgr, o, parts{fenced, writing, recorder, shown.registry, late.done, placements})
+	writer, err := addGuest(ctx, mgr, o, parts{fenced, writing, recorder, shown, late.done, placements})
 	if err != nil {
 		return err
 	}
@@ -154,7 +153,7 @@ type parts struct {
 	fenced   *restclient.Config
 	writing  kubernetes.Interface
 	recorder record.EventRecorder
-	metrics  prometheus.Registerer
+	shown    *probed
 	caughtUp <-chan struct{}
 	// placements tells who opens nodes which daemons these are to get.
 	placements *placements.Board
@@ -165,15 +164,16 @@ type parts struct {
 func addGuest(ctx context.Context, mgr manager.Manager, o Options, p parts) (daemonset.Writer, error) {
 	writer := daemonset.NewWriter(p.writing)
 	if o.Beside == nil {
-		return writer, addStartups(mgr, p.fenced, p.recorder, p.metrics, p.placements)
+		return writer, addStartups(mgr, p.fenced, p.recorder, p.shown.registry, p.placements)
 	}
 	guest, err := beside.New(ctx, beside.Config{
 		Options: *o.Beside, API: o.Config, Writing: p.fenced, Recorder: p.recorder, Normalize: defaults.SetTemplate,
-		Registerer: p.metrics, CaughtUp: p.caughtUp,
+		Registerer: p.shown.registry, CaughtUp: p.caughtUp,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("run beside another DaemonSet controller: %w", err)
 	}
+	p.shown.answers = guest.Answers
 	return guestWriter{writer, guest, mgr.GetCache(), p.writing}, guest.AddTo(mgr)
 }
 
