@@ -194,6 +194,13 @@ func TestBesideChart(t *testing.T) {
 			t.Errorf("in namespace %s the lease is another one: %s", d.Namespace, args)
 		}
 	}
+	ends := beside.Spec.Template.Spec.Containers[0].Lifecycle
+	if ends == nil || ends.PreStop == nil || ends.PreStop.Sleep == nil || ends.PreStop.Sleep.Seconds < 5 {
+		t.Error("a pod ends at once, and the API server may ask it still")
+	}
+	if instead.Spec.Template.Spec.Containers[0].Lifecycle != nil {
+		t.Error("a pod that nobody asks ends late")
+	}
 	job := one[batchv1.Job](t, all, "Job")
 	argumentsAreKnown(t, appsv1.Deployment{Spec: appsv1.DeploymentSpec{Template: job.Spec.Template}})
 	if args := fmt.Sprint(job.Spec.Template.Spec.Containers[0].Args); !strings.Contains(args, "--leave") || job.Annotations["helm.sh/hook"] != "pre-delete" ||

@@ -143,3 +143,26 @@ func TestRightsAreForWhatIsRegistered(t *testing.T) {
 		t.Errorf("there are rules for %d kinds, want 3", seen)
 	}
 }
+
+// TestCopiesMayBeOwned: a copy of content holds its DaemonSet's deletion up, which some API servers let only those say
+// who may write that one's finalizers.
+func TestCopiesMayBeOwned(t *testing.T) {
+	raw, err := os.ReadFile("../../../examples/beside-rbac.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	may := false
+	for _, text := range strings.Split(string(raw), "\n---\n") {
+		var role rbacv1.ClusterRole
+		err = yaml.Unmarshal([]byte(text), &role)
+		if err != nil || role.Kind != "ClusterRole" {
+			continue
+		}
+		may = may || slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
+			return slices.Contains(r.Resources, "daemonsets/finalizers") && slices.Contains(r.Verbs, "update")
+		})
+	}
+	if !may {
+		t.Error("copies cannot be made where the API server enforces who owns what")
+	}
+}
