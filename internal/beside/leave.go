@@ -61,6 +61,10 @@ func (l *Leaver) Leave(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
+	return l.leave(ctx)
+}
+
+func (l *Leaver) leave(ctx context.Context) error {
 	back, stays, err := l.decide(ctx)
 	if err != nil {
 		return err
@@ -182,6 +186,10 @@ func (l *Leaver) decide(ctx context.Context) (back []appsv1.DaemonSet, stays int
 // leaving is what a DaemonSet's parting follows from.
 func (l *Leaver) leaving(ctx context.Context, ds *appsv1.DaemonSet) (*admit.Leaving, error) {
 	out := &admit.Leaving{Name: ds.Namespace + "/" + ds.Name}
+	_, lost := admit.GivingBack(ds)
+	if lost != nil { // it is known before anything of the others has changed
+		out.Lost = lost.Error()
+	}
 	switch {
 	case slices.Contains(l.Keep, out.Name):
 		out.Choice = admit.KeepOnDelete

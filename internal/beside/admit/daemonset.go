@@ -109,6 +109,10 @@ func free(ds *appsv1.DaemonSet) Stored {
 
 // keep stores OnDelete, and the author's strategy beside it.
 func keep(ds *appsv1.DaemonSet, author appsv1.DaemonSetUpdateStrategy) Stored {
+	err := possible(author)
+	if err != nil {
+		return Stored{Refusal: fmt.Sprintf("spec.updateStrategy.rollingUpdate: %v", err)}
+	}
 	raw, err := json.Marshal(author)
 	if err != nil {
 		return Stored{Refusal: fmt.Sprintf("the update strategy cannot be kept: %v", err)}
@@ -129,6 +133,10 @@ func read(kept string) (appsv1.DaemonSetUpdateStrategy, error) {
 	}
 	if s.Type != appsv1.RollingUpdateDaemonSetStrategyType {
 		return s, fmt.Errorf("annotation %s: %q is not of type RollingUpdate", UpdateStrategy, kept)
+	}
+	err = possible(s)
+	if err != nil {
+		return s, fmt.Errorf("annotation %s: %q: %w", UpdateStrategy, kept, err)
 	}
 	return s, nil
 }

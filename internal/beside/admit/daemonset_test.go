@@ -143,12 +143,40 @@ func TestAKeptStrategyThatCannotBeReadIsRefused(t *testing.T) {
 	}
 }
 
+// TestLimitsThatKubernetesRefuses are refused: it looks at the stored strategy alone, and would not have them back.
+func TestLimitsThatKubernetesRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		unavailable, surge string
+		good               bool
+	}{
+		"a number": {"3", "0", true}, "percent": {"20%", "0", true}, "a surge": {"0", "100%", true},
+		"below 0": {"-1", "0", false}, "a word": {"few", "0", false}, "more than all": {"101%", "0", false},
+		"a sign": {"+5%", "0", false}, "none": {"0", "0%", false}, "both": {"1", "1", false}, "a surge below 0": {"0", "-1", false},
+	} {
+		unavailable, surge := intstr.Parse(c.unavailable), intstr.Parse(c.surge)
+		ds := setOf(appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType,
+			RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &unavailable, MaxSurge: &surge}})
+		got := DaemonSet(DaemonSetWrite{New: ds, Standing: Follows})
+		if (got.Refusal == "") != c.good || c.good != (got.Patch != nil) {
+			t.Errorf("%s is answered with %+v", name, got)
+		}
+		kept := setOf(onDelete, UpdateStrategy, string(encode(t, ds.Spec.UpdateStrategy)))
+		if got = DaemonSet(DaemonSetWrite{Old: kept, New: kept, Standing: Follows}); (got.Refusal == "") != c.good {
+			t.Errorf("%s, where it is kept, is answered with %+v", name, got)
+		}
+	}
+	if err := possible(appsv1.DaemonSetUpdateStrategy{RollingUpdate: &appsv1.RollingUpdateDaemonSet{}}); err != nil {
+		t.Errorf("limits that are filled in are refused: %v", err)
+	}
+}
+
 // TestWhatIsStoredStays has any DaemonSet written, again as it was stored, and again as its author wrote it; then its
 // policy goes. No write after the first changes anything, and in the end it is what the author wrote.
 func TestWhatIsStoredStays(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		author := setOf(rolling(rapid.IntRange(1, 3).Draw(r, "limit")))
 		if rapid.Bool().Draw(r, "surges") {
+			author.Spec.UpdateStrategy = rolling(0)
 			author.Spec.UpdateStrategy.RollingUpdate.MaxSurge = ptr.To(intstr.FromString("10%"))
 		}
 		if rapid.Bool().Draw(r, "has annotations") {
@@ -188,6 +216,9 @@ func TestLeave(t *testing.T) {
 			GivenBack, "no pod changes; the pods of 3 nodes read copies of its content"},
 		"another template with content": {Leaving{Pods: map[string]int{"old.aaaaaaaaaaaaaaaaaaaaaaaa": 2, "old": 1, "new": 1}}, Refused,
 			"3 nodes have old and would get new at once"},
+		"lost":                     {Leaving{Lost: "junk", Pods: map[string]int{"new": 1}}, Refused, "junk; write its update strategy again"},
+		"lost, and kept":           {Leaving{Lost: "junk", Pods: some, Choice: KeepOnDelete}, StaysOnDelete, "is lost"},
+		"lost, to roll":            {Leaving{Lost: "junk", Pods: some, Choice: LetItRoll, Approves: true}, Refused, "junk"},
 		"in the middle, of a boss": {Leaving{Pods: some, Approves: true}, Refused, "wait until the change has ended"},
 	} {
 		t.Run(name, func(t *testing.T) {

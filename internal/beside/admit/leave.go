@@ -31,6 +31,8 @@ type Leaving struct {
 	Choice Choice
 	// Approves says that whoever asks may approve rollouts.
 	Approves bool
+	// Lost says why nobody can tell what its author wrote; "" if that can be told.
+	Lost string
 }
 
 // Parting is what becomes of a DaemonSet.
@@ -63,6 +65,11 @@ func (l Leaving) part() (Parting, string) {
 	others, nodes := l.others()
 	change := fmt.Sprintf("%d nodes have %s and would get %s at once, without waves", nodes, others, l.Newest)
 	switch {
+	case l.Lost != "" && l.Choice == KeepOnDelete:
+		return StaysOnDelete, fmt.Sprintf("%s stays OnDelete; what its author wrote is lost", l.Name)
+	case l.Lost != "":
+		return Refused, fmt.Sprintf("%s: %s; write its update strategy again, or choose that it stays OnDelete", l.Name,
+			l.Lost)
 	case nodes == 0:
 		return GivenBack, fmt.Sprintf("%s is as its author wrote it; no pod changes", l.Name)
 	case l.Choice == KeepOnDelete:

@@ -52,7 +52,9 @@ func TestPlanBeside(t *testing.T) {
 		}, nil, []string{"canary", "zones/a"}, []string{"updateStrategy", "when somebody deletes"}},
 		"a surge": {func(ds *appsv1.DaemonSet) {
 			image(ds)
-			ds.Annotations = map[string]string{admit.UpdateStrategy: `{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1}}`}
+			ds.Annotations = map[string]string{
+				admit.UpdateStrategy: `{"type":"RollingUpdate","rollingUpdate":{"maxUnavailable":0,"maxSurge":1}}`,
+			}
 		}, nil, []string{"maxSurge has no effect"}, []string{"annotations"}},
 		"a placement": {moved, nil, []string{"refused until then: 6 nodes would lose the daemon and 0 would get it",
 			"everynode rollout approve daemonset/log-agent -n kube-system --placement " + hash}, nil},
@@ -112,7 +114,8 @@ func TestPlanBesideBeforeAnythingShowsIt(t *testing.T) {
 		w.Objects.Beside = beside
 		surging := ds.DeepCopy()
 		surging.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType,
-			RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxSurge: ptr.To(intstr.FromInt32(1))}}
+			RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: ptr.To(intstr.FromInt32(0)),
+				MaxSurge: ptr.To(intstr.FromInt32(1))}}
 		all := strings.Join(forecast(t, w, ds, surging).Warnings, "\n")
 		if strings.Contains(all, admit.NoSurge) != beside {
 			t.Errorf("beside another controller (%v) it says\n%s", beside, all)
