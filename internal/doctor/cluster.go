@@ -248,6 +248,8 @@ func (l *looker) mutating(ctx context.Context) error {
 			if err := l.webhook(ctx, "mutatingwebhookconfigurations", c.Name, w.Name, w.FailurePolicy, w.ClientConfig); err != nil {
 				return err
 			}
+			is := &l.seen.Webhooks[len(l.seen.Webhooks)-1]
+			is.ChangesPods, is.AskedAgain = changesPods(w.Rules), askedAgain(w.ReinvocationPolicy)
 		}
 	}
 	return nil

@@ -19,6 +19,7 @@ func besides(f *findings, c *Cluster) {
 	}
 	if on {
 		oldKubernetes(f, c)
+		injectors(f, c)
 	}
 	for _, ds := range c.DaemonSets {
 		subject := "daemonset/" + ds.Name + " in " + ds.Namespace
@@ -76,6 +77,19 @@ func otherTool(ds *appsv1.DaemonSet) string {
 		}
 	}
 	return ""
+}
+
+// injectors are webhooks whose additions to a pod are lost where it gets another revision: those that are asked before
+// us, and never again.
+func injectors(f *findings, c *Cluster) {
+	for _, w := range c.Webhooks {
+		if w.ChangesPods && !w.AskedAgain && w.Configuration < registration.Name {
+			f.add(Warning, w.Resource+"/"+w.Configuration, c.Kubectl+" edit "+w.Resource+" "+w.Configuration+
+				"    # set reinvocationPolicy: IfNeeded",
+				"the webhook %s is asked about new pods before Everynode, and not again: what it adds is taken off a pod that "+
+					"gets the revision of before; have it be asked again, or behind %s by its name", w.Name, registration.Name)
+		}
+	}
 }
 
 // oldKubernetes looks at the API server's version.

@@ -69,3 +69,33 @@ func TestBesideAnotherController(t *testing.T) {
 		})
 	}
 }
+
+// TestInjectorsBesideAnotherController: what is asked about pods before us, and not again, loses what it adds.
+func TestInjectorsBesideAnotherController(t *testing.T) {
+	const kind = "mutatingwebhookconfigurations"
+	ours := Webhook{Configuration: registration.Name, Resource: kind, ChangesPods: true, AskedAgain: true}
+	for name, c := range map[string]struct {
+		other Webhook
+		alone bool
+		want  []string
+	}{
+		"before us": {Webhook{Name: "a.example.com", Configuration: "000-a", ChangesPods: true}, false,
+			[]string{"Warning beside mutatingwebhookconfigurations/000-a: the webhook a.example.com is asked*before Everynode*" +
+				"behind 000-everynode*edit mutatingwebhookconfigurations 000-a*"}},
+		"before us, and again": {Webhook{Name: "a", Configuration: "000-a", ChangesPods: true, AskedAgain: true}, false, nil},
+		"behind us":            {Webhook{Name: "a", Configuration: "istio-sidecar-injector", ChangesPods: true}, false, nil},
+		"of other kinds":       {Webhook{Name: "a", Configuration: "000-a"}, false, nil},
+		"without us":           {Webhook{Name: "a", Configuration: "000-a", ChangesPods: true}, true, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.other.Resource = kind
+			seen := Cluster{Server: "api", Version: "v1.36.3", Kubectl: "kubectl", Webhooks: []Webhook{c.other}}
+			if !c.alone {
+				seen.Webhooks = append(seen.Webhooks, ours)
+			}
+			f := findings{check: "beside"}
+			besides(&f, &seen)
+			found(t, f.all, c.want...)
+		})
+	}
+}

@@ -75,6 +75,9 @@ type Webhook struct {
 	AuthorityProblem string
 	// Unanswered is how often the API server could not ask it since it started.
 	Unanswered int
+	// ChangesPods tells that it may change pods that are made, and AskedAgain that it is asked again where another one
+	// has changed one after it.
+	ChangesPods, AskedAgain bool
 }
 
 // Extension is an API server behind the API server.
