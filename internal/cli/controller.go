@@ -113,7 +113,8 @@ func addBesideFlags(f *pflag.FlagSet, is *bool, o *beside.Options) {
 	f.StringVar(&o.Maker, "daemonset-account", "system:serviceaccount:kube-system:daemon-set-controller",
 		"with --beside: account by which the API's own DaemonSet controller makes pods")
 	f.BoolVar(&o.Fail, "webhook-fail", false,
-		"with --beside: refuse pods and DaemonSets while no webhook answers, in place of admitting them")
+		"with --beside: refuse pods and DaemonSets while no webhook answers, in place of admitting them; those in their "+
+			"node's network are admitted")
 }
 
 // controlled says how the controller reaches its cluster: by the kubeconfig, or as the

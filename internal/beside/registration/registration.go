@@ -54,7 +54,7 @@ type Options struct {
 	Trusted []byte
 	// Maker is the account of the controller that makes DaemonSets' pods, Account our own.
 	Maker, Account string
-	// Fail has pods and DaemonSets refused while the webhook does not answer.
+	// Fail has pods and DaemonSets refused while the webhook does not answer, but for those in their node's network.
 	Fail bool
 	// Startups tells that there are NodeStartups, so that it is asked about Nodes that join.
 	Startups bool
@@ -82,10 +82,29 @@ func Webhooks(o Options) *admission.MutatingWebhookConfiguration {
 		takenOver, {Name: "placed-otherwise", Expression: placedOtherwise},
 	}
 	all := []admission.MutatingWebhook{pods, sets, moves}
+	if o.Fail {
+		strictPods, hostPods := split(pods, "object.spec")
+		strictSets, hostSets := split(sets, "object.spec.template.spec")
+		all = []admission.MutatingWebhook{strictPods, strictSets, moves, hostPods, hostSets}
+	}
 	if o.Startups {
 		all = append(all, joins(o))
 	}
 	return &admission.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: Name}, Webhooks: all}
+}
+
+// split has what runs in its node's network be admitted while nobody answers, where all else is refused: such daemons
+// make the network for pods, without which nobody could answer again. at is where an object has the specification of
+// pods.
+func split(h admission.MutatingWebhook, at string) (strict, host admission.MutatingWebhook) {
+	inHost := at + ".?hostNetwork.orValue(false) == true"
+	strict, host = *h.DeepCopy(), *h.DeepCopy()
+	strict.MatchConditions = append(strict.MatchConditions,
+		admission.MatchCondition{Name: "not-in-its-nodes-network", Expression: "!(" + inHost + ")"})
+	host.MatchConditions = append(host.MatchConditions,
+		admission.MatchCondition{Name: "in-its-nodes-network", Expression: inHost})
+	host.Name, host.FailurePolicy = "host-"+h.Name, ptr.To(admission.Ignore)
+	return strict, host
 }
 
 // joins is the webhook for Nodes that are created. A node is never kept from joining by it.

@@ -21,14 +21,15 @@ func options(fail bool, url string) Options {
 func TestWebhooksHoldNobodyUp(t *testing.T) {
 	for _, fail := range []bool{false, true} {
 		c := Webhooks(options(fail, ""))
-		if c.Name > "001" || len(c.Webhooks) != 3 {
+		if c.Name > "001" || len(c.Webhooks) != map[bool]int{false: 3, true: 5}[fail] {
 			t.Fatalf("%s has %d webhooks, and must be asked before others", c.Name, len(c.Webhooks))
 		}
 		for _, w := range c.Webhooks {
 			if *w.TimeoutSeconds > 3 || *w.SideEffects != admission.SideEffectClassNone {
 				t.Errorf("%s may take %d s, side effects are %s", w.Name, *w.TimeoutSeconds, *w.SideEffects)
 			}
-			if (*w.FailurePolicy == admission.Fail) != (fail || w.Name == PlacementWebhook) {
+			host := strings.HasPrefix(w.Name, "host-")
+			if (*w.FailurePolicy == admission.Fail) != (fail && !host || w.Name == PlacementWebhook) {
 				t.Errorf("%s: %s", w.Name, *w.FailurePolicy)
 			}
 			if s := w.ClientConfig.Service; s == nil || s.Namespace != "kube-system" || *s.Port != 443 || w.ClientConfig.URL != nil {
@@ -36,7 +37,7 @@ func TestWebhooksHoldNobodyUp(t *testing.T) {
 			}
 		}
 		pods := c.Webhooks[0]
-		if len(pods.MatchConditions) != 2 || *pods.ReinvocationPolicy != admission.IfNeededReinvocationPolicy {
+		if len(pods.MatchConditions) != map[bool]int{false: 2, true: 3}[fail] || *pods.ReinvocationPolicy != admission.IfNeededReinvocationPolicy {
 			t.Errorf("pods are asked about by %v, %s", pods.MatchConditions, *pods.ReinvocationPolicy)
 		}
 		if ops := pods.Rules[0].Operations; !slices.Equal(ops, []admission.OperationType{admission.Create}) {
@@ -49,13 +50,36 @@ func TestWebhooksHoldNobodyUp(t *testing.T) {
 	}
 }
 
+// TestNetworksComeUpWhileNobodyAnswers: whatever is refused then, what runs in its node's network is not, for the
+// webhook's own pods may need it. It is asked about all the same, and about nothing twice.
+func TestNetworksComeUpWhileNobodyAnswers(t *testing.T) {
+	for _, w := range Webhooks(options(true, "")).Webhooks {
+		if w.Name == PlacementWebhook {
+			continue // nodes keep the daemons that they have
+		}
+		last := w.MatchConditions[len(w.MatchConditions)-1].Expression
+		spec := map[string]string{"pods": "object.spec", "daemonsets": "object.spec.template.spec"}[w.Rules[0].Resources[0]]
+		name, isHost := strings.CutPrefix(w.Name, "host-")
+		want := spec + ".?hostNetwork.orValue(false) == true"
+		if !isHost {
+			want = "!(" + want + ")"
+		}
+		if last != want || name != "pods.everynode.io" && name != SetsWebhook {
+			t.Errorf("%s is asked where %s, want %s", w.Name, last, want)
+		}
+		if (*w.FailurePolicy == admission.Ignore) != isHost {
+			t.Errorf("%s: %s", w.Name, *w.FailurePolicy)
+		}
+	}
+}
+
 // TestNodesAreAskedAboutWhileThereAreNodeStartups: no node is ever kept from joining, nor asked about twice.
 func TestNodesAreAskedAboutWhileThereAreNodeStartups(t *testing.T) {
 	o := options(true, "")
 	o.Startups = true
 	all := Webhooks(o).Webhooks
 	w := all[len(all)-1]
-	if len(all) != 4 || w.Name != NodesWebhook || *w.FailurePolicy != admission.Ignore || *w.TimeoutSeconds > 3 {
+	if len(all) != 6 || w.Name != NodesWebhook || *w.FailurePolicy != admission.Ignore || *w.TimeoutSeconds > 3 {
 		t.Fatalf("the last of %d webhooks is %s: %s, %d s", len(all), w.Name, *w.FailurePolicy, *w.TimeoutSeconds)
 	}
 	r := w.Rules[0]

@@ -47,7 +47,6 @@ func TestInjectorsBeforeAndBehind(t *testing.T) {
 	objects, template := twoRevisions(t)
 	at, trusted := answers(t, objects)
 	ours := registration.Webhooks(registration.Options{Maker: maker, Account: "us", Fail: true, URL: at, Trusted: trusted})
-	ours.Webhooks = ours.Webhooks[:1]
 	register(t, env, ours)
 	const never, again = admission.NeverReinvocationPolicy, admission.IfNeededReinvocationPolicy
 	injects(t, env, "000-alone", never)
@@ -82,6 +81,23 @@ func TestInjectorsBeforeAndBehind(t *testing.T) {
 		}
 		return nil
 	})
+
+	nobody := registration.Webhooks(registration.Options{Maker: maker, Fail: true, URL: "https://127.0.0.1:1"})
+	nobody.Name = "nobody"
+	register(t, env, nobody)
+	env.Eventually("a pod is refused about which nobody answers", func(ctx context.Context) error {
+		_, err := as.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
+			return fmt.Errorf("the answer is %v", err)
+		}
+		return nil
+	})
+	pod.Spec.HostNetwork = true
+	pod.Labels[appsv1.ControllerRevisionHashLabelKey] = "old" // it stays as it is made
+	_, err = as.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	if err != nil {
+		t.Errorf("a pod in its node's network, which networks may depend on: %v", err)
+	}
 }
 
 // answers is where our webhook answers by what an API has, and by whom it is known.
