@@ -1,8 +1,6 @@
 package admit
 
 import (
-	"fmt"
-
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 )
@@ -23,25 +21,23 @@ func Settled(s *v1alpha1.DaemonSetRolloutStatus) (string, bool) {
 // rollout has not begun. It follows from objects alone: the rollout's status says how far the change is, because
 // whoever leads it writes that before it takes a pod away.
 //
-// policy is the one that the rollout follows, or nil while it cannot be followed; nothing new begins then.
-func Assigned(s *v1alpha1.DaemonSetRolloutStatus, policy *rolloutpolicy.Policy, at rolloutpolicy.Step) (string, error) {
+// policy is the one that the rollout follows, or nil while it cannot be followed; nothing new begins then. Nor does it
+// where the policy has no step any more that the rollout says has begun: whoever leads says soon which one has.
+func Assigned(s *v1alpha1.DaemonSetRolloutStatus, policy *rolloutpolicy.Policy, at rolloutpolicy.Step) string {
 	stable, target := s.StableRevision, s.TargetRevision
 	one, settled := Settled(s)
 	switch {
 	case settled:
 		// Where a new DaemonSet failed and goes nowhere back, its nodes are left without a daemon.
-		return one, nil
+		return one
 	case policy == nil:
-		return stable, nil
+		return stable
 	case stable == "":
-		return target, nil
+		return target
 	}
 	open, known := policy.StepNamed(s.Step)
-	switch {
-	case !known:
-		return "", fmt.Errorf("the policy has no step %q, which the rollout says has begun", s.Step)
-	case at.Compare(open) <= 0:
-		return target, nil
+	if known && at.Compare(open) <= 0 {
+		return target
 	}
-	return stable, nil
+	return stable
 }

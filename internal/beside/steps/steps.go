@@ -113,8 +113,11 @@ func (b *Book) occupy(at place, turns int) {
 // DeleteSet forgets what was asked about a DaemonSet.
 func (b *Book) DeleteSet(uid types.UID) { delete(b.fleets, uid) }
 
-// ErrNotChosen says that the DaemonSet is not for a node.
-var ErrNotChosen = errors.New("it is not one of the DaemonSet's")
+// ErrNotChosen says that the DaemonSet is not for a node, ErrNotFollowed that nobody can follow the policy.
+var (
+	ErrNotChosen   = errors.New("it is not one of the DaemonSet's")
+	ErrNotFollowed = errors.New("it cannot be followed")
+)
 
 // Step returns the policy, compiled, and the node's step in it, for a DaemonSet whose nodes are chosen by the template
 // of the revision. The first question about a policy or a template costs a look at every node.
@@ -145,7 +148,7 @@ func (b *Book) fleet(set types.UID, policy *v1alpha1.RolloutPolicy, by *appsv1.C
 	}
 	compiled, err := rolloutpolicy.Compile(&policy.Spec, time.LoadLocation)
 	if err != nil {
-		return nil, fmt.Errorf("policy %s cannot be followed: %w", policy.Name, err)
+		return nil, fmt.Errorf("policy %s: %w: %w", policy.Name, ErrNotFollowed, err)
 	}
 	f = &fleet{
 		policyUID: policy.UID, generation: policy.Generation, revision: hash,

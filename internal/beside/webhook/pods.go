@@ -18,6 +18,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/admit"
+	"github.com/everynode/everynode/internal/beside/steps"
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/history"
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
@@ -192,17 +193,20 @@ func (s *Server) assigned(
 		return "", err
 	}
 	if policy == nil {
-		return admit.Assigned(status, nil, rolloutpolicy.Step{})
+		return admit.Assigned(status, nil, rolloutpolicy.Step{}), nil
 	}
 	node := admit.Node(r.Object.Raw)
 	if node == "" || by == nil {
 		return "", errors.New("it is not made for one node, or of no revision that is known")
 	}
 	compiled, at, err := s.step(ctx, ds.UID, policy, by, node)
-	if err != nil {
+	switch {
+	case errors.Is(err, steps.ErrNotFollowed): // whoever leads follows none either
+		return admit.Assigned(status, nil, rolloutpolicy.Step{}), nil
+	case err != nil:
 		return "", err
 	}
-	return admit.Assigned(status, compiled, at)
+	return admit.Assigned(status, compiled, at), nil
 }
 
 // policy is the one that counts for a DaemonSet with these labels; nil if there is none.
