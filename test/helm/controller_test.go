@@ -316,6 +316,9 @@ func TestControllerChartOnACluster(t *testing.T) {
 	})
 	moved := append(slices.Clone(values), "--set", "lease.namespace=agents")
 	r.refused("kubectl -n agents scale deployment everynode --replicas=0", append([]string{"upgrade", r.name, r.chart}, moved...)...)
+	other := append(slices.Clone(values), "--set", "mode=Beside")
+	r.refused("installed in mode Instead, and an upgrade does not change that", append([]string{"upgrade", r.name, r.chart},
+		other...)...)
 	r.upgrade(append(values, "--set", "replicas=1")...)
 	r.helm("rollback", r.name, "1", "--wait", "--timeout", patience)
 	r.helm("uninstall", r.name, "--wait", "--timeout", patience)
