@@ -132,8 +132,8 @@ func (p *Rules) Judge(n *corev1.Node) (Eligibility, string) {
 	return verdict, why
 }
 
-// Waits says why nothing starts on a node that is one of the fleet all the same: it starts, and others come first, or it
-// is marked as out of order; "" if nothing keeps the daemon away.
+// Waits says why nothing starts on a node that is one of the fleet all the same: it starts, and others come first, or
+// it is marked as out of order; "" if nothing keeps the daemon away.
 func (p *Rules) Waits(n *corev1.Node) string {
 	if e, why := p.Judge(n); e == ShouldContinueRunning && p.waitFor(n) {
 		return why
