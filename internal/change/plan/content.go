@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/change/content"
@@ -43,6 +45,49 @@ func Contents(s *survey.Survey, changes []Change) (edits map[types.UID][]content
 	return edits, direct
 }
 
+// Turned finds whose revisions content becomes a part of by the policies of after, which are others than those of
+// before: what these DaemonSets read directly, and are to read copies of.
+func Turned(before, after *survey.Survey) map[types.UID][]content.Edit {
+	out := map[types.UID][]content.Edit{}
+	for _, ds := range after.DaemonSets {
+		wanted := takes(after, ds)
+		if wanted == nil || takes(before, ds) != nil || reads(after, ds) {
+			continue
+		}
+		for _, ref := range wanted {
+			out[ds.UID] = append(out[ds.UID], content.Edit{Ref: ref, From: "read directly", To: "read from a copy"})
+		}
+	}
+	return out
+}
+
+// reads reports whether a DaemonSet has copies of content, or its pods have kept some: that counts then.
+func reads(s *survey.Survey, ds *appsv1.DaemonSet) bool {
+	r := s.Rollout(ds)
+	return r != nil && content.IDOf(r.Status.TargetRevision) != "" || slices.ContainsFunc(s.Objects.Pods,
+		func(p *corev1.Pod) bool {
+			return metav1.IsControlledBy(p, ds) && content.IDOf(p.Labels[content.RevisionLabel]) != ""
+		})
+}
+
+// takes returns what a DaemonSet names that is a part of its revisions by its policy.
+func takes(s *survey.Survey, ds *appsv1.DaemonSet) (out []content.Ref) {
+	policy := s.Policy(ds)
+	if policy == nil {
+		return nil
+	}
+	p, err := rolloutpolicy.Compile(&policy.Spec, s.Locate)
+	if err != nil || p.Content == nil {
+		return nil
+	}
+	for _, ref := range content.Refs(&ds.Spec.Template.Spec) {
+		if p.Content.Takes(ref) {
+			out = append(out, ref)
+		}
+	}
+	return out
+}
+
 // apart says why the object is no part of the DaemonSet's revisions; "" if it is.
 func apart(s *survey.Survey, ds *appsv1.DaemonSet, o *content.Object) string {
 	policy := s.Policy(ds)
@@ -69,12 +114,19 @@ func apart(s *survey.Survey, ds *appsv1.DaemonSet, o *content.Object) string {
 // addEdits adds keys that change to the fields; live: running pods are given them.
 func (p *planner) addEdits(edits []content.Edit, live bool) {
 	for _, e := range edits {
-		path := e.Ref.String() + ", key " + e.Key
+		path := e.Ref.String()
+		if e.Key != "" { // else content becomes a part of revisions
+			path += ", key " + e.Key
+		}
 		p.out.Fields = append(p.out.Fields, Field{
 			Path: path, From: brief(e.From), To: brief(e.To), ReplacesPods: !live, RunningPods: live,
 		})
 	}
-	if len(edits) > 0 && p.out.To == p.out.From {
+	switch {
+	case len(edits) == 0 || p.out.To != p.out.From:
+	case edits[0].Key == "":
+		p.out.To = p.out.From + ", with content"
+	default:
 		p.out.To = p.out.From + ", with other content"
 	}
 }

@@ -80,6 +80,54 @@ func TestPlanOfContent(t *testing.T) {
 	}
 }
 
+// A policy that makes content a part of revisions has each DaemonSet change, in its steps: what has a rollout already,
+// and what follows a policy for the first time.
+func TestPlanOfAPolicyThatTurnsContentOn(t *testing.T) {
+	for _, followed := range []bool{true, false} {
+		w := surveytest.New(t)
+		ds, revisions := w.DaemonSet("log-agent", "example.com/agent:1.4")
+		read(w)
+		revision := w.Revise(ds)
+		for _, name := range []string{"node-a", "node-b", "node-c"} {
+			w.Node(name)
+			w.Pod(ds, name, revision, surveytest.ReadyAfter(20*time.Second))
+		}
+		if followed {
+			w.Policy("careful", "waves: [{name: canary, count: 1}]")
+			w.Rollout(ds, v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseComplete, StableRevision: revision,
+				TargetRevision: revision, DaemonSetGeneration: ds.Generation})
+		}
+		before := survey.New(w.Objects)
+		w.Objects.Policies = nil
+		w.Policy("careful", "waves: [{name: canary, count: 1}]\ncontent: {secrets: None}")
+		w.Objects.Edits = Turned(before, survey.New(w.Objects))
+		f := forecast(t, w, ds, ds)
+		var out bytes.Buffer
+		f.Write(&out)
+		if !f.Changes() || f.Nodes.Change != 3 || len(f.Steps) != 2 || f.Steps[0].Nodes != 1 {
+			t.Errorf("followed %v: %d nodes change in %d steps, want 3 in 2:\n%s", followed, f.Nodes.Change, len(f.Steps), &out)
+		}
+		text := strings.Join(strings.Fields(out.String()), " ")
+		for _, want := range []string{"revision 2 -> 2, with content", "ConfigMap agent: read directly -> read from a copy (replaces every pod)"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("followed %v: the plan does not say %q:\n%s", followed, want, &out)
+			}
+		}
+		if strings.Contains(text, "Secret") || len(revisions) != 1 {
+			t.Errorf("followed %v: the plan speaks of what is no content:\n%s", followed, &out)
+		}
+		w.Objects.Pods[0].Labels[content.RevisionLabel] = content.Revision(revision, strings.Repeat("a", 24))
+		if got := Turned(before, survey.New(w.Objects)); len(got) > 0 {
+			t.Errorf("followed %v: pods have kept their content, and it is said to be turned on: %v", followed, got)
+		}
+		for name, again := range map[string]*survey.Survey{"nothing changes": survey.New(w.Objects), "it is turned off": before} {
+			if got := Turned(survey.New(w.Objects), again); len(got) > 0 {
+				t.Errorf("followed %v: %s, and content is said to be turned on: %v", followed, name, got)
+			}
+		}
+	}
+}
+
 func TestPlanTellsOfContentThatIsOvertaken(t *testing.T) {
 	for times, want := range map[int32]bool{v1alpha1.OvertakenOften - 1: false, v1alpha1.OvertakenOften: true} {
 		w := surveytest.New(t)

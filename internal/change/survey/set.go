@@ -78,16 +78,16 @@ func (s *Survey) Set(ds *appsv1.DaemonSet) (*Set, error) {
 
 // addContent finds the content that the present template has, where the policy wants it to be a part of revisions.
 func (s *Set) addContent() {
-	if s.Policy == nil || s.Policy.Spec.Content == nil || s.Rollout == nil {
+	if s.Policy == nil || s.Policy.Spec.Content == nil {
 		return
 	}
-	st := &s.Rollout.Status
+	st := s.stands()
 	s.content = content.IDOf(st.TargetRevision)
-	if s.content == "" {
-		return
-	}
 	if len(s.survey.Edits[s.DaemonSet.UID]) > 0 {
 		s.content = content.Planned
+	}
+	if s.content == "" {
+		return
 	}
 	s.Revision = content.Revision(s.Revision, s.content)
 	whole := []string{s.Revision, st.StableRevision, st.TargetRevision}
@@ -99,6 +99,14 @@ func (s *Set) addContent() {
 			s.Numbers[revision] = n
 		}
 	}
+}
+
+// stands is where the rollout stands; zero if there is none.
+func (s *Set) stands() *v1alpha1.DaemonSetRolloutStatus {
+	if s.Rollout == nil {
+		return &v1alpha1.DaemonSetRolloutStatus{}
+	}
+	return &s.Rollout.Status
 }
 
 // Live are the ways in which running pods can be given the content that was edited; nil if they are replaced. Why says
@@ -119,7 +127,7 @@ func (s *Set) Live() (live *fact.Live, why string) {
 	if _, err := content.Point(&s.DaemonSet.Spec.Template.Spec, members); err != nil {
 		return nil, err.Error()
 	}
-	st := &s.Rollout.Status
+	st := s.stands()
 	live = &fact.Live{Ways: [][2]string{{"", content.Planned}}}
 	for _, r := range []string{st.StableRevision, st.TargetRevision} {
 		live.Ways = append(live.Ways, [2]string{content.IDOf(r), content.Planned})
@@ -166,8 +174,8 @@ func (s *Set) Pods(name string) []*corev1.Pod {
 func (s *Set) info() fact.DaemonSet {
 	ds := s.DaemonSet
 	digest, _ := history.Digest(s.present) // "" of what cannot be read, as in the controller
-	if s.content != "" && s.Rollout.Status.TargetRevision == s.Revision {
-		digest = s.Rollout.Status.TargetDigest
+	if st := s.stands(); s.content != "" && st.TargetRevision == s.Revision {
+		digest = st.TargetDigest
 	}
 	live, _ := s.Live()
 	_, more := fetch.Images(&ds.Spec.Template.Spec)

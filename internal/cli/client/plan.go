@@ -80,8 +80,8 @@ Kubernetes. docs/plan.md explains what is shown, and the JSON.`,
 	at = addClusterFlags(cmd, plugin)
 	f := cmd.Flags()
 	f.StringVarP(&file, "filename", "f", "",
-		"file with DaemonSets, DaemonSetVariants, NodeStartups, ConfigMaps and Secrets as YAML or JSON, more than one "+
-			"document if wanted; - for standard input")
+		"file with DaemonSets, RolloutPolicies, DaemonSetVariants, NodeStartups, ConfigMaps and Secrets as YAML or JSON, "+
+			"more than one document if wanted; - for standard input")
 	f.StringArrayVar(&deleted, "delete", nil,
 		"daemonsetvariant/NAME that would be deleted, beside what the file says or alone; may be given more than once")
 	f.StringVarP(&output, "output", "o", "", "json or yaml for programs; else text for people")
@@ -121,7 +121,7 @@ func (l *lists) planOn(ctx context.Context, s *survey.Survey, hidden string, m *
 	if err := l.mustBeThere(ctx, m, s); err != nil {
 		return nil, err
 	}
-	before := s.Startups
+	stored := s
 	objects := m.withStartups(m.withVariants(m.withPolicies(s.Given(), l.namespace), l.namespace))
 	s = survey.New(objects)
 	changes, unread, err := l.stored(ctx, m.contents)
@@ -130,6 +130,9 @@ func (l *lists) planOn(ctx context.Context, s *survey.Survey, hidden string, m *
 	}
 	out.Missing = append(out.Missing, unread...)
 	objects.Edits, out.Direct = plan.Contents(s, changes)
+	for uid, turned := range plan.Turned(stored, s) {
+		objects.Edits[uid] = slices.Concat(turned, objects.Edits[uid])
+	}
 	s = survey.New(objects)
 	planned, sets := map[types.UID]bool{}, []*appsv1.DaemonSet(nil)
 	for _, wanted := range m.daemonSets {
@@ -152,7 +155,7 @@ func (l *lists) planOn(ctx context.Context, s *survey.Survey, hidden string, m *
 		planned[stored.UID], sets = true, append(sets, stored)
 	}
 	for _, one := range m.startups {
-		forecast := starting.Make(s, named(before, one.Name), named(s.Startups, one.Name), sets)
+		forecast := starting.Make(s, named(stored.Startups, one.Name), named(s.Startups, one.Name), sets)
 		out.NodeStartups = append(out.NodeStartups, forecast)
 	}
 	varied := m.varied(l.namespace)
