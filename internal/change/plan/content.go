@@ -21,10 +21,11 @@ type Change struct {
 	Old, New  *content.Object
 }
 
-// Contents finds whose revisions the changes are a part of, key by key. Direct says of the other DaemonSets that
-// name such an object that its change does not wait for any step.
-func Contents(s *survey.Survey, changes []Change) (edits map[types.UID][]content.Edit, direct []string) {
-	edits = map[types.UID][]content.Edit{}
+// Contents finds whose revisions the changes are a part of, key by key, and whose revisions content becomes a part of
+// by other policies than before. Direct says of the other DaemonSets that name such an object that its change does not
+// wait for any step.
+func Contents(before, s *survey.Survey, changes []Change) (edits map[types.UID][]content.Edit, direct []string) {
+	edits = turned(before, s)
 	for _, c := range changes {
 		keys := content.Edits(c.Old, c.New)
 		if len(keys) == 0 {
@@ -45,9 +46,9 @@ func Contents(s *survey.Survey, changes []Change) (edits map[types.UID][]content
 	return edits, direct
 }
 
-// Turned finds whose revisions content becomes a part of by the policies of after, which are others than those of
+// turned finds whose revisions content becomes a part of by the policies of after, which are others than those of
 // before: what these DaemonSets read directly, and are to read copies of.
-func Turned(before, after *survey.Survey) map[types.UID][]content.Edit {
+func turned(before, after *survey.Survey) map[types.UID][]content.Edit {
 	out := map[types.UID][]content.Edit{}
 	for _, ds := range after.DaemonSets {
 		wanted := takes(after, ds)

@@ -59,7 +59,7 @@ func TestPlanOfContent(t *testing.T) {
 		t.Errorf("with the same content something changes: %+v", f)
 	}
 	var direct []string
-	w.Objects.Edits, direct = Contents(survey.New(w.Objects), rewritten())
+	w.Objects.Edits, direct = Contents(survey.New(w.Objects), survey.New(w.Objects), rewritten())
 	if len(direct) > 0 {
 		t.Errorf("changes are said to reach all nodes at once: %v", direct)
 	}
@@ -100,7 +100,7 @@ func TestPlanOfAPolicyThatTurnsContentOn(t *testing.T) {
 		before := survey.New(w.Objects)
 		w.Objects.Policies = nil
 		w.Policy("careful", "waves: [{name: canary, count: 1}]\ncontent: {secrets: None}")
-		w.Objects.Edits = Turned(before, survey.New(w.Objects))
+		w.Objects.Edits = turned(before, survey.New(w.Objects))
 		f := forecast(t, w, ds, ds)
 		var out bytes.Buffer
 		f.Write(&out)
@@ -117,11 +117,11 @@ func TestPlanOfAPolicyThatTurnsContentOn(t *testing.T) {
 			t.Errorf("followed %v: the plan speaks of what is no content:\n%s", followed, &out)
 		}
 		w.Objects.Pods[0].Labels[content.RevisionLabel] = content.Revision(revision, strings.Repeat("a", 24))
-		if got := Turned(before, survey.New(w.Objects)); len(got) > 0 {
+		if got := turned(before, survey.New(w.Objects)); len(got) > 0 {
 			t.Errorf("followed %v: pods have kept their content, and it is said to be turned on: %v", followed, got)
 		}
 		for name, again := range map[string]*survey.Survey{"nothing changes": survey.New(w.Objects), "it is turned off": before} {
-			if got := Turned(survey.New(w.Objects), again); len(got) > 0 {
+			if got := turned(survey.New(w.Objects), again); len(got) > 0 {
 				t.Errorf("followed %v: %s, and content is said to be turned on: %v", followed, name, got)
 			}
 		}
@@ -166,7 +166,7 @@ func TestContentThatIsNoPartOfARevisionReachesAllNodes(t *testing.T) {
 		if policy != "" {
 			w.Policy("careful", policy)
 		}
-		edits, direct := Contents(survey.New(w.Objects), rewritten())
+		edits, direct := Contents(survey.New(w.Objects), survey.New(w.Objects), rewritten())
 		if len(edits) > 0 || !strings.Contains(strings.Join(direct, "\n"), want) {
 			t.Errorf("policy %q: direct are %q, want %q", policy, direct, want)
 		}

@@ -129,10 +129,7 @@ func (l *lists) planOn(ctx context.Context, s *survey.Survey, hidden string, m *
 		return nil, err
 	}
 	out.Missing = append(out.Missing, unread...)
-	objects.Edits, out.Direct = plan.Contents(s, changes)
-	for uid, turned := range plan.Turned(stored, s) {
-		objects.Edits[uid] = slices.Concat(turned, objects.Edits[uid])
-	}
+	objects.Edits, out.Direct = plan.Contents(stored, s, changes)
 	s = survey.New(objects)
 	planned, sets := map[types.UID]bool{}, []*appsv1.DaemonSet(nil)
 	for _, wanted := range m.daemonSets {
