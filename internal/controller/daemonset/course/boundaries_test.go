@@ -165,3 +165,68 @@ func TestFailuresInARampMakeNoRoom(t *testing.T) {
 		t.Errorf("with a limit of 1, and %s under way, %+v begin; %s", first[2], begun, w.course.Status().Message)
 	}
 }
+
+// atSecondOfRamp is a fleet that gets v2 by a ramp that changes one node at a time, and the first node of its second step,
+// whose change has just begun.
+func atSecondOfRamp(t *testing.T) (w *world, node string) {
+	t.Helper()
+	w = newWorld()
+	w.addFleet(1, 1, 9, "v1")
+	w.start(policy(t, "waves: [{name: more, nodes: {}, ramp: {}, maxUnavailable: 1}]"), dsWith("v1", 9))
+	w.update("v2")
+	for range 100 {
+		if w.course.Status().Step == "more/2" {
+			break
+		}
+		w.pass(time.Second)
+	}
+	begun := w.take(9)
+	if step := w.course.Status().Step; len(begun) != 1 || step != "more/2" {
+		t.Fatalf("in %s %v begin, want one", step, begun)
+	}
+	return w, begun[0].Node
+}
+
+// A node of a later step of a ramp may be under way to another revision, or without its daemon, when the steps begin
+// again. It keeps its place within the limit of the wave until that is over.
+func TestStepsOfARampThatBeginAgainKeepToOneLimit(t *testing.T) {
+	for name, under := range map[string]func(*world, string){
+		"no answer yet": func(w *world, node string) {
+			w.nodes[node].daemon.Unsure = true
+			w.tell(node)
+		},
+		"its daemon is gone": func(w *world, node string) { w.begin(Permit{Node: node, From: "v1", To: "v2"}) },
+	} {
+		w, late := atSecondOfRamp(t)
+		under(w, late)
+		w.update("v3")
+		if more := w.take(9); len(more) > 0 {
+			t.Errorf("%s: %v begin while %s is under way", name, more, late)
+		}
+		w.nodes[late].daemon = standing.Daemon{Revision: "v2", Available: true, Since: w.now, Made: w.now, Bound: w.now}
+		w.tell(late)
+		if more := w.take(9); len(more) != 1 || more[0].Node == late {
+			t.Errorf("%s: when that is over %v begin, want the first node", name, more)
+		}
+	}
+}
+
+// Who uses up the limit of a ramp from a later step, and does not come up, is named. One that can have no daemon before
+// its own step begins holds up none of those before it.
+func TestALostDaemonInALaterStepOfARamp(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		w, late := atSecondOfRamp(t)
+		w.begin(Permit{Node: late, From: "v1", To: "v2"})
+		w.bad = func(revision, node string) string {
+			return map[bool]string{true: "it ends"}[revision == "v1" && node == late]
+		}
+		w.unreadable["v1"] = lost
+		w.update("v3")
+		w.pass(time.Hour)
+		if lost {
+			w.expect(t, v1alpha1.PhaseComplete, "9 of 9")
+			continue
+		}
+		w.expect(t, v1alpha1.PhaseProgressing, "step more/1: 0 of 1 node done; the limit is used up, and is not freed by 1 node: "+late)
+	}
+}

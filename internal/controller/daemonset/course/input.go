@@ -55,8 +55,7 @@ func (c *Course) fetching(n *node) standing.Fetching {
 	})
 }
 
-// target is the revision that a pod made now on the node is to have; "" if none is
-// to be made.
+// target is the revision that a pod made now on the node is to have; "" if none is to be made.
 func (c *Course) target(n *node) string {
 	switch {
 	case !c.changing:

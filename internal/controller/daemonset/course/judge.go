@@ -71,8 +71,9 @@ func (c *Course) count(n *node, in *standing.Input, v *view) {
 	e := v.State.Counts(v.cause, in.Back)
 	mayChange, free := c.candidate(n, in)
 	v.Free = free
+	busy := c.begun(n.step) || v.cause == standing.UnderWay || v.cause == standing.Us && !in.Lost
 	e = e.With(standing.Given, in.Failed || d.Revision == in.Target).With(standing.Sick, in.Fault != "").
-		With(standing.Failure, in.Failed).With(standing.Busy, e.Has(standing.Ours) && !in.Failed).
+		With(standing.Failure, in.Failed).With(standing.Busy, e.Has(standing.Ours) && !in.Failed && busy).
 		With(standing.Removed, v.State == standing.LeftOut && in.Want == in.Target && in.Departs).With(standing.Down, down).
 		With(standing.Fetches, in.Fetch.Images == standing.Awaited).
 		With(standing.Fetched, in.Fetch.Images == standing.HasImages).

@@ -357,7 +357,8 @@ func (c *Course) wayBackIsLost() bool {
 // blockedBy says which nodes use up the limit, and what they wait for; "" if there is room.
 func (c *Course) blockedBy() string {
 	m, any := c.queue.Blocked.Min()
-	if !any || c.queue.Totals[standing.Ours] < c.most() {
+	s := c.queue.Steps[c.state.open]
+	if !any || c.queue.Totals[standing.Ours] < c.most() && (s == nil || c.room(c.state.open, s)) {
 		return ""
 	}
 	many := c.queue.Blocked.Len()

@@ -98,15 +98,15 @@ func (c *Course) room(at rolloutpolicy.Step, s *queue.Step) bool {
 	return c.queue.Totals[standing.Ours] < c.most()
 }
 
-// besideInRamp is how many nodes are under way in other steps of the step's ramp: where nodes leave or join, those that
-// are under way may move into another of its steps, and all keep to one limit. In a step that is complete nobody is
-// waited for.
+// besideInRamp is how many nodes are under way in other steps of the step's ramp, which all keep to one limit: where
+// nodes leave or join, those that are may move into another of its steps, and where the steps begin again, a later one
+// has those of the change before. In a step that has begun and is complete nobody is waited for.
 func (c *Course) besideInRamp(at rolloutpolicy.Step) (n int) {
 	if c.isNew || c.policy.Waves[at.Wave].Ramp == nil {
 		return 0
 	}
 	for other, s := range c.queue.Steps {
-		if other.Wave == at.Wave && other != at && c.begun(other) && s.Over() < s.Sums[standing.Selected] {
+		if other.Wave == at.Wave && other != at && (!c.begun(other) || s.Over() < s.Sums[standing.Selected]) {
 			n += s.Sums[standing.Busy]
 		}
 	}

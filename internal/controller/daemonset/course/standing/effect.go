@@ -19,7 +19,8 @@ const (
 	// Late: its change is under way, and no further step waits for that, since it came late into its own.
 	Late
 	// Ours: it is without an available daemon by our doing, or about to be. It uses up
-	// maxUnavailable. Busy: so it does, and the target does not fail on it.
+	// maxUnavailable. Busy: so it does, and the target does not fail on it. Where its step has not begun that is by a
+	// change, and nothing that waits for the step.
 	Ours
 	Busy
 	// Fault: it is out of order, or its daemon was before. Sick: the node itself is; it counts
