@@ -26,7 +26,7 @@ const MountedCondition corev1.PodConditionType = "everynode.io/ContentMounted"
 type Pointing struct {
 	// Content is the ID of the content.
 	Content string `json:"content"`
-	// At is when the controller wrote it, Settle how long after the mounting the pod's readiness counts.
+	// At is when the controller asked for it, Settle how long after the mounting the pod's readiness counts.
 	At     time.Time       `json:"at"`
 	Settle metav1.Duration `json:"settle"`
 	// Restarts is how often the container that restarted most had by then, and RestartsBy how often each had, which an

@@ -152,7 +152,7 @@ func (l *lab) resize(a *action.ResizePod) (action.Outcome, string) {
 	l.change(a.PodUID, func(p *corev1.Pod) {
 		way.Amounts.Fill(&p.Spec)
 		p.Generation++
-		record := resizing.Record{Pod: p.Name, Generation: p.Generation, At: l.Objects.Now, Was: string(a.Before)}
+		record := resizing.Record{Pod: p.Name, Generation: p.Generation, At: a.At, Was: string(a.Before)}
 		text, err := record.Text()
 		if err != nil {
 			l.t.Fatal(err)

@@ -370,7 +370,7 @@ func (p *play) resize(a *action.ResizePod) (action.Outcome, string) {
 	answered(is)
 	p.molded[a.PodUID] = is
 	o := p.pods[a.PodUID]
-	o.Revision, o.Before, o.Pointed, o.Resized, o.Unplaceable = a.Revision, a.Before, p.now, true, ""
+	o.Revision, o.Before, o.Pointed, o.Resized, o.Unplaceable = a.Revision, a.Before, a.At, true, ""
 	o.Mounted = p.now
 	if neverFits(is, p.survey.Node(a.Node)) {
 		infeasible(is, p.now)
@@ -395,7 +395,7 @@ func (p *play) resize(a *action.ResizePod) (action.Outcome, string) {
 // long the daemon takes.
 func (p *play) point(a *action.PointPod) {
 	o := p.pods[a.PodUID]
-	o.Revision, o.Before, o.Pointed, o.Mounted = a.Revision, a.Before, p.now, p.now
+	o.Revision, o.Before, o.Pointed, o.Mounted = a.Revision, a.Before, a.At, p.now
 	o.Ready, o.ReadySince = false, time.Time{}
 	p.tell(o)
 	p.queue = append(p.queue, start{o.UID, p.now})

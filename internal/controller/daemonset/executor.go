@@ -256,7 +256,7 @@ func (e *executor) pointPod(
 		return refuses(err)
 	}
 	patch, err := pointPatch(p, a, content.Pointing{
-		Content: content.IDOf(a.Revision), At: e.clock.Now().UTC(), Settle: metav1.Duration{Duration: a.Settle},
+		Content: content.IDOf(a.Revision), At: a.At.UTC(), Settle: metav1.Duration{Duration: a.Settle},
 		Restarts: pod.Restarts(p), RestartsBy: pod.RestartsBy(p), Was: string(a.Before), Volumes: volumes,
 	})
 	if err != nil {

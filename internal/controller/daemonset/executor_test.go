@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -52,7 +53,7 @@ func (w *scriptedWriter) UpdateDaemonSetStatus(_ context.Context, ds *appsv1.Dae
 	return ds, nil
 }
 
-// A pod that is pointed at content remembers how often each of its containers had restarted.
+// A pod that is pointed at content says when that was asked for, and remembers how often each of its containers had restarted.
 func TestPointingRemembersRestarts(t *testing.T) {
 	a := newFakeAPI(t)
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "u"}}
@@ -60,14 +61,15 @@ func TestPointingRemembersRestarts(t *testing.T) {
 	a.add(p)
 	e, _ := newExecutor(t, a)
 	const revision = "t.abcdefghijklmnopqrstuvwx"
+	asked := time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC)
 	answer := e.pointPod(t.Context(), testDaemonSet("logs"), &action.PointPod{Target: action.Target{Namespace: "default"},
-		Node: "n", PodName: "p", PodUID: "u", Revision: revision}, nil)
+		Node: "n", PodName: "p", PodUID: "u", Revision: revision, At: asked}, nil)
 	now, err := a.GetPod(t.Context(), "default", "p")
 	if err != nil || answer.Outcome != action.OK {
 		t.Fatal(answer, err)
 	}
 	to, err := content.PointingOf(now.Annotations)
-	if err != nil || to == nil || to.Restarts != 6 || !maps.Equal(to.RestartsBy, map[string]int32{"a": 6, "c": 1}) {
+	if err != nil || to == nil || !to.At.Equal(asked) || to.Restarts != 6 || !maps.Equal(to.RestartsBy, map[string]int32{"a": 6, "c": 1}) {
 		t.Errorf("it remembers %+v, %v", to, err)
 	}
 }

@@ -68,7 +68,7 @@ func (o *owner) tryPod(t *variants.Trial) {
 func (e *executor) resizePod(
 	ctx context.Context, ds *appsv1.DaemonSet, a *action.ResizePod, way *resizing.Way,
 ) action.Answer {
-	gone, err := storing.Resize(ctx, e.writer, a, way, e.clock.Now())
+	gone, err := storing.Resize(ctx, e.writer, a, way)
 	switch {
 	case gone:
 		return action.Answer{Outcome: action.Gone}

@@ -386,7 +386,7 @@ func (w *world) act(a action.Action) {
 		w.matrix.Step(action.Answer{Action: a, Outcome: action.OK, Pod: p.UID})
 	case *action.PointPod:
 		p := w.pods[a.Node]
-		p.Revision, p.Pointed, p.Mounted, p.Settle, p.Before = a.Revision, w.now, w.now, a.Settle, a.Before
+		p.Revision, p.Pointed, p.Mounted, p.Settle, p.Before = a.Revision, a.At, w.now, a.Settle, a.Before
 		if w.reads(a.Revision) == "bad" {
 			p.Ready, p.ReadySince, p.Trouble, p.Restarts = false, time.Time{}, "container agent ends", 5
 		}

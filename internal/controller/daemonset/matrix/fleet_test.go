@@ -284,7 +284,7 @@ func (f *fleet) point(a *action.PointPod, answer *action.Answer) {
 		answer.Outcome, answer.Refused = action.Failed, "the API refuses what the pod is pointed at"
 	default:
 		p.Revision, p.Before, p.Settle, p.Restarts = a.Revision, a.Before, a.Settle, 0
-		p.Pointed, p.Mounted, p.Trouble = f.now, time.Time{}, "" // what the node said was of other content
+		p.Pointed, p.Mounted, p.Trouble = a.At, time.Time{}, "" // what the node said was of other content
 		f.set(p)
 		f.mount(p.UID, p.Pointed)
 	}

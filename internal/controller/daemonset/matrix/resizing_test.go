@@ -71,6 +71,33 @@ func (w *resizing) wantResized(when string, nodes ...string) (out []*action.Resi
 	return out
 }
 
+// soon is what is to be resized within ten seconds, where what is to be told is.
+func (w *resizing) soon() (out []*action.ResizePod) {
+	for range 10 {
+		w.now = w.now.Add(time.Second)
+		w.Step(fact.Now{Time: w.now})
+		for _, a := range w.Ready() {
+			switch a := a.(type) {
+			case *action.ResizePod:
+				out = append(out, a)
+			case *action.UpdateRollout, *action.UpdateStatus:
+				w.Step(action.Answer{Action: a, Outcome: action.OK})
+			}
+		}
+	}
+	return out
+}
+
+// resized looks at what soon is.
+func (w *resizing) resized(when string, nodes ...string) []*action.ResizePod {
+	w.t.Helper()
+	out := w.soon()
+	if len(out) != len(nodes) {
+		w.t.Fatalf("%s %v are resized, want %v", when, out, nodes)
+	}
+	return out
+}
+
 // A pod that is being resized counts as taken until what was asked for is seen, also where another revision comes
 // meanwhile by which its own is called otherwise.
 func TestAResizeUnderWayCountsWhateverThePodIsCalled(t *testing.T) {
@@ -84,10 +111,10 @@ func TestAResizeUnderWayCountsWhateverThePodIsCalled(t *testing.T) {
 	w.wantResized("before anything is seen")
 	w.see(first.Node, func(p *fact.Pod) { p.Revision = "t_c" }) // which has the amounts that it had
 	w.wantResized("before more is seen than another name")
-	w.see(first.Node, func(p *fact.Pod) { p.Resized, p.Pointed, p.Revision = true, w.now, "t_b" })
+	w.see(first.Node, func(p *fact.Pod) { p.Resized, p.Pointed, p.Revision = true, first.At, "t_b" })
 	again := w.wantResized("while the node is at it", first.Node)[0] // which is taken already
 	w.Step(action.Answer{Action: again, Outcome: action.OK})
-	w.see(first.Node, func(p *fact.Pod) { p.Pointed, p.Mounted, p.Revision = w.now.Add(time.Second), w.now, "t_c" })
+	w.see(first.Node, func(p *fact.Pod) { p.Pointed, p.Mounted, p.Revision = again.At, w.now, "t_c" })
 	w.wantResized("when it is done", "the other")
 }
 
@@ -124,33 +151,13 @@ func TestAStepWaitsForAResizeWhateverThePodIsCalled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resized := func(when string, nodes ...string) *action.ResizePod {
-		t.Helper()
-		var out []*action.ResizePod
-		for range 10 {
-			w.now = w.now.Add(time.Second)
-			w.Step(fact.Now{Time: w.now})
-			for _, a := range w.Ready() {
-				switch a := a.(type) {
-				case *action.ResizePod:
-					out = append(out, a)
-				case *action.UpdateRollout, *action.UpdateStatus:
-					w.Step(action.Answer{Action: a, Outcome: action.OK})
-				}
-			}
-		}
-		if len(out) != len(nodes) {
-			t.Fatalf("%s %v are resized, want %v", when, out, nodes)
-		}
-		return append(out, nil)[0]
-	}
 	w.Step(fact.Rollout{UID: "ds", PolicyUID: "p", Policy: policy})
-	resized("at first")
+	w.resized("at first")
 	w.edit("t_b")
-	first := resized("after an edit", "the first")
+	first := w.resized("after an edit", "the first")[0]
 	w.edit("t_c")
 	w.see(first.Node, func(p *fact.Pod) { p.Revision = "t_c" }) // which has the amounts that it had
-	resized("before there is an answer")
+	w.resized("before there is an answer")
 	if s, _ := w.Rollout("ds"); s.Step != "first" {
 		t.Errorf("it is at step %q, want the first: %s", s.Step, s.Message)
 	}
@@ -164,13 +171,13 @@ func TestAResizeIsWaitedForThoughThePodIsCalledSo(t *testing.T) {
 		w.edit("t_b")
 		first := w.wantResized("after an edit", "n0")[0]
 		shows := func() {
-			w.see(first.Node, func(p *fact.Pod) { p.Resized, p.Pointed, p.Mounted, p.Revision = true, w.now, w.now, "t_b" })
+			w.see(first.Node, func(p *fact.Pod) { p.Resized, p.Pointed, p.Mounted, p.Revision = true, first.At, w.now, "t_b" })
 		}
 		if early {
 			shows()
-			w.wantResized("before there is an answer")
+			w.wantResized("before there is an answer", "the other")
 			w.Step(action.Answer{Action: first, Outcome: action.OK})
-			w.wantResized("after it", "the other")
+			w.wantResized("after it")
 			continue
 		}
 		w.edit("t_c")
@@ -189,8 +196,54 @@ func TestAResizeUnderWayOutlivesAnotherProcesses(t *testing.T) {
 	w.edit("t_b")
 	w.edit("t_c")
 	first := w.wantResized("after two edits", "n0")[0]
-	w.see(first.Node, func(p *fact.Pod) { p.Resized, p.Pointed, p.Mounted, p.Revision = true, w.now, w.now, "t_b" })
+	others := first.At.Add(-time.Millisecond)
+	w.see(first.Node, func(p *fact.Pod) { p.Resized, p.Pointed, p.Mounted, p.Revision = true, others, w.now, "t_b" })
 	w.wantResized("when the other one shows")
 	w.Step(action.Answer{Action: first, Outcome: action.Failed})
 	w.wantResized("when it was too late", "one of both")
+}
+
+// A resize that shows is done, also before it is answered. Where the steps begin again meanwhile, its node waits for its
+// own with what it has: its daemon works, and is none to be taken as if it did not.
+func TestAResizeThatShowsBeforeItsAnswerIsDone(t *testing.T) {
+	w := newResizing(t)
+	policy, err := rolloutpolicy.Compile(&v1alpha1.RolloutPolicySpec{Waves: []v1alpha1.Wave{{Name: "first", Count: new(int32(1))}}},
+		time.LoadLocation)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Step(fact.Rollout{UID: "ds", PolicyUID: "p", Policy: policy})
+	w.resized("at first")
+	w.edit("t_b")
+	first := w.resized("after an edit", "the first")[0]
+	shows := func(a *action.ResizePod) {
+		w.see(a.Node, func(p *fact.Pod) { p.Resized, p.Pointed, p.Mounted, p.Revision = true, a.At, w.now, a.Revision })
+	}
+	shows(first)
+	w.Step(action.Answer{Action: first, Outcome: action.OK})
+	other := w.resized("when it is done", "the other")[0]
+	w.edit("t_c")
+	shows(other)
+	got := w.soon()
+	w.Step(action.Answer{Action: other, Outcome: action.OK})
+	got = append(got, w.soon()...)
+	if len(got) != 1 || got[0].Node != first.Node || got[0].Revision != "t_c" {
+		t.Errorf("%v are resized, want that on %s to t_c alone", got, first.Node)
+	}
+}
+
+// An answer that comes late is none to what has been asked for since, which is told apart from what showed at once.
+func TestALateAnswerIsNoneToTheNextResize(t *testing.T) {
+	w := newResizing(t)
+	w.edit("t_b")
+	first := w.wantResized("after an edit", "n0")[0]
+	w.see("n0", func(p *fact.Pod) { p.Resized, p.Pointed, p.Mounted, p.Revision = true, first.At, w.now, "t_b" })
+	w.edit("t_c")
+	second := w.wantResized("after another one", "n0")[0]
+	w.Step(action.Answer{Action: first, Outcome: action.Failed})
+	w.wantResized("when the first one is answered")
+	w.Step(action.Answer{Action: second, Outcome: action.OK})
+	w.wantResized("when the second one is")
+	w.see("n0", func(p *fact.Pod) { p.Pointed, p.Revision = second.At, "t_c" })
+	w.wantResized("when that shows", "n1")
 }

@@ -378,7 +378,7 @@ func (w *world) event(a action.Action) {
 	case *action.PointPod:
 		if p, ok := w.pods[a.PodUID]; ok {
 			p.Revision, p.Before, p.Settle, p.Restarts = a.Revision, a.Before, a.Settle, 0
-			p.Pointed, p.Mounted = w.now, time.Time{}
+			p.Pointed, p.Mounted = a.At, time.Time{}
 			w.setPod(p)
 		}
 	case *action.FetchImages:

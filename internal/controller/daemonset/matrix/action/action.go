@@ -113,6 +113,8 @@ type PointPod struct {
 	PodName  string
 	PodUID   types.UID
 	Revision string
+	// At is when it is asked for. The pod says that, by which it is known to show just this.
+	At time.Time
 	// Before is what the node's daemon was like by then.
 	Before standing.Before
 	// Settle is how long after that the pod is judged.
@@ -133,6 +135,8 @@ type ResizePod struct {
 	PodName  string
 	PodUID   types.UID
 	Revision string
+	// At is when it is asked for. The pod says that, by which it is known to show just this.
+	At time.Time
 	// Before is what the node's daemon was like by then; "" where the rollout follows no policy.
 	Before standing.Before
 	// Gapless tells that the daemon must not be restarted for it.

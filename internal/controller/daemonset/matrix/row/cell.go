@@ -65,8 +65,7 @@ type cell struct {
 	column *Column // nil while there is no such Node
 	node   string
 
-	// newest is what the placement rules of the newest revision say, eligibility what those
-	// that count for the node do.
+	// newest is what the placement rules of the newest revision say, eligibility what those that count for the node do.
 	newest, eligibility placement.Eligibility
 	untold              bool   // whether the row has it on its list
 	audited             uint8  // the audit that has counted it last
@@ -76,8 +75,7 @@ type cell struct {
 	todo    *todo // if the verdict says that there is work
 	timer   deadline.Timer[*cell]
 
-	// Most cells have nothing under way and nothing to remember: they share nothing, and
-	// whoever writes asks for own before.
+	// Most cells have nothing under way and nothing to remember: they share nothing. Who writes asks for own before.
 	*tries
 }
 
@@ -89,8 +87,7 @@ type tries struct {
 	refused, ofWhich string
 	// taken is how many names were found to be other pods'.
 	taken int
-	// unanswered is the name of a pod whose creation got no answer. Until it is
-	// seen it may exist, so the next try must meet it.
+	// unanswered is the name of a pod whose creation got no answer. Until it is seen the next try must meet it.
 	unanswered      string
 	unansweredUntil time.Time
 
@@ -206,15 +203,13 @@ func (r *Row) freeName(c *cell) string {
 type Pod struct {
 	info fact.Pod
 	cell *cell // nil while it has no node or no row
-	// doomedUntil is set from the moment its deletion leaves Ready; until then
-	// the pod counts as terminating whatever its last event said.
+	// doomedUntil is set from when its deletion leaves Ready: it counts as terminating whatever its last event said.
 	doomedUntil time.Time
-	// pointedUntil is set from the moment it was to be pointed at another content, or resized, until it is seen to be.
-	// What its revision is called says nothing: one that comes meanwhile may have the name changed. Asked tells that
-	// there is no answer yet, and shown that it was seen to be before. Unpointable is what it cannot be given that way.
-	pointedUntil time.Time
-	asked, shown bool
-	unpointable  string
+	// pointedUntil is set from the moment it was to be pointed at another content, or resized, until it is seen to be: it
+	// says when that was asked for, which asked is. What its revision is called says nothing, since one that comes
+	// meanwhile may have the name changed, nor what another process has asked for. Unpointable is what it cannot be given.
+	pointedUntil, asked time.Time
+	unpointable         string
 	// fetchUntil is set from the moment its node was to be asked for images, or no longer, until that is seen.
 	fetchUntil time.Time
 	// unsureUntil is set while a deletion, or what points it at other content, got no answer: it may be done. The
@@ -271,8 +266,7 @@ func (p *Pod) Update(info fact.Pod, now time.Time) {
 // point takes in what the pod's volumes were pointed at.
 func (p *Pod) point(info *fact.Pod, now time.Time) {
 	again := !p.info.Pointed.Equal(info.Pointed)
-	p.shown = p.shown || again
-	if again && (!p.asked || p.pointedUntil.IsZero()) { // else it may be what another process has asked for
+	if again && info.Pointed.Equal(p.asked) {
 		p.pointedUntil, p.unsureUntil = time.Time{}, time.Time{}
 	}
 	if again || !p.info.Mounted.IsZero() && info.Mounted.IsZero() {

@@ -16,9 +16,9 @@ func (r *Row) answered(e Answered) {
 	case *action.DeletePod:
 		r.deleted(a, e.Outcome)
 	case *action.PointPod:
-		r.pointed(a.Node, a.PodUID, a.Revision, e.Answer)
+		r.pointed(a.Node, a.PodUID, a.At, a.Revision, e.Answer)
 	case *action.ResizePod:
-		r.pointed(a.Node, a.PodUID, a.Revision, e.Answer)
+		r.pointed(a.Node, a.PodUID, a.At, a.Revision, e.Answer)
 	case *action.FetchImages:
 		r.fetched(a, e.Outcome)
 	case *action.UpdateStatus:
@@ -39,9 +39,8 @@ func (r *Row) created(a *action.CreatePod, e Answered) {
 	r.adjust(p, e.Outcome)
 }
 
-// adjust has a success raise the pace and a failure begin the slow start from the beginning,
-// after a pause. Cells that keep failing are tried the less often the more there
-// are: together they cost as much as one.
+// adjust has a success raise the pace and a failure begin the slow start from the beginning, after a pause. Cells that
+// keep failing are tried the less often the more there are: together they cost as much as one.
 func (r *Row) adjust(p *pace, o action.Outcome) {
 	switch o {
 	case action.OK:
@@ -104,16 +103,15 @@ func (c *cell) deletes() {
 	}
 }
 
-// pointed: the pod was pointed at the content of the revision, or given its amounts, or could not be.
-func (r *Row) pointed(node string, uid types.UID, revision string, e action.Answer) {
+// pointed: the pod was pointed at the content of the revision, or given its amounts, as was asked for then, or not.
+func (r *Row) pointed(node string, uid types.UID, at time.Time, revision string, e action.Answer) {
 	c, p := r.asked(node, uid)
-	if p == nil || p.pointedUntil.IsZero() {
+	if p == nil || p.pointedUntil.IsZero() || !p.asked.Equal(at) {
 		return
 	}
-	p.asked = false
 	done := e.Outcome != action.Failed && e.Outcome != action.Unknown
 	switch {
-	case p.shown, !done && p.info.Revision == revision: // nothing is left to wait for
+	case !done && p.info.Revision == revision: // nothing is left to wait for
 		p.pointedUntil, p.unsureUntil = time.Time{}, time.Time{}
 	case done:
 		p.pointedUntil, p.unsureUntil = r.now.Add(r.cfg.SeenTimeout), time.Time{}

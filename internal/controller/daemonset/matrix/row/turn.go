@@ -148,24 +148,32 @@ func (r *Row) doom(c *cell, rm removal) action.Action {
 	return a
 }
 
-// point has the pod's volumes show the content of the revision that the cell is to have. It counts as a deletion.
+// point has the pod's volumes show the content of the revision that the cell is to have.
 func (r *Row) point(c *cell, p *Pod) action.Action {
-	p.pointedUntil, p.asked, p.shown = r.now.Add(r.cfg.ExpectationsTimeout), true, false
-	r.deletes++
-	return &action.PointPod{Target: r.target(), Node: c.node, PodName: p.info.Name, PodUID: p.info.UID,
+	at := r.asks(p)
+	return &action.PointPod{Target: r.target(), Node: c.node, PodName: p.info.Name, PodUID: p.info.UID, At: at,
 		Revision: r.order(c.node).Target, Before: r.guide.course.Before(c.node), Settle: r.info.Live.Settle}
 }
 
-// resize has the pod be given the amounts of the revision that the cell is to have. It counts as a deletion.
+// resize has the pod be given the amounts of the revision that the cell is to have.
 func (r *Row) resize(c *cell, p *Pod) action.Action {
-	p.pointedUntil, p.asked, p.shown = r.now.Add(r.cfg.ExpectationsTimeout), true, false
-	r.deletes++
-	a := &action.ResizePod{Target: r.target(), Node: c.node, PodName: p.info.Name, PodUID: p.info.UID,
+	at := r.asks(p)
+	a := &action.ResizePod{Target: r.target(), Node: c.node, PodName: p.info.Name, PodUID: p.info.UID, At: at,
 		Revision: r.order(c.node).Target, Gapless: r.surge}
 	if r.guide != nil {
 		a.Before = r.guide.course.Before(c.node)
 	}
 	return a
+}
+
+// asks has the pod be waited for until it says that this was asked of it, now. It counts as a deletion.
+func (r *Row) asks(p *Pod) time.Time {
+	p.asked, p.pointedUntil = r.now, r.now.Add(r.cfg.ExpectationsTimeout)
+	if p.asked.Equal(p.info.Pointed) { // which it says already
+		p.asked = p.asked.Add(1)
+	}
+	r.deletes++
+	return p.asked
 }
 
 // fetches has the node be asked for the images that it is to have before its turn, or no longer.

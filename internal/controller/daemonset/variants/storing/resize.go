@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,12 +33,12 @@ const tries = 3
 // What was done before a crash is done once more, and changes nothing. Gone tells that there is no such pod any more;
 // errors are those of the API.
 func Resize(
-	ctx context.Context, to PodWriter, a *action.ResizePod, way *resizing.Way, now time.Time,
+	ctx context.Context, to PodWriter, a *action.ResizePod, way *resizing.Way,
 ) (gone bool, err error) {
 	p, err := changeAmounts(ctx, to, a, way)
 	if err == nil && p != nil {
 		var patch []byte
-		patch, err = signature(p, a, way, now)
+		patch, err = signature(p, a, way)
 		if err == nil {
 			_, err = to.PatchPod(ctx, a.Namespace, a.PodName, patch)
 		}
@@ -135,8 +134,8 @@ func amountsPatch(p *corev1.Pod, way *resizing.Way) ([]byte, error) {
 }
 
 // signature is the strategic merge patch; the UID in it is a precondition.
-func signature(p *corev1.Pod, a *action.ResizePod, way *resizing.Way, now time.Time) ([]byte, error) {
-	record := resizing.Record{Pod: p.Name, Generation: p.Generation, Asked: resizing.AskedOf(p), At: now.UTC(),
+func signature(p *corev1.Pod, a *action.ResizePod, way *resizing.Way) ([]byte, error) {
+	record := resizing.Record{Pod: p.Name, Generation: p.Generation, Asked: resizing.AskedOf(p), At: a.At.UTC(),
 		Restarts: pod.Restarts(p), RestartsBy: pod.RestartsBy(p), Was: string(a.Before)}
 	for _, container := range way.Restarts {
 		if record.RestartsBy == nil {

@@ -47,7 +47,8 @@ func (o *one) ResizePod(ctx context.Context, namespace, name string, patch []byt
 	return o.PatchPod(ctx, namespace, name, patch)
 }
 
-// A pod keeps saying which content it refers to, whatever revision gives it other amounts: its copies go by that.
+// A pod keeps saying which content it refers to, whatever revision gives it other amounts: its copies go by that. It says
+// when it was to be given them.
 func TestAResizedPodSaysItsContent(t *testing.T) {
 	const id = "cztuqmtsjuafgnwgjeic3yhh"
 	for name, c := range map[string]struct{ was, to, want string }{
@@ -60,10 +61,14 @@ func TestAResizedPodSaysItsContent(t *testing.T) {
 		api := &one{pod: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns", Name: "p", UID: "p", Labels: map[string]string{content.RevisionLabel: c.was},
 		}}}
-		a := &action.ResizePod{Target: action.Target{Namespace: "ns"}, PodName: "p", PodUID: "p", Revision: c.to}
-		gone, err := Resize(context.Background(), api, a, &resizing.Way{}, time.Now())
+		a := &action.ResizePod{Target: action.Target{Namespace: "ns"}, PodName: "p", PodUID: "p", Revision: c.to,
+			At: time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC)}
+		gone, err := Resize(context.Background(), api, a, &resizing.Way{})
 		if got := api.pod.Labels[content.RevisionLabel]; err != nil || gone || got != c.want {
 			t.Errorf("%s: a pod of %s is of %q after a resize to %s (%v), want %q", name, c.was, got, c.to, err, c.want)
+		}
+		if r := resizing.RecordOf(api.pod); r == nil || !r.At.Equal(a.At) {
+			t.Errorf("%s: what was asked for at %s is said to be %+v", name, a.At, r)
 		}
 	}
 }
@@ -88,20 +93,20 @@ func TestAWayOfBeforeAnotherResizeIsNotGone(t *testing.T) {
 		}
 		return w
 	}
-	a := &action.ResizePod{Target: action.Target{Namespace: "ns"}, PodName: "p", PodUID: "p", Revision: "t_next"}
+	a := &action.ResizePod{Target: action.Target{Namespace: "ns"}, PodName: "p", PodUID: "p", Revision: "t_next", At: time.Now()}
 	for name, ends := range map[string]bool{"the first one is done": true, "the first one ended half way": false} {
 		api := &one{pod: plain.DeepCopy()}
 		first, second := way(plain, "400m", "96Mi"), way(plain, "100m", "336Mi")
 		if !ends {
 			api.fails = 3 // which takes the intent off
 		}
-		if _, err := Resize(t.Context(), api, a, first, time.Now()); (err == nil) != ends {
+		if _, err := Resize(t.Context(), api, a, first); (err == nil) != ends {
 			t.Fatalf("%s: the first resize: %v", name, err)
 		}
-		if _, err := Resize(t.Context(), api, a, second, time.Now()); !apierrors.IsConflict(err) {
+		if _, err := Resize(t.Context(), api, a, second); !apierrors.IsConflict(err) {
 			t.Errorf("%s: the second resize: %v", name, err)
 		}
-		if _, err := Resize(t.Context(), api, a, way(api.pod, "100m", "336Mi"), time.Now()); err != nil {
+		if _, err := Resize(t.Context(), api, a, way(api.pod, "100m", "336Mi")); err != nil {
 			t.Errorf("%s: with what the pod says by now: %v", name, err)
 		}
 		got, want := api.pod.Spec.Containers[0].Resources.Requests, amounts("100m", "336Mi")["main"].Requests
@@ -113,7 +118,7 @@ func TestAWayOfBeforeAnotherResizeIsNotGone(t *testing.T) {
 	api := &one{plain.DeepCopy(), 2}
 	w := way(plain, "400m", "96Mi")
 	for _, fails := range []bool{true, false} {
-		if _, err := Resize(t.Context(), api, a, w, time.Now()); (err != nil) != fails {
+		if _, err := Resize(t.Context(), api, a, w); (err != nil) != fails {
 			t.Errorf("fails: %t: %v", fails, err)
 		}
 	}
