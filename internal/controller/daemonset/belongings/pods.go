@@ -80,9 +80,7 @@ func (b *Book) factOf(p *corev1.Pod, owner types.UID) fact.Pod {
 		info.Point(p)
 		info.Fetch = fetch.ReportOf(p)
 	}
-	if !b.Guest {
-		info.Resize(p)
-	}
+	info.Resize(p)
 	return info
 }
 

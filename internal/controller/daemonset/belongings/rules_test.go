@@ -14,6 +14,7 @@ import (
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/fetch"
 	"github.com/everynode/everynode/internal/change/history"
+	"github.com/everynode/everynode/internal/change/variant/resizing"
 )
 
 var app = map[string]string{"app": "x"}
@@ -51,6 +52,29 @@ func knows(t *testing.T, d *appsv1.DaemonSet, older ...*appsv1.ControllerRevisio
 	}
 	w.book.Step(DaemonSet{Object: d})
 	return w
+}
+
+// A pod that waits for room for other amounts is known to wait, whoever made it.
+func TestAResizeIsTold(t *testing.T) {
+	for _, guest := range []bool{false, true} {
+		d := set("agent", "v1")
+		w := knows(t, d)
+		w.book.Guest = guest
+		record := resizing.Record{Pod: "one", Generation: 2, At: time.Unix(1e9, 0)}
+		text, err := record.Text()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := orphan("one")
+		p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}
+		p.Annotations, p.Generation = map[string]string{resizing.Annotation: text}, 2
+		p.Status = corev1.PodStatus{ObservedGeneration: 2, Conditions: []corev1.PodCondition{{Type: corev1.PodResizePending,
+			Status: corev1.ConditionTrue, Reason: corev1.PodReasonDeferred, Message: "no room"}}}
+		w.book.Step(Pod{Object: p})
+		if told := w.rows.pods["one"]; told.Unplaceable != "no room" || !told.Pointed.Equal(record.At) {
+			t.Errorf("guest %v: it is told %+v", guest, told)
+		}
+	}
 }
 
 // Of several DaemonSets that would take an orphan the first by name does, whichever came
