@@ -108,6 +108,9 @@ func (u *user) setPolicy(spec *v1alpha1.RolloutPolicySpec, pick, other int) {
 	if u.plan.Ramps {
 		strategies.Ramp(spec, other)
 	}
+	if u.plan.Fetches {
+		strategies.Fetch(spec, other)
+	}
 	switch pick / 6 % 4 {
 	case 0, 1:
 		spec.Domains = []v1alpha1.Domain{{Key: rackLabel, MaxUnavailable: intstr.FromInt32(1)}}

@@ -153,15 +153,15 @@ func TestVary(t *testing.T) {
 			}
 			p.First = slices.DeleteFunc(p.First, func(s Step) bool { return about(s.Op) })
 			p.Steps = slices.DeleteFunc(p.Steps, func(s Step) bool { return about(s.Op) || s.Loop == StartupLoop })
-			for name, is := range map[string]bool{"varied": p.Varied, "ramps": p.Ramps, "startup": p.Startup, "rigid": p.Rigid} {
+			for name, is := range map[string]bool{"varied": p.Varied, "ramps": p.Ramps, "startup": p.Startup, "rigid": p.Rigid, "fetches": p.Fetches} {
 				if is {
 					kinds[name]++
 				}
 			}
-			if p.Startup == p.Apart || p.Ramps && !policies {
-				t.Errorf("seed %d has a NodeStartup beside a controller apart, or none, or ramps without policies", seed)
+			if p.Startup == p.Apart || (p.Ramps || p.Fetches) && !policies {
+				t.Errorf("seed %d has a NodeStartup beside a controller apart, or none, or ramps or fetching without policies", seed)
 			}
-			p.Varied, p.Ramps, p.Startup, p.Rigid = false, false, false, false
+			p.Varied, p.Ramps, p.Startup, p.Rigid, p.Fetches = false, false, false, false, false
 			if diff := cmp.Diff(plain, p); diff != "" {
 				t.Errorf("seed %d is another one beside its variants:\n%s", seed, diff)
 			}
@@ -180,7 +180,7 @@ func TestVary(t *testing.T) {
 			t.Errorf("%q never comes up", c.op)
 		}
 	}
-	if kinds["varied"] != 400 || kinds["ramps"] == 0 || kinds["startup"] == 0 || kinds["rigid"] < 100 || kinds["rigid"] > 170 {
+	if kinds["varied"] != 400 || kinds["ramps"] == 0 || kinds["fetches"] == 0 || kinds["startup"] == 0 || kinds["rigid"] < 100 || kinds["rigid"] > 170 {
 		t.Errorf("of 400 rounds %v", kinds)
 	}
 }

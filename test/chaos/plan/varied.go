@@ -48,7 +48,7 @@ const (
 	Never     Varying = "none"
 )
 
-// Vary adds DaemonSetVariants to a plan, and ramps and NodeStartups to some. It is made last, so that the round of a
+// Vary adds DaemonSetVariants to a plan, and ramps, fetching and NodeStartups to some. It is made last, so that the round of a
 // seed without them is as it was before there were any.
 func (p *Plan) Vary(dice Dice, length time.Duration, in Varying) {
 	half := dice.IntN(2) == 0
@@ -78,6 +78,7 @@ func (p *Plan) Vary(dice Dice, length time.Duration, in Varying) {
 		p.start(dice, length)
 	}
 	slices.SortStableFunc(p.Steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
+	p.Fetches = p.Policies && dice.IntN(3) == 0
 }
 
 // start has nodes leave together and come back. In parts the loop that opens them is disturbed too.
