@@ -67,7 +67,7 @@ func leavingAPolicyTakesTheRightToApprove(t *testing.T, env *testenv.Env) {
 	}
 	leave := func(is *appsv1.DaemonSet) { delete(is.Labels, "policy") }
 	refused := func(err error) error {
-		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "needs the right to write daemonsetrollouts") {
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "need the right to write daemonsetrollouts") {
 			return fmt.Errorf("the answer is %v", err)
 		}
 		return nil
