@@ -56,29 +56,6 @@ type DaemonSetRolloutSpec struct {
 	Abort *Abort `json:"abort,omitempty"`
 }
 
-// StepApproval approves a step of one revision.
-type StepApproval struct {
-	// Revision is the revision that somebody looked at, status.targetRevision; for any other
-	// the approval is void.
-	Revision string `json:"revision"`
-	// Digest is status.targetDigest of that revision; for a template with another the approval
-	// is void.
-	Digest string `json:"digest"`
-	// Step is the step's name, or All, or WithoutPolicy.
-	Step string `json:"step"`
-}
-
-// ApprovedPlacement is the annotation of a rollout that names the placement rules, by their hash, which may be written
-// beside another DaemonSet controller: they hold at once, on every node.
-const ApprovedPlacement = "everynode.io/approved-placement"
-
-// AllSteps approves every step.
-const AllSteps = "All"
-
-// WithoutPolicy has a change go on as in Kubernetes whose policy went in its middle. It approves no step, and an
-// approval of steps is no consent to it.
-const WithoutPolicy = "WithoutPolicy"
-
 // Retry tries a failed revision again.
 type Retry struct {
 	// Revision is the hash of the failed template, status.targetRevision; for any other
@@ -165,6 +142,13 @@ type DaemonSetRolloutStatus struct {
 	// another template can be made to have; who approves, retries or aborts names both.
 	// +optional
 	TargetDigest string `json:"targetDigest,omitempty"`
+	// Change is the number of the change under way. It grows whenever another revision becomes the target, and whenever
+	// one that has failed is tried again. Who approves names it.
+	// +optional
+	Change int64 `json:"change,omitempty"`
+	// Approved is the approval in the spec that was seen last, with the change that it is for.
+	// +optional
+	Approved *StepApproval `json:"approved,omitempty"`
 	// Content is the content of the target, where it is a part of the revision.
 	// +optional
 	Content *ContentStatus `json:"content,omitempty"`

@@ -1181,6 +1181,19 @@ func schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutStatus(ref common.R
 							Format:      "",
 						},
 					},
+					"change": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Change is the number of the change under way. It grows whenever another revision becomes the target, and whenever one that has failed is tried again. Who approves names it.",
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"approved": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Approved is the approval in the spec that was seen last, with the change that it is for.",
+							Ref:         ref(v1alpha1.StepApproval{}.OpenAPIModelName()),
+						},
+					},
 					"content": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Content is the content of the target, where it is a part of the revision.",
@@ -1350,7 +1363,7 @@ func schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutStatus(ref common.R
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ContentStatus{}.OpenAPIModelName(), v1alpha1.FailedRevision{}.OpenAPIModelName(), v1alpha1.Failures{}.OpenAPIModelName(), v1alpha1.FetchStatus{}.OpenAPIModelName(), v1alpha1.FollowedPolicy{}.OpenAPIModelName(), v1alpha1.ImagesStatus{}.OpenAPIModelName(), v1alpha1.Replacing{}.OpenAPIModelName(), v1alpha1.StepStatus{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Duration{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
+			v1alpha1.ContentStatus{}.OpenAPIModelName(), v1alpha1.FailedRevision{}.OpenAPIModelName(), v1alpha1.Failures{}.OpenAPIModelName(), v1alpha1.FetchStatus{}.OpenAPIModelName(), v1alpha1.FollowedPolicy{}.OpenAPIModelName(), v1alpha1.ImagesStatus{}.OpenAPIModelName(), v1alpha1.Replacing{}.OpenAPIModelName(), v1alpha1.StepApproval{}.OpenAPIModelName(), v1alpha1.StepStatus{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Duration{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
 	}
 }
 
@@ -2814,7 +2827,7 @@ func schema_everynode_everynode_api_v1alpha1_StepApproval(ref common.ReferenceCa
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "StepApproval approves a step of one revision.",
+				Description: "StepApproval approves a step of one change to one revision.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"revision": {
@@ -2839,6 +2852,13 @@ func schema_everynode_everynode_api_v1alpha1_StepApproval(ref common.ReferenceCa
 							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
+						},
+					},
+					"change": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Change is status.change of the change that somebody looked at; for any other the approval is void, also if that is to the same revision. Without it, the approval is for the change that is under way when it is written: a retry that is asked for is one. Who approves the same again for another change has to name it.",
+							Type:        []string{"integer"},
+							Format:      "int64",
 						},
 					},
 				},

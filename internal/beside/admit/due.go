@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/approval"
 	"github.com/everynode/everynode/internal/change/content"
 )
 
@@ -84,11 +85,11 @@ func (s *Stand) otherContent() (nodes int) {
 
 // consented reports whether somebody lets the change go on without a policy.
 func consented(r *v1alpha1.DaemonSetRollout, newest string) bool {
-	if r == nil || r.Spec.Approved == nil || content.TemplateOf(r.Status.TargetRevision) != newest {
+	if r == nil || content.TemplateOf(r.Status.TargetRevision) != newest {
 		return false
 	}
-	a := r.Spec.Approved
-	return a.Step == v1alpha1.WithoutPolicy && a.Revision == r.Status.TargetRevision && a.Digest == r.Status.TargetDigest
+	a, _ := approval.Given(&r.Spec, &r.Status)
+	return a != nil && a.Step == v1alpha1.WithoutPolicy && a.Digest == r.Status.TargetDigest
 }
 
 // Annotation is a merge patch by which a DaemonSet is taken, or given back.

@@ -23,6 +23,14 @@ func Later(a, b time.Time) time.Time {
 	return b
 }
 
+// Ahead is a time that is still to come; the zero time if it is not.
+func Ahead(t, now time.Time) time.Time {
+	if t.After(now) {
+		return t
+	}
+	return time.Time{}
+}
+
 // Past is a time that some clock gave, or now if that is sooner. It is by the clock that now is of, and goes on with
 // that when somebody sets the one on the wall. The zero time stays.
 func Past(t, now time.Time) time.Time {

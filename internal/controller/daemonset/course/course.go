@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/approval"
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/begun"
@@ -85,6 +86,7 @@ type state struct {
 	unread *v1alpha1.DaemonSetRolloutStatus
 	failedrevision.Memory
 	failures failures.Failures // of the target
+	consent  approval.Consent
 	// since is when the target was last tried again, or became it while nodes still had it from before;
 	// zero if neither. What is older is no evidence. after is the latest time of the API that was known then.
 	since, after time.Time
@@ -171,6 +173,7 @@ func (c *Course) SetPolicy(p *rolloutpolicy.Policy, f Following, why string) {
 func (c *Course) SetSpec(spec v1alpha1.DaemonSetRolloutSpec) {
 	turns := c.spec.Paused != spec.Paused
 	c.spec = spec
+	c.hear()
 	if turns { // what waits for its turn waits on, and nobody is asked for images meanwhile
 		c.revoke()
 		c.refreshAll()
@@ -197,6 +200,7 @@ func (c *Course) Start(status *v1alpha1.DaemonSetRolloutStatus) {
 		c.state.stable = c.mostRun()
 	}
 	c.takeAim()
+	c.hear()
 	c.findStandIn()
 	known := c.state.target == c.ds.Newest && status.Step != ""
 	stored := standing.Replaced(status.Replacing)
@@ -230,7 +234,7 @@ func (c *Course) restore(status *v1alpha1.DaemonSetRolloutStatus) {
 	c.state.stable, c.state.target = status.StableRevision, status.TargetRevision
 	named := status.Step != "" || status.TargetRevision != "" && c.mostWork(status.TargetRevision) // no policy, no step
 	c.state.steps = !c.ds.Beside && status.StableRevision == "" && named
-	c.state.Memory = failedrevision.Recall(status)
+	c.state.Memory, c.state.consent = failedrevision.Recall(status), approval.Recall(status)
 	if f := status.Failures; f != nil && f.Revision == status.TargetRevision {
 		c.state.failures.Recall(f)
 		c.recent.graves.Recall(f, c.now, c.now.Add(suspicion), c.state.failures.Has)
@@ -325,6 +329,7 @@ func (c *Course) retarget() {
 	failed := c.failed
 	c.state.steps = c.state.stable == "" && c.mostWork(c.ds.Newest)
 	c.state.target = c.ds.Newest
+	c.state.consent.Next()
 	c.findStandIn()
 	c.takeAim()
 	c.undone = !c.changing

@@ -13,6 +13,9 @@ import (
 type DaemonSet struct {
 	// Set are the placement rules of its revisions, and which one is the newest.
 	placement.Set
+	// Digest is that of the newest revision, by which people mean it: its name has 32 bits, and a template can be made
+	// to have that of an approved one.
+	Digest string
 	// Renamed is what the newest revision was called before, "" if the one before was another. What is known of variants
 	// is no part of it.
 	Renamed string

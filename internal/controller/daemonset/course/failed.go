@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/approval"
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/failures"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
@@ -19,7 +20,7 @@ func (c *Course) fail(why string, action v1alpha1.FailureAction) {
 	}
 	f := v1alpha1.FailedRevision{
 		Revision: c.state.target, Why: why, Nodes: c.state.failures.Sample(), Time: metav1.NewTime(c.now), Action: action,
-		Retries: c.retriesOf(c.state.target),
+		Retries: approval.Tries(c.spec.Retry, c.state.target, c.ds.Digest),
 	}
 	c.state.Add(f)
 	c.takeAim()
@@ -39,7 +40,7 @@ func (c *Course) renamed() bool {
 		return false
 	}
 	f := *c.failed
-	f.Revision, f.Retries = is, c.retriesOf(is)
+	f.Revision, f.Retries = is, approval.Tries(c.spec.Retry, is, c.ds.Digest)
 	c.state.target = is
 	c.state.Drop(is)
 	c.state.Add(f)
@@ -47,13 +48,11 @@ func (c *Course) renamed() bool {
 	return true
 }
 
-// retriesOf is how often people have asked for another try of the revision until now.
-func (c *Course) retriesOf(revision string) int32 {
-	if r := c.spec.Retry; r != nil && r.Revision == revision {
-		return r.Count
-	}
-	return 0
-}
+// retried reports whether somebody asks for one more try of the target that has failed.
+func (c *Course) retried() bool { return approval.Asks(c.spec.Retry, c.failed, c.ds.Digest) }
+
+// hear takes in what the spec approves.
+func (c *Course) hear() { c.state.consent.Hear(c.spec.Approved, c.retried()) }
 
 // refuse has a target wait for somebody to ask for it that failed longer ago than is
 // remembered well. One that failed under a DaemonSet that was deleted since is halted:
@@ -85,11 +84,11 @@ func (c *Course) retell(action v1alpha1.FailureAction, why string) {
 
 // retry tries a failed revision again, if somebody asks for it once more.
 func (c *Course) retry() bool {
-	r := c.spec.Retry
-	if r == nil || r.Revision != c.failed.Revision || r.Count <= c.failed.Retries {
+	if !c.retried() {
 		return false
 	}
-	c.state.Drop(r.Revision)
+	c.state.Drop(c.state.target)
+	c.state.consent.Next() // who approved has not seen it fail
 	c.takeAim()
 	c.beginAnew()
 	c.disregardEarlier()

@@ -106,10 +106,7 @@ func (c *Course) recovers(n *node) time.Time {
 	if !ch.fell.IsZero() && n.daemon.Trouble == "" { // what its probe asks may be back in a moment
 		ends = deadline.Later(ends, ch.fell.Add(min(Lasting, c.policy.Failure.StartDeadline)))
 	}
-	if ends.After(c.now) {
-		return ends
-	}
-	return time.Time{}
+	return deadline.Ahead(ends, c.now)
 }
 
 // untouched: nothing was done yet on a node that is to get its first daemon.
@@ -193,11 +190,7 @@ func (c *Course) sureFrom(n *node) time.Time {
 	if n.change.troubled.IsZero() || c.policy == nil {
 		return time.Time{}
 	}
-	at := n.change.troubled.Add(min(Lasting, c.policy.Failure.StartDeadline))
-	if !at.After(c.now) {
-		return time.Time{}
-	}
-	return at
+	return deadline.Ahead(n.change.troubled.Add(min(Lasting, c.policy.Failure.StartDeadline)), c.now)
 }
 
 // lasts reports whether the trouble that the node's pod is in, or that it is refused, has lasted.
@@ -211,10 +204,7 @@ func (c *Course) roomUntil(n *node) time.Time {
 	if c.policy == nil || n.daemon.NoRoom == "" || !c.old(n) {
 		return time.Time{}
 	}
-	if ends := c.state.since.Add(c.policy.Failure.StartDeadline); ends.After(c.now) {
-		return ends
-	}
-	return time.Time{}
+	return deadline.Ahead(c.state.since.Add(c.policy.Failure.StartDeadline), c.now)
 }
 
 // deadline is until when the node's newest pod must be available. It counts from when it was seen
@@ -277,11 +267,7 @@ func (c *Course) quietUntil() time.Time {
 		return time.Time{}
 	}
 	since := c.state.soak.Since(deadline.Later(c.state.openSince, c.state.left))
-	ends := since.Add(c.policy.Waves[c.state.open.Wave].Soak)
-	if !ends.After(c.now) {
-		return time.Time{}
-	}
-	return ends
+	return deadline.Ahead(since.Add(c.policy.Waves[c.state.open.Wave].Soak), c.now)
 }
 
 // stepSoaks reports whether the present step does: the status says for how long, and nothing while nodes are still to be

@@ -273,14 +273,11 @@ func (c *Course) exceptFor(s *queue.Step) string {
 	return ", but the revision fails on " + c.state.failures.Words()
 }
 
-// approved reports whether somebody approved the step, or a later one, for this target.
+// approved reports whether somebody approved the step, or a later one, of this change.
 func (c *Course) approved(s rolloutpolicy.Step) bool {
-	a := c.spec.Approved
-	if a == nil || a.Revision != c.state.target {
-		return false
-	}
-	if a.Step == v1alpha1.AllSteps {
-		return true
+	a, _ := c.state.consent.To(c.state.target, c.ds.Digest)
+	if a == nil || a.Step == v1alpha1.AllSteps {
+		return a != nil
 	}
 	upTo, ok := c.policy.StepNamed(a.Step)
 	return ok && s.Compare(upTo) <= 0
@@ -390,7 +387,8 @@ func (c *Course) standInStep() (v1alpha1.Phase, string, time.Time) {
 	}
 	if !c.isNew {
 		if _, ask := c.over(); ask != "" {
-			ask += "; the next step begins when it is approved"
+			_, void := c.state.consent.To(c.state.target, c.ds.Digest)
+			ask += "; the next step begins when it is approved" + void
 			if c.faulty() {
 				ask += "; but " + c.tooFaulty()
 			}
@@ -448,6 +446,7 @@ func (c *Course) heldUp() string {
 }
 
 // aborts reports whether people give the target up: for as long as the spec says so.
-func (c *Course) aborts() bool { return c.spec.Abort != nil && c.spec.Abort.Revision == c.state.target }
-
-// over is how many nodes of the step are not waited for.
+func (c *Course) aborts() bool {
+	a := c.spec.Abort
+	return a != nil && a.Revision == c.state.target && a.Digest == c.ds.Digest
+}

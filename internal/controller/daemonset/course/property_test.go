@@ -276,9 +276,10 @@ func (w *world) settles(t *rapid.T, revision int) {
 	final := fmt.Sprint("v", revision+1)
 	c.SetPolicy(w.policy, Followed, "")
 	w.noteTaken(nil) // the change before may be over with that, and leave nodes out
-	c.SetSpec(v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: final, Step: v1alpha1.AllSteps}})
+	c.SetSpec(v1alpha1.DaemonSetRolloutSpec{})
 	w.rules[final] = drawRule(t)
 	w.update(final)
+	c.SetSpec(v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: final, Step: v1alpha1.AllSteps}})
 	churn := len(dead) == 0 && w.policy.Failure.StartDeadline < 10*time.Minute && len(w.nodes) >= 4 &&
 		rapid.Bool().Draw(t, "churn")
 	// Between two that join there is room for a change with a limit of one, and nodes stay until they have soaked.

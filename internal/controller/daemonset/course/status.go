@@ -24,15 +24,15 @@ func (c *Course) Phase() (v1alpha1.Phase, string) {
 	return c.phase, c.message
 }
 
-// Stage is the target and the step under way, as Status tells them.
-func (c *Course) Stage() (target, step string) {
+// Stage is the target, the step and the number of the change under way, as Status tells them.
+func (c *Course) Stage() (target, step string, change int64) {
 	switch {
 	case c.changing && c.state.unread != nil && c.policy == nil:
 		step = c.state.unread.Step
 	case c.changing && !c.isNew && c.policy != nil:
 		step = c.policy.StepName(c.state.open)
 	}
-	return c.state.target, step
+	return c.state.target, step, c.state.consent.Change()
 }
 
 // Status is where the rollout is, without conditions and observed generation. It is
@@ -45,6 +45,7 @@ func (c *Course) Status() v1alpha1.DaemonSetRolloutStatus {
 		ForgottenFailures: c.state.Forgotten,
 		Counts:            map[string]int32{},
 	}
+	c.state.consent.Tell(&out)
 	for verdict, n := range c.counts {
 		if n > 0 {
 			out.Counts[string(verdict)] = n

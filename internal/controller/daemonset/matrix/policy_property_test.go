@@ -409,7 +409,7 @@ func TestRandomPolicies(t *testing.T) {
 				clear(w.was) // whoever tries again forgets what was before
 				w.follow(t, func(i *fact.Rollout) {
 					i.Spec = v1alpha1.DaemonSetRolloutSpec{Paused: rapid.IntRange(0, 3).Draw(t, "paused") == 0}
-					i.Spec.Approved = &v1alpha1.StepApproval{Revision: st.TargetRevision, Step: v1alpha1.AllSteps}
+					i.Spec.Approved = &v1alpha1.StepApproval{Revision: st.TargetRevision, Change: st.Change, Step: v1alpha1.AllSteps}
 					i.Spec.Retry = &v1alpha1.Retry{Revision: st.TargetRevision,
 						Count: rapid.Int32Range(0, 3).Draw(t, "retry")}
 				})
@@ -443,8 +443,10 @@ func (w *guidedWorld) settles(t *rapid.T) {
 	}
 	w.setDaemonSet(fact.DaemonSet{UID: guided, Namespace: "default", Name: "logs", Generation: old.Generation + 1,
 		Revision: "final", Reported: old.Reported, Conditions: old.Conditions, Strategy: last}, w.template(t, "final"))
+	w.follow(t, func(i *fact.Rollout) { i.Following, i.Spec = course.Followed, v1alpha1.DaemonSetRolloutSpec{} })
+	w.decide(t) // nobody can approve what has not begun
 	w.follow(t, func(i *fact.Rollout) {
-		i.Following, i.Spec = course.Followed, v1alpha1.DaemonSetRolloutSpec{Approved: &v1alpha1.StepApproval{Revision: "final", Step: v1alpha1.AllSteps}}
+		i.Spec.Approved = &v1alpha1.StepApproval{Revision: "final", Step: v1alpha1.AllSteps}
 	})
 	for range 300 {
 		w.decide(t)

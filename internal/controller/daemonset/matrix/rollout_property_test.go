@@ -220,7 +220,7 @@ func (p *play) words(set *daemons) {
 		case "pause":
 			i.Spec.Paused = !i.Spec.Paused
 		case "approve":
-			i.Spec.Approved = &v1alpha1.StepApproval{Revision: st.TargetRevision, Step: v1alpha1.AllSteps}
+			i.Spec.Approved = &v1alpha1.StepApproval{Revision: st.TargetRevision, Change: st.Change, Step: v1alpha1.AllSteps}
 		case "retry":
 			set.retries++
 			i.Spec.Retry = &v1alpha1.Retry{Revision: st.TargetRevision, Count: set.retries}
@@ -265,7 +265,7 @@ func (p *play) ends() {
 			st, _ := p.f.m.Rollout(set.info.UID)
 			p.f.follow(set, func(i *fact.Rollout) {
 				i.Generation++
-				i.Spec.Paused, i.Spec.Approved = false, &v1alpha1.StepApproval{Revision: st.TargetRevision, Step: v1alpha1.AllSteps}
+				i.Spec.Paused, i.Spec.Approved = false, &v1alpha1.StepApproval{Revision: st.TargetRevision, Change: st.Change, Step: v1alpha1.AllSteps}
 			})
 		}
 		p.f.pass(20 * time.Minute)

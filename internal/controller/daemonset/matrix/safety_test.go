@@ -107,11 +107,13 @@ func TestForgedRevisionIsNotApproved(t *testing.T) {
 	}
 	info := w.rolloutOf("logs")
 	info.Policy, info.PolicyUID = policy, "p"
-	info.Spec.Approved = &v1alpha1.StepApproval{Revision: "b", Digest: "sha256:b", Step: v1alpha1.AllSteps}
 	w.setRollout(info)
 	spec("a", "sha256:a", 1)
+	w.ready() // the rollout begins
 	on := func(digest string) (n int) {
 		spec("b", digest, 2)
+		info.Spec.Approved = &v1alpha1.StepApproval{Revision: "b", Digest: "sha256:b", Step: v1alpha1.AllSteps}
+		w.setRollout(info)
 		for range 60 {
 			for range w.ready() {
 			}

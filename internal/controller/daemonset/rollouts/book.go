@@ -12,6 +12,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/admit"
+	"github.com/everynode/everynode/internal/change/approval"
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
@@ -364,9 +365,8 @@ func (b *Book) inTheMiddle(ds *appsv1.DaemonSet, info *fact.Rollout) bool {
 	if !underWay(status) {
 		return false
 	}
-	a := info.Spec.Approved
-	return TargetFailed(status) || a == nil || a.Revision != status.TargetRevision || a.Step != v1alpha1.WithoutPolicy ||
-		status.TargetDigest != "" && a.Digest != status.TargetDigest
+	a, _ := approval.Given(&info.Spec, status)
+	return TargetFailed(status) || a == nil || a.Step != v1alpha1.WithoutPolicy
 }
 
 // stands is where the rollout of a DaemonSet stands; false if there is none.
@@ -397,22 +397,27 @@ func (b *Book) goneWhy(ds *appsv1.DaemonSet, info *fact.Rollout) string {
 	if len(b.policies[ds.Namespace]) > 0 {
 		what = "no policy selects it any more"
 	}
-	if status, known := b.stands(ds, info); known && TargetFailed(status) {
+	status, known := b.stands(ds, info)
+	if known && TargetFailed(status) {
 		return what + ", and revision " + status.TargetRevision +
 			" has failed; change the template, make another policy, or retry it and approve step " + v1alpha1.WithoutPolicy
 	}
-	return what + "; approve step " + v1alpha1.WithoutPolicy + " to go on without one, or make another"
+	void := ""
+	if known {
+		_, void = approval.Given(&info.Spec, status)
+	}
+	return what + "; approve step " + v1alpha1.WithoutPolicy + " to go on without one, or make another" + void
 }
 
 // statusFor is what a rollout's status says about the DaemonSet. Of one that had the name before, and of a time
-// without a policy, only the failed revisions are left.
+// without a policy, only the failed revisions are left, and the number of its last change: none comes again.
 func statusFor(ds *appsv1.DaemonSet, r *v1alpha1.DaemonSetRollout) *v1alpha1.DaemonSetRolloutStatus {
 	if r.Labels[OwnerLabel] == string(ds.UID) && !meta.IsStatusConditionTrue(r.Status.Conditions, PolicyGone) {
 		return &r.Status
 	}
 	return &v1alpha1.DaemonSetRolloutStatus{
 		FailedRevisions: r.Status.FailedRevisions, EarlierFailures: r.Status.EarlierFailures,
-		ForgottenFailures: r.Status.ForgottenFailures,
+		ForgottenFailures: r.Status.ForgottenFailures, Change: r.Status.Change, Approved: r.Status.Approved,
 	}
 }
 

@@ -338,6 +338,51 @@ func TestConsentIsForOneTemplate(t *testing.T) {
 	}
 }
 
+// Consent is for one change: that of one which was undone, or failed, lets no later one to the same revision go on. Where
+// it names none, the rollout's own status knows of which it was.
+func TestConsentIsForOneChange(t *testing.T) {
+	consent := func(change int64) *v1alpha1.StepApproval {
+		return &v1alpha1.StepApproval{Revision: "b", Step: v1alpha1.WithoutPolicy, Change: change}
+	}
+	for _, c := range []struct {
+		given, heard *v1alpha1.StepApproval
+		goes         bool
+	}{
+		{consent(4), nil, true}, {consent(3), nil, false}, {consent(0), nil, true},
+		{consent(0), consent(3), false}, {consent(0), consent(4), true}, {consent(4), consent(3), true},
+	} {
+		for _, led := range []bool{false, true} {
+			w := newWorld()
+			p := w.policy(t, "first", "")
+			w.daemonSet("logs", "u1")
+			status := v1alpha1.DaemonSetRolloutStatus{StableRevision: "a", TargetRevision: "b", Change: 4, Approved: c.heard}
+			w.rollout("logs", "u1", status, v1alpha1.DaemonSetRolloutSpec{Approved: c.given})
+			if led {
+				w.rows.statuses["u1"] = status
+			}
+			w.Step(Policy{Object: p, Gone: true})
+			got, held := w.rows.told["u1"]
+			if held == c.goes || held && !strings.HasSuffix(got.Why, "the approval of revision b was for an earlier change; approve again") {
+				t.Errorf("consent %+v, which was heard as %+v, led %t: held is %t: %s", c.given, c.heard, led, held, got.Why)
+			}
+		}
+	}
+}
+
+// What is numbered once is no number of another change, whether the policy or the DaemonSet went meanwhile.
+func TestNumbersOfChangesDoNotComeAgain(t *testing.T) {
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{UID: "u1"}}
+	heard := &v1alpha1.StepApproval{Revision: "b", Change: 6}
+	r := &v1alpha1.DaemonSetRollout{Status: v1alpha1.DaemonSetRolloutStatus{TargetRevision: "b", Change: 7, Approved: heard}}
+	for _, owner := range []string{"u1", "u0"} {
+		r.Labels = map[string]string{OwnerLabel: owner}
+		r.Status.Conditions = []metav1.Condition{{Type: PolicyGone, Status: metav1.ConditionTrue}}
+		if got := statusFor(ds, r); got.Change != 7 || got.Approved != heard || got.TargetRevision != "" {
+			t.Errorf("of the rollout of %s is known %+v", owner, got)
+		}
+	}
+}
+
 // A DaemonSet that leaves its policy between changes, and comes back within a day, is still paused, and what failed is
 // still known.
 func TestAPauseAndFailuresOutliveTheirPolicyForADay(t *testing.T) {

@@ -36,8 +36,7 @@ func (r *Row) update(info fact.DaemonSet) {
 		r.tryAnew()
 		r.statusSetback = setback{}
 	}
-	if g := r.guide; g != nil {
-		g.course.SetSpec(named(g.info.Spec, info.Digest))
+	if r.guide != nil {
 		r.tellCourse()
 		r.follow(nil)
 	}

@@ -50,7 +50,7 @@ func (r *Row) obey(info fact.Rollout) {
 	}
 	g.info = info
 	g.course.SetPolicy(info.Policy, info.Following, info.Why)
-	g.course.SetSpec(named(info.Spec, r.info.Digest))
+	g.course.SetSpec(info.Spec)
 	g.course.PausedBecause(info.PausedWhy)
 	if r.guide == nil {
 		r.guide = g
@@ -81,21 +81,6 @@ func (g *guide) isOverwritten(by *v1alpha1.DaemonSetRolloutStatus) bool {
 	}
 }
 
-// named leaves out what people wrote about another template than the one with the digest: a revision's
-// name has 32 bits, and a template can be made to have that of an approved one.
-func named(spec v1alpha1.DaemonSetRolloutSpec, digest string) v1alpha1.DaemonSetRolloutSpec {
-	if a := spec.Approved; a != nil && a.Digest != digest {
-		spec.Approved = nil
-	}
-	if r := spec.Retry; r != nil && r.Digest != digest {
-		spec.Retry = nil
-	}
-	if a := spec.Abort; a != nil && a.Digest != digest {
-		spec.Abort = nil
-	}
-	return spec
-}
-
 // sawNode tells the row's course of a node; one without a column is gone. One of the fleet on which nothing starts for
 // now is out of order: a daemon that is taken there would come again only after that.
 func (r *Row) sawNode(name string, col *Column) {
@@ -114,8 +99,8 @@ func (r *Row) forCourse() course.DaemonSet {
 		limit = r.info.Strategy.MaxSurge
 	}
 	return course.DaemonSet{
-		Set: r.rules, Renamed: r.info.Renamed, MaxUnavailable: rolloutpolicy.LimitOf(limit), Surge: r.surge,
-		MinReadySeconds: r.info.MinReadySeconds, MoreImages: r.info.MoreImages,
+		Set: r.rules, Digest: r.info.Digest, Renamed: r.info.Renamed, MoreImages: r.info.MoreImages,
+		MaxUnavailable: rolloutpolicy.LimitOf(limit), Surge: r.surge, MinReadySeconds: r.info.MinReadySeconds,
 		Beside: r.cfg.Guest, Fetches: r.cfg.Fetches && !r.cfg.Guest, Foretells: r.cfg.Foretells,
 	}
 }
@@ -161,15 +146,16 @@ func (r *Row) awaitsFirst(phase v1alpha1.Phase) string {
 	return "; images: " + r.info.Images.Message
 }
 
-// holdsStage reports whether the API holds the target and the step that the course is at, and whether the target has
+// holdsStage reports whether the API holds the change and the step that the course is at, and whether the target has
 // failed: nothing is changed for a step that nobody else could know of, and what has gone back is no evidence for the
 // next controller. Beside another controller, who answers for a pod reads it too.
 func (g *guide) holdsStage() bool { return g.stored && g.says(&g.written) }
 
 // says reports whether a status is of the stage that the course is at.
 func (g *guide) says(s *v1alpha1.DaemonSetRolloutStatus) bool {
-	target, step := g.course.Stage()
-	return s.TargetRevision == target && s.Step == step && g.course.Fails() == rolloutpolicy.HasFailed(s, target)
+	target, step, change := g.course.Stage()
+	return s.TargetRevision == target && s.Step == step && s.Change == change &&
+		g.course.Fails() == rolloutpolicy.HasFailed(s, target)
 }
 
 // start has the course decide from now on: all that is known has been told to it.

@@ -4,28 +4,9 @@ import (
 	"testing"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
-
-// An approval is of one template: another one that was made to have the same revision is not approved,
-// not tried again, and not aborted by it.
-func TestWhatPeopleWriteNamesOneTemplate(t *testing.T) {
-	spec := v1alpha1.DaemonSetRolloutSpec{
-		Paused:   true,
-		Approved: &v1alpha1.StepApproval{Revision: "b", Digest: "sha256:1", Step: v1alpha1.AllSteps},
-		Retry:    &v1alpha1.Retry{Revision: "b", Digest: "sha256:1", Count: 1},
-		Abort:    &v1alpha1.Abort{Revision: "b", Digest: "sha256:1"},
-	}
-	if got := named(spec, "sha256:1"); got != spec {
-		t.Errorf("of the template that it names is left %+v", got)
-	}
-	if got := named(spec, "sha256:2"); got != (v1alpha1.DaemonSetRolloutSpec{Paused: true}) {
-		t.Errorf("of another template is left %+v", got)
-	}
-	if spec.Approved == nil {
-		t.Error("what people wrote was changed")
-	}
-}
 
 // Of two revisions that as many pods have, each process takes the same one for stable.
 func TestTheLikelyStableRevisionFollowsFromTheFacts(t *testing.T) {
@@ -36,6 +17,18 @@ func TestTheLikelyStableRevisionFollowsFromTheFacts(t *testing.T) {
 		if got := r.likelyStable(); got != "a" {
 			t.Fatalf("likely stable is %q, want a", got)
 		}
+	}
+}
+
+// Nothing begins in a change that the API does not hold: who goes on would take it for the one before, which is approved.
+func TestAStageIsOfOneChange(t *testing.T) {
+	g := &guide{course: course.New()}
+	s := g.course.Status()
+	if !g.says(&s) {
+		t.Fatal("a status is not of the stage that it tells of")
+	}
+	if s.Change++; g.says(&s) {
+		t.Error("that of another change is of the same stage")
 	}
 }
 
