@@ -254,6 +254,7 @@ func rolloutRules() rules {
 		"spec.approved":          {digest},
 		"spec.approved.revision": {notEmpty},
 		"spec.approved.step":     {notEmpty},
+		"spec.approved.change":   {between(0, rolloutpolicy.MaxChange)},
 		"spec.retry":             {digest},
 		"spec.retry.revision":    {notEmpty},
 		"spec.retry.count":       {atLeast(1)},

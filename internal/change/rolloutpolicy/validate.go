@@ -210,6 +210,9 @@ func ValidateRollout(spec *v1alpha1.DaemonSetRolloutSpec, at *field.Path) (errs 
 	if a := spec.Approved; a != nil {
 		of(a.Revision, a.Digest, at.Child("approved"))
 		required(a.Step, at.Child("approved", "step"))
+		if a.Change < 0 || a.Change > MaxChange {
+			errs = append(errs, field.Invalid(at.Child("approved", "change"), a.Change, ChangeMessage))
+		}
 	}
 	if r := spec.Retry; r != nil {
 		of(r.Revision, r.Digest, at.Child("retry"))
@@ -222,6 +225,10 @@ func ValidateRollout(spec *v1alpha1.DaemonSetRolloutSpec, at *field.Path) (errs 
 }
 
 const (
+	// MaxChange is more than any rollout gets to, and a number that JSON holds everywhere.
+	MaxChange = 1 << 53
+	// ChangeMessage says what to write.
+	ChangeMessage = "must be status.change of the rollout"
 	// DigestPattern is what the digest of a template looks like.
 	DigestPattern = `^sha256:[0-9a-f]{64}$`
 	// DigestMessage says what to write.
