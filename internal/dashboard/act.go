@@ -16,9 +16,11 @@ import (
 type order struct {
 	DaemonSet string `json:"daemonSet"`
 	Verb      string `json:"verb"`
-	// Step is what is approved. Revision is the one that is approved, aborted, tried again, or gone back to.
+	// Step is what is approved, of the change with the number. Revision is the one that is approved, aborted, tried again,
+	// or gone back to.
 	Step     string `json:"step"`
 	Revision string `json:"revision"`
+	Change   int64  `json:"change"`
 	// UID and Generation are those of the DaemonSet whose template is to go back, as they were shown.
 	UID        types.UID `json:"uid"`
 	Generation int64     `json:"generation"`
@@ -49,7 +51,7 @@ func (d *Dashboard) steer(r *http.Request, namespace, name string, o order) (str
 	verbs := map[string]rollout.Verb{
 		"pause": rollout.Pause, "resume": rollout.Resume, "retry": rollout.Retry(o.Revision),
 		"abort":   rollout.Abort(o.Revision),
-		"approve": rollout.Approve(o.Step, o.Revision),
+		"approve": rollout.Approve(o.Step, o.Revision, o.Change),
 	}
 	verb := verbs[o.Verb]
 	if o.Revision == "" && (o.Verb == "retry" || o.Verb == "abort") {

@@ -633,7 +633,7 @@ func (l *lab) help() bool {
 	next := r.DeepCopy()
 	next.Generation++
 	approve := func(step string) bool {
-		a := &v1alpha1.StepApproval{Revision: st.TargetRevision, Digest: r.Status.TargetDigest, Step: step}
+		a := &v1alpha1.StepApproval{Revision: st.TargetRevision, Digest: r.Status.TargetDigest, Step: step, Change: st.Change}
 		if was := next.Spec.Approved; was != nil && *was == *a {
 			return false
 		}

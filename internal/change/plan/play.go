@@ -457,7 +457,8 @@ func (p *play) help() bool {
 // answer writes what people are asked for into a rollout's spec; false if that is nothing.
 func (p *play) answer(spec *v1alpha1.DaemonSetRolloutSpec, st *v1alpha1.DaemonSetRolloutStatus) bool {
 	approve := func(step string) {
-		spec.Approved = &v1alpha1.StepApproval{Revision: st.TargetRevision, Digest: p.rollout.Status.TargetDigest, Step: step}
+		spec.Approved = &v1alpha1.StepApproval{Revision: st.TargetRevision, Digest: p.rollout.Status.TargetDigest, Step: step,
+			Change: st.Change}
 	}
 	switch held := st.Phase == v1alpha1.PhasePaused && st.TargetRevision != st.StableRevision; {
 	case st.Phase == v1alpha1.PhaseWaitingForApproval:

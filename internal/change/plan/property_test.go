@@ -233,7 +233,7 @@ func (l *lab) somebodyActs() {
 		if st.Step == "" {
 			return
 		}
-		next.Spec.Approved = &v1alpha1.StepApproval{Revision: st.TargetRevision, Digest: st.TargetDigest, Step: st.Step}
+		next.Spec.Approved = &v1alpha1.StepApproval{Revision: st.TargetRevision, Digest: st.TargetDigest, Step: st.Step, Change: st.Change}
 	case "pause":
 		next.Spec.Paused = true
 	case "resume":

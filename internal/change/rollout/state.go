@@ -19,6 +19,8 @@ type State struct {
 	TargetRevision string `json:"targetRevision"`
 	// TargetDigest is that of the target's template.
 	TargetDigest string `json:"targetDigest,omitempty"`
+	// Change is the number of the change under way.
+	Change int64 `json:"change,omitempty"`
 	// Content is the content of the target; nil where revisions are templates alone.
 	Content *v1alpha1.ContentStatus `json:"content,omitempty"`
 	// Images are what tags are resolved to; nil where the policy does not pin them.
@@ -54,7 +56,7 @@ func StateOf(r *v1alpha1.DaemonSetRollout, daemonSet int64) State {
 		StepStarted: s.StepStarted,
 		Steps:       append([]v1alpha1.StepStatus{}, s.Steps...), Verdicts: map[string]int32{},
 		FailedRevisions: append([]v1alpha1.FailedRevision{}, s.FailedRevisions...), Spec: r.Spec,
-		Content: s.Content, Images: s.Images, Fetch: s.Fetch,
+		Content: s.Content, Images: s.Images, Fetch: s.Fetch, Change: s.Change,
 	}
 	for verdict, n := range s.Counts {
 		out.Verdicts[verdict] = n

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/approval"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 )
 
 // Verb changes a rollout's spec as somebody wants it, and says what that does. Its
@@ -37,15 +39,17 @@ func Resume(r *v1alpha1.DaemonSetRollout) (string, error) {
 }
 
 // Approve lets the step after the named one begin; "" is the one that waits. With a
-// revision, it approves that one only.
-func Approve(step, revision string) Verb {
+// revision, or the number of a change, it approves that one only.
+func Approve(step, revision string, change int64) Verb {
 	return func(r *v1alpha1.DaemonSetRollout) (string, error) {
-		s := &r.Status
+		s, due := &r.Status, approval.Due(r)
 		switch {
 		case s.TargetRevision == "" || s.TargetRevision == s.StableRevision:
 			return "", errors.New("there is nothing to approve: no change is under way")
 		case moved("approved", revision, r) != nil:
 			return "", moved("approved", revision, r)
+		case change != 0 && change != due:
+			return "", fmt.Errorf("nothing is approved: this is change %d by now, not %d", due, change)
 		case step == v1alpha1.WithoutPolicy && s.Phase != v1alpha1.PhasePaused:
 			return "", fmt.Errorf("its policy is not gone: it is %s (%s)", s.Phase, s.Message)
 		case step == v1alpha1.WithoutPolicy:
@@ -64,7 +68,10 @@ func Approve(step, revision string) Verb {
 		if err != nil {
 			return "", err
 		}
-		r.Spec.Approved = &v1alpha1.StepApproval{Revision: s.TargetRevision, Digest: digest, Step: step}
+		if due == s.Change && rolloutpolicy.HasFailed(s, s.TargetRevision) {
+			return "", fmt.Errorf("revision %s has failed: retry it first; an approval from before that is void", s.TargetRevision)
+		}
+		r.Spec.Approved = &v1alpha1.StepApproval{Revision: s.TargetRevision, Digest: digest, Step: step, Change: due}
 		switch step {
 		case v1alpha1.AllSteps:
 			return "is approved: every step of revision " + s.TargetRevision, nil

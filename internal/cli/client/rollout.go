@@ -55,21 +55,24 @@ func newRolloutVerb(c *cluster, name, short string, do rollout.Verb) *cobra.Comm
 func newApproveCommand(c *cluster) *cobra.Command {
 	var (
 		step, revision, placement string
+		change                    int64
 		all                       bool
 	)
 	cmd := &cobra.Command{
 		Use: "approve daemonset/NAME", Short: "Let the next step begin",
 		Args: command.OneArg("a DaemonSet, such as daemonset/NAME"),
-		Long: `Let the next step begin. An approval is for one revision: when the template changes,
-it is void. --revision approves only if the change is still to that revision, so that
-nobody approves what they have not seen.
+		Long: `Let the next step begin. An approval is for one change: when the template changes, or
+a failed revision is tried again, it is void, also if the same revision comes once more.
+--revision and --change approve only if the change is still to that revision, and has
+that number (.change of rollout status -o json), so that nobody approves what they have
+not seen.
 
 Beside another DaemonSet controller nodes are chosen by the newest template at once.
 A write that changes that is refused until the placement it names is approved with
 --placement.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
-			case placement != "" && (all || step != "" || revision != ""):
+			case placement != "" && (all || step != "" || revision != "" || change != 0):
 				return fmt.Errorf("--placement goes with no other flag; %s", command.SeeHelp(cmd))
 			case placement != "":
 				return c.do(cmd, args[0], rollout.ApprovePlacement(placement))
@@ -78,7 +81,7 @@ A write that changes that is refused until the placement it names is approved wi
 			case all:
 				step = v1alpha1.AllSteps
 			}
-			return c.do(cmd, args[0], rollout.Approve(step, revision))
+			return c.do(cmd, args[0], rollout.Approve(step, revision, change))
 		},
 	}
 	cmd.Flags().StringVar(&step, "step", "",
@@ -88,6 +91,7 @@ A write that changes that is refused until the placement it names is approved wi
 		"approve the placement that a refused write names, as sha256:...")
 	cmd.Flags().StringVar(&revision, "revision", "",
 		"approve only if the change is to this revision, by its name or its digest")
+	cmd.Flags().Int64Var(&change, "change", 0, "approve only if this is the number of the change")
 	return cmd
 }
 

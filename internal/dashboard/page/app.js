@@ -158,7 +158,7 @@ function actions(of, r) {
   }, text));
   if (r && set.policy) {
     const waiting = r.phase === 'WaitingForApproval';
-    if (waiting) add('Approve', 'approve', `Let the next step of ${of} begin? After ${r.step}, revision ${r.targetRevision}.`, true, { step: r.step, revision: r.targetRevision });
+    if (waiting) add('Approve', 'approve', `Let the next step of ${of} begin? After ${r.step}, revision ${r.targetRevision}.`, true, { step: r.step, revision: r.targetRevision, change: r.change });
     if (r.spec.paused) add('Resume', 'resume', `Let the change of ${of} go on?`, true);
     else if (!r.finished) add('Pause', 'pause', `Stop the change of ${of} where it is? What is under way ends.`);
     if ((!r.finished || r.phase === 'Halted') && r.stableRevision) add('Abort', 'abort', `Take ${of} from revision ${r.targetRevision} back to revision ${r.stableRevision} on all nodes?`, false, { revision: r.targetRevision });
