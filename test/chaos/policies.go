@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/approval"
 	"github.com/everynode/everynode/internal/simulator/illness"
 	"github.com/everynode/everynode/test/chaos/author"
 	"github.com/everynode/everynode/test/chaos/ground"
@@ -181,6 +182,9 @@ func (u *user) steer(ctx context.Context, s plan.Step) (string, error) {
 			return "", nil
 		}
 		r.Spec.Approved = &v1alpha1.StepApproval{Revision: status.TargetRevision, Digest: status.TargetDigest, Step: status.Step}
+		if s.Third%2 > 0 { // else as a client that knows no changes
+			r.Spec.Approved.Change = approval.Due(r)
+		}
 		switch s.Other % 6 {
 		case 0:
 			r.Spec.Approved.Step = v1alpha1.AllSteps

@@ -37,10 +37,8 @@ func (j *judge) nodeOf(d decision, low int64) (out []*corev1.Node) {
 
 // mayHave reports whether the template, of the revision if one is named, can have been what the node was to have.
 func (j *judge) mayHave(d decision, g *guidance, mark, is string) bool {
-	if g.free || g.absent {
-		if slices.Contains(g.marks, mark) {
-			return true
-		}
+	if (g.free || g.absent) && slices.Contains(g.marks, mark) {
+		return true
 	}
 	for _, r := range slices.Concat(g.rollouts, g.written) {
 		s := &r.Status
@@ -116,11 +114,12 @@ func (j *judge) hadAvailable(at place, mark string, revision int64) bool {
 	return false
 }
 
-// everApproved reports whether somebody approved a step of the template.
+// everApproved reports whether somebody approved a step of the template, in no change before those that were known.
 func (j *judge) everApproved(d decision, mark string) bool {
 	for _, t := range j.rollouts[j.tracks[d.at.set].first().GetName()] {
 		for _, o := range t.between(0, d.event) {
-			if a := o.(*v1alpha1.DaemonSetRollout).Spec.Approved; a != nil && j.whole(a.Revision) == mark {
+			a := o.(*v1alpha1.DaemonSetRollout).Spec.Approved
+			if a != nil && j.whole(a.Revision) == mark && a.Change >= told.Change(t.between(d.early, d.event)) {
 				return true
 			}
 		}

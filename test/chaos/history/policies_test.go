@@ -259,6 +259,42 @@ func TestHistoriesWithAPolicy(t *testing.T) {
 			s.status(v1alpha1.PhaseProgressing, "t1", "t2", "rest")
 			return s
 		}, Early + ": rollout agent went from step canary to rest, and nobody had approved step canary"},
+		{"a step that somebody approved in the change before", func() *guidedStory {
+			s := guidedFleet()
+			s.rollout.Status.Change = 3
+			s.approves()
+			s.changes(1, true)
+			s.status(v1alpha1.PhaseProgressing, "t1", "t2", "rest")
+			return s
+		}, Early + ": rollout agent went from step canary to rest, and nobody had approved step canary"},
+		{"a step that somebody approved in the change", func() *guidedStory {
+			s := guidedFleet()
+			s.rollout.Status.Change = 3
+			s.says(func(r *v1alpha1.DaemonSetRollout) {
+				r.Spec.Approved = &v1alpha1.StepApproval{Revision: "hash-t2", Step: "canary", Change: 3}
+			})
+			s.changes(1, true)
+			s.status(v1alpha1.PhaseProgressing, "t1", "t2", "rest")
+			return s
+		}, ""},
+		{"a step that the status does not tell of, and that somebody approved in the change before", func() *guidedStory {
+			s := guidedFleet()
+			s.changes(1, true)
+			s.approves()
+			s.rollout.Status.Change = 3
+			s.status(v1alpha1.PhaseProgressing, "t1", "t2", "canary")
+			s.takes(2)
+			return s
+		}, Assigned + ": node n2 lost pod old-2 of the stable template before its step began"},
+		{"a pod taken when the policy is gone, and the change before was let go on without", func() *guidedStory {
+			s := guidedFleet()
+			s.letsGo()
+			s.rollout.Status.Change = 3
+			s.status(v1alpha1.PhaseProgressing, "t1", "t2", "canary")
+			s.gone(s.policy)
+			s.takes(1)
+			return s
+		}, Still},
 		{"a failed template again", func() *guidedStory {
 			s := guidedFleet()
 			s.takes(1)

@@ -95,12 +95,12 @@ func (j *judge) policiesAround(revision int64) (found []*v1alpha1.RolloutPolicy)
 	return found
 }
 
-// wasApproved reports whether somebody approved the step, or one that comes after it.
+// wasApproved reports whether somebody approved the step of the change, or one that comes after it.
 func (j *judge) wasApproved(r *v1alpha1.DaemonSetRollout, step string, names []string, revision int64) bool {
 	for _, t := range j.rollouts[r.Name] {
 		for _, o := range t.between(0, revision) {
 			a := o.(*v1alpha1.DaemonSetRollout).Spec.Approved
-			if a != nil && a.Revision == r.Status.TargetRevision && (a.Step == v1alpha1.AllSteps || slices.Index(names, a.Step) >= slices.Index(names, step)) {
+			if a != nil && a.Revision == r.Status.TargetRevision && a.Change == r.Status.Change && (a.Step == v1alpha1.AllSteps || slices.Index(names, a.Step) >= slices.Index(names, step)) {
 				return true
 			}
 		}

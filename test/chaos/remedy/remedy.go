@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/approval"
 )
 
 // Apply changes what the rollout asks for, and says what was done; "" if it asks for nothing.
@@ -18,10 +19,10 @@ func Apply(r *v1alpha1.DaemonSetRollout) string {
 		return "retry"
 	case strings.Contains(r.Status.Message, "or retry it and approve step "+v1alpha1.WithoutPolicy):
 		Retry(r)
-		r.Spec.Approved = approval(r, v1alpha1.WithoutPolicy)
+		r.Spec.Approved = approve(r, v1alpha1.WithoutPolicy)
 		return "retry and approve"
 	case phase == v1alpha1.PhaseWaitingForApproval, phase == v1alpha1.PhasePaused && !approved(r, missing(r)):
-		r.Spec.Approved = approval(r, missing(r))
+		r.Spec.Approved = approve(r, missing(r))
 		return "approve"
 	}
 	return ""
@@ -61,11 +62,13 @@ func missing(r *v1alpha1.DaemonSetRollout) string {
 	return v1alpha1.AllSteps
 }
 
-func approval(r *v1alpha1.DaemonSetRollout, step string) *v1alpha1.StepApproval {
-	return &v1alpha1.StepApproval{Revision: r.Status.TargetRevision, Digest: r.Status.TargetDigest, Step: step}
+func approve(r *v1alpha1.DaemonSetRollout, step string) *v1alpha1.StepApproval {
+	return &v1alpha1.StepApproval{
+		Revision: r.Status.TargetRevision, Digest: r.Status.TargetDigest, Step: step, Change: approval.Due(r),
+	}
 }
 
 func approved(r *v1alpha1.DaemonSetRollout, step string) bool {
 	a := r.Spec.Approved
-	return a != nil && a.Revision == r.Status.TargetRevision && a.Step == step
+	return a != nil && a.Revision == r.Status.TargetRevision && a.Step == step && a.Change == r.Status.Change
 }

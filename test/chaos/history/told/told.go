@@ -4,13 +4,23 @@ package told
 import (
 	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// LetGo reports whether somebody lets the rollout's target go on without a policy.
+// LetGo reports whether somebody lets the change under way go on without a policy, or the retry that is asked for.
 func LetGo(r *v1alpha1.DaemonSetRollout) bool {
 	a := r.Spec.Approved
-	return a != nil && a.Revision == r.Status.TargetRevision && a.Step == v1alpha1.WithoutPolicy
+	return a != nil && a.Revision == r.Status.TargetRevision && a.Step == v1alpha1.WithoutPolicy && a.Change >= r.Status.Change
+}
+
+// Change is the number of the change of the first of some versions of a rollout; 0 if there is none.
+func Change(of []metav1.Object) int64 {
+	if len(of) == 0 {
+		return 0
+	}
+	return of[0].(*v1alpha1.DaemonSetRollout).Status.Change
 }
 
 // Same reports whether two statuses tell of the same place in a rollout.

@@ -40,7 +40,11 @@ func Of(o metav1.Object) string {
 	case *v1alpha1.DaemonSetVariant:
 		wish = o.Spec
 	case *v1alpha1.DaemonSetRollout:
-		wish = o.Spec
+		spec := *o.Spec.DeepCopy()
+		if spec.Approved != nil {
+			spec.Approved.Change = 0 // the API server fills it in where a user leaves it out
+		}
+		wish = spec
 	case *corev1.ConfigMap, *corev1.Secret:
 		return revision.Value(o)
 	default:
