@@ -15,7 +15,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/change/approval"
 	"github.com/everynode/everynode/internal/simulator/illness"
 	"github.com/everynode/everynode/test/chaos/author"
 	"github.com/everynode/everynode/test/chaos/ground"
@@ -181,10 +180,8 @@ func (u *user) steer(ctx context.Context, s plan.Step) (string, error) {
 		if status.Step == "" {
 			return "", nil
 		}
-		r.Spec.Approved = &v1alpha1.StepApproval{Revision: status.TargetRevision, Digest: status.TargetDigest, Step: status.Step}
-		if s.Third%2 > 0 { // else as a client that knows no changes
-			r.Spec.Approved.Change = approval.Due(r)
-		}
+		r.Spec.Approved = remedy.Approval(r, status.Step)
+		r.Spec.Approved.Change *= int64(s.Third % 2) // else as a client that knows no changes
 		switch s.Other % 6 {
 		case 0:
 			r.Spec.Approved.Step = v1alpha1.AllSteps

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/client"
@@ -267,6 +268,71 @@ func gone(get func(context.Context) error) func(context.Context) error {
 		return nil
 	}
 }
+
+// TestAnApprovalNamesItsChange: who approves, and does not know that changes have numbers, approves what is under way at
+// that moment. Nothing that is written later makes it one of another change, and who writes it in vain is warned.
+func TestAnApprovalNamesItsChange(t *testing.T) {
+	s := start(t)
+	s.send(t, "POST", rollouts, asJSON, ownKind("DaemonSetRollout", "agent", `{}`)).want(t, 201)
+	var warned warnings
+	config := restclient.CopyConfig(s.Config)
+	config.WarningHandler = &warned
+	own, err := client.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest := "sha256:" + strings.Repeat("0a", 32)
+	at := func(change int64, revision string) {
+		s.send(t, "PATCH", rollouts+"/agent/status", mergePatch, fmt.Sprintf(
+			`{"status":{"stableRevision":"v1","targetRevision":%q,"targetDigest":%q,"change":%d}}`, revision, digest, change)).want(t, 200)
+	}
+	approve := func(kind types.PatchType, text string) (int64, bool) {
+		t.Helper()
+		warned = nil
+		options := metav1.PatchOptions{}
+		if kind == types.ApplyPatchType {
+			options = metav1.PatchOptions{FieldManager: "git", Force: ptr.To(true)}
+		}
+		r, err := own.DaemonSetRollouts("default").Patch(t.Context(), "agent", kind, []byte(text), options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Spec.Approved.Change, len(warned) > 0
+	}
+	merge := func(revision string) string {
+		return fmt.Sprintf(`{"spec":{"approved":{"revision":%q,"digest":%q,"step":"canary"}}}`, revision, digest)
+	}
+	apply := strings.Replace(merge("v2"), "{", `{"apiVersion":"everynode.io/v1alpha1","kind":"DaemonSetRollout","metadata":{"name":"agent"},`, 1)
+	numbered := strings.Replace(merge("v2"), `"step"`, `"change":5,"step"`, 1)
+	for _, c := range []struct {
+		name     string
+		change   int64
+		revision string
+		kind     types.PatchType
+		text     string
+		want     int64
+		warns    bool
+	}{
+		{"a patch", 2, "v2", types.MergePatchType, merge("v2"), 2, false},
+		{"the same, when it was undone", 3, "v1", types.MergePatchType, merge("v2"), 2, false},
+		{"the same, when it was made once more", 4, "v2", types.MergePatchType, merge("v2"), 2, true},
+		{"the same, by who applies a file", 4, "v2", types.ApplyPatchType, apply, 2, true},
+		{"a pause", 5, "v2", types.MergePatchType, `{"spec":{"paused":true}}`, 2, true},
+		{"the number", 5, "v2", types.MergePatchType, numbered, 5, false},
+		{"the file again", 6, "v2", types.ApplyPatchType, apply, 5, true},
+		{"another revision", 7, "v3", types.MergePatchType, merge("v3"), 7, false},
+	} {
+		at(c.change, c.revision)
+		if got, warns := approve(c.kind, c.text); got != c.want || warns != c.warns {
+			t.Errorf("%s in change %d: it is for change %d, want %d; warned: %q", c.name, c.change, got, c.want, warned)
+		}
+	}
+}
+
+// warnings keeps what an API server warns of.
+type warnings []string
+
+func (w *warnings) HandleWarningHeader(_ int, _, text string) { *w = append(*w, text) }
 
 // TestWhoMayApprove: an editor of a namespace changes templates and policies, and
 // neither approves nor takes an approval away. On an API server without our rule the

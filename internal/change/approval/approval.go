@@ -37,9 +37,9 @@ func (c *Consent) Next() { c.change++ }
 
 // Hear takes in what the spec says; retried tells that it asks for a retry that has not begun, which is a change too.
 //
-// What was seen before, and names no change any more since an older client wrote it, stays for the change that it was
-// for: else who pauses a rollout would approve. Where the number of the change was lost, as in a release that knew none,
-// an approval may have a greater one: no change ever gets that.
+// What was seen before, and names no change any more since an older client wrote it, stays for the change that it
+// was for: else who pauses a rollout would approve. Where the number of the change was lost, as in a release that
+// knew none, an approval may have a greater one: no change ever gets that.
 func (c *Consent) Hear(a *v1alpha1.StepApproval, retried bool) {
 	if a == nil {
 		c.heard = nil
@@ -58,8 +58,8 @@ func (c *Consent) Hear(a *v1alpha1.StepApproval, retried bool) {
 	c.heard = &next
 }
 
-// To is the approval of the change under way, if that is to the revision with the digest; nil if there is none. Where it
-// was for another change to that revision, void says so, to go on in a message.
+// To is the approval of the change under way, if that is to the revision with the digest; nil if there is none.
+// Where it was for another change to that revision, void says so, to go on in a message.
 func (c *Consent) To(revision, digest string) (a *v1alpha1.StepApproval, void string) {
 	a = c.heard
 	switch {
@@ -108,7 +108,8 @@ func Asks(r *v1alpha1.Retry, f *v1alpha1.FailedRevision, digest string) bool {
 
 // retried reports whether the spec asks for a try of the target that the status does not know of yet.
 func retried(spec *v1alpha1.DaemonSetRolloutSpec, s *v1alpha1.DaemonSetRolloutStatus) bool {
-	at := slices.IndexFunc(s.FailedRevisions, func(f v1alpha1.FailedRevision) bool { return f.Revision == s.TargetRevision })
+	isTarget := func(f v1alpha1.FailedRevision) bool { return f.Revision == s.TargetRevision }
+	at := slices.IndexFunc(s.FailedRevisions, isTarget)
 	return at >= 0 && Asks(spec.Retry, &s.FailedRevisions[at], s.TargetDigest)
 }
 

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -43,34 +44,29 @@ func Resume(r *v1alpha1.DaemonSetRollout) (string, error) {
 func Approve(step, revision string, change int64) Verb {
 	return func(r *v1alpha1.DaemonSetRollout) (string, error) {
 		s, due := &r.Status, approval.Due(r)
+		var err error
 		switch {
 		case s.TargetRevision == "" || s.TargetRevision == s.StableRevision:
-			return "", errors.New("there is nothing to approve: no change is under way")
+			err = errors.New("there is nothing to approve: no change is under way")
 		case moved("approved", revision, r) != nil:
-			return "", moved("approved", revision, r)
+			err = moved("approved", revision, r)
 		case change != 0 && change != due:
-			return "", fmt.Errorf("nothing is approved: this is change %d by now, not %d", due, change)
-		case step == v1alpha1.WithoutPolicy && s.Phase != v1alpha1.PhasePaused:
-			return "", fmt.Errorf("its policy is not gone: it is %s (%s)", s.Phase, s.Message)
-		case step == v1alpha1.WithoutPolicy:
-		case step == "" && s.Phase != v1alpha1.PhaseWaitingForApproval:
-			return "", fmt.Errorf(
-				"there is nothing to approve: it is %s (%s); --step NAME and --all approve in advance", s.Phase, s.Message,
-			)
-		case step == "":
-			step = s.Step
-		case step != v1alpha1.AllSteps && !slices.ContainsFunc(s.Steps, func(o v1alpha1.StepStatus) bool {
-			return o.Name == step
-		}):
-			return "", fmt.Errorf("there is no step %q; the steps are %s", step, stepNames(s.Steps))
+			err = fmt.Errorf("nothing is approved: this is change %d by now, not %d", due, change)
+		default:
+			err = mayApprove(s, step)
+		}
+		if err != nil {
+			return "", err
 		}
 		digest, err := digestOf(r)
 		if err != nil {
 			return "", err
 		}
 		if due == s.Change && rolloutpolicy.HasFailed(s, s.TargetRevision) {
-			return "", fmt.Errorf("revision %s has failed: retry it first; an approval from before that is void", s.TargetRevision)
+			return "", fmt.Errorf("revision %s has failed: retry it first; an approval from before that is void",
+				s.TargetRevision)
 		}
+		step := cmp.Or(step, s.Step)
 		r.Spec.Approved = &v1alpha1.StepApproval{Revision: s.TargetRevision, Digest: digest, Step: step, Change: due}
 		switch step {
 		case v1alpha1.AllSteps:
@@ -80,6 +76,23 @@ func Approve(step, revision string, change int64) Verb {
 		}
 		return fmt.Sprintf("is approved: revision %s goes on after step %s", s.TargetRevision, step), nil
 	}
+}
+
+// mayApprove says why a step cannot be approved; "" is the one that waits.
+func mayApprove(s *v1alpha1.DaemonSetRolloutStatus, step string) error {
+	switch {
+	case step == v1alpha1.AllSteps:
+	case step == v1alpha1.WithoutPolicy && s.Phase != v1alpha1.PhasePaused:
+		return fmt.Errorf("its policy is not gone: it is %s (%s)", s.Phase, s.Message)
+	case step == v1alpha1.WithoutPolicy:
+	case step == "" && s.Phase != v1alpha1.PhaseWaitingForApproval:
+		return fmt.Errorf(
+			"there is nothing to approve: it is %s (%s); --step NAME and --all approve in advance", s.Phase, s.Message,
+		)
+	case step != "" && !slices.ContainsFunc(s.Steps, func(o v1alpha1.StepStatus) bool { return o.Name == step }):
+		return fmt.Errorf("there is no step %q; the steps are %s", step, stepNames(s.Steps))
+	}
+	return nil
 }
 
 // ApprovePlacement approves placement rules, by the hash that a refused write names. They may be written from then on,

@@ -19,10 +19,10 @@ func Apply(r *v1alpha1.DaemonSetRollout) string {
 		return "retry"
 	case strings.Contains(r.Status.Message, "or retry it and approve step "+v1alpha1.WithoutPolicy):
 		Retry(r)
-		r.Spec.Approved = approve(r, v1alpha1.WithoutPolicy)
+		r.Spec.Approved = Approval(r, v1alpha1.WithoutPolicy)
 		return "retry and approve"
 	case phase == v1alpha1.PhaseWaitingForApproval, phase == v1alpha1.PhasePaused && !approved(r, missing(r)):
-		r.Spec.Approved = approve(r, missing(r))
+		r.Spec.Approved = Approval(r, missing(r))
 		return "approve"
 	}
 	return ""
@@ -62,7 +62,8 @@ func missing(r *v1alpha1.DaemonSetRollout) string {
 	return v1alpha1.AllSteps
 }
 
-func approve(r *v1alpha1.DaemonSetRollout, step string) *v1alpha1.StepApproval {
+// Approval approves a step of the change that is under way, or asked for.
+func Approval(r *v1alpha1.DaemonSetRollout, step string) *v1alpha1.StepApproval {
 	return &v1alpha1.StepApproval{
 		Revision: r.Status.TargetRevision, Digest: r.Status.TargetDigest, Step: step, Change: approval.Due(r),
 	}

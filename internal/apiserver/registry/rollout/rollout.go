@@ -92,7 +92,9 @@ func voids(r *v1alpha1.DaemonSetRollout) []string {
 	if a == nil || a.Revision != s.TargetRevision || a.Digest != s.TargetDigest || a.Change == due {
 		return nil
 	}
-	return []string{fmt.Sprintf("spec.approved names change %d, and this is change %d: it approves nothing", a.Change, due)}
+	return []string{
+		fmt.Sprintf("spec.approved names change %d, and this is change %d: it approves nothing", a.Change, due),
+	}
 }
 
 // warnings says what no definition can refuse, such as a time zone that does not

@@ -12,7 +12,8 @@ import (
 // LetGo reports whether somebody lets the change under way go on without a policy, or the retry that is asked for.
 func LetGo(r *v1alpha1.DaemonSetRollout) bool {
 	a := r.Spec.Approved
-	return a != nil && a.Revision == r.Status.TargetRevision && a.Step == v1alpha1.WithoutPolicy && a.Change >= r.Status.Change
+	return a != nil && a.Revision == r.Status.TargetRevision && a.Change >= r.Status.Change &&
+		a.Step == v1alpha1.WithoutPolicy
 }
 
 // Change is the number of the change of the first of some versions of a rollout; 0 if there is none.
