@@ -19,6 +19,8 @@ func TestDue(t *testing.T) {
 	}
 	forged := consent.DeepCopy()
 	forged.Status.TargetDigest = "another"
+	earlier := consent.DeepCopy()
+	earlier.Spec.Approved.Change, earlier.Status.Change = 3, 4
 	const x, y = ".aaaaaaaaaaaaaaaaaaaaaaaa", ".bbbbbbbbbbbbbbbbbbbbbbbb"
 	reads := &v1alpha1.DaemonSetRollout{Status: v1alpha1.DaemonSetRolloutStatus{StableRevision: "b" + x, TargetRevision: "b" + y,
 		TargetDigest: "d"}}
@@ -45,6 +47,8 @@ func TestDue(t *testing.T) {
 		{"somebody consents", Stand{Set: waits, Newest: "b", Pods: map[string]int{"a": 2}, Rollout: consent}, Return, ""},
 		{"a consent to another template of the name", Stand{Set: waits, Newest: "b", Pods: map[string]int{"a": 2},
 			Rollout: forged}, Hold, "a"},
+		{"consent to a change before", Stand{Set: waits, Newest: "b", Pods: map[string]int{"a": 2},
+			Rollout: earlier}, Hold, "a"},
 		{"the policy went in the middle of an edit", Stand{Set: waits, Newest: "b", Pods: map[string]int{"b" + x: 2, "b" + y: 1},
 			Rollout: reads}, Hold, "2 nodes have another content than b" + y},
 		{"somebody consents to the content", Stand{Set: waits, Newest: "b", Pods: map[string]int{"b" + x: 2},

@@ -12,8 +12,9 @@
 //
 // # What is stored and what is computed
 //
-// The rollout's status holds the stable and the target revision, the furthest step
-// that has begun, and the evidence of failures. A node's target is never stored: the
+// The rollout's status holds the stable and the target revision, the number of the
+// change, by which it is approved, the furthest step that has begun, and the evidence
+// of failures. A node's target is never stored: the
 // nodes of steps that have begun have the target revision, all others the stable
 // one. So a node that joins, restarts or loses its pod in the middle gets what is its
 // own at that moment, and a rollback needs to move one line only.
