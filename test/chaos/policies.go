@@ -105,12 +105,7 @@ func (u *user) setPolicy(spec *v1alpha1.RolloutPolicySpec, pick, other int) {
 	case 4:
 		spec.Waves = []v1alpha1.Wave{{Name: "some", Count: ptr.To(int32(2)), SpreadBy: zoneLabel, Approval: v1alpha1.ApprovalManual}, canary}
 	}
-	if u.plan.Ramps {
-		strategies.Ramp(spec, other)
-	}
-	if u.plan.Fetches {
-		strategies.Fetch(spec, other)
-	}
+	strategies.Vary(spec, other, u.plan.Ramps, u.plan.Fetches)
 	switch pick / 6 % 4 {
 	case 0, 1:
 		spec.Domains = []v1alpha1.Domain{{Key: rackLabel, MaxUnavailable: intstr.FromInt32(1)}}

@@ -48,8 +48,8 @@ const (
 	Never     Varying = "none"
 )
 
-// Vary adds DaemonSetVariants to a plan, and ramps, fetching and NodeStartups to some. It is made last, so that the round of a
-// seed without them is as it was before there were any.
+// Vary adds DaemonSetVariants to a plan, and ramps, fetching and NodeStartups to some. It is made last, so that the
+// round of a seed without them is as it was before there were any.
 func (p *Plan) Vary(dice Dice, length time.Duration, in Varying) {
 	half := dice.IntN(2) == 0
 	if in == Never || in == Sometimes && !half {

@@ -44,8 +44,18 @@ func Set(spec *appsv1.DaemonSetSpec, pick int) {
 	}
 }
 
-// Ramp has most policies grow.
-func Ramp(spec *v1alpha1.RolloutPolicySpec, other int) {
+// Vary has waves grow, and nodes fetch images before their turn, in rounds that are about these.
+func Vary(spec *v1alpha1.RolloutPolicySpec, other int, ramps, fetches bool) {
+	if ramps {
+		ramp(spec, other)
+	}
+	if fetches {
+		fetch(spec, other)
+	}
+}
+
+// ramp has most policies grow.
+func ramp(spec *v1alpha1.RolloutPolicySpec, other int) {
 	if other/96%3 == 0 {
 		return
 	}
@@ -55,9 +65,9 @@ func Ramp(spec *v1alpha1.RolloutPolicySpec, other int) {
 	spec.Waves = append(slices.DeleteFunc(spec.Waves, without), ramp)
 }
 
-// Fetch has nodes of most waves fetch images before their turn. An agent that is away, or a loop that hangs, is waited
+// fetch has nodes of most waves fetch images before their turn. An agent that is away, or a loop that hangs, is waited
 // for, and no longer than a round takes to settle.
-func Fetch(spec *v1alpha1.RolloutPolicySpec, other int) {
+func fetch(spec *v1alpha1.RolloutPolicySpec, other int) {
 	for i := range spec.Waves {
 		if other/16>>i%4 > 0 {
 			spec.Waves[i].Fetch, spec.Waves[i].FetchDeadline = true, v1alpha1.Duration([]string{"1s", "3s"}[other%2])
