@@ -1,0 +1,64 @@
+package node
+
+import (
+	"cmp"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/internal/untrusted/plaintext"
+)
+
+// underWay are the conditions by which somebody, or the node itself, says that it is being worked on. The first that
+// is true is the one that people are told of. One that says that such work is planned is none of them: the node is as
+// good as any other until then.
+var underWay = []corev1.NodeConditionType{
+	corev1.NodeMaintenanceInProgress, corev1.NodeDrainInProgress, corev1.NodeDrained,
+	corev1.NodeGracefulNodeShutdownInProgress,
+}
+
+// longest is how many bytes are said of a condition: anybody may have written it.
+const longest = 1024
+
+// Maintenances are the conditions by which the node is in maintenance, the one that people are told of first.
+func Maintenances(n *corev1.Node) (out []*corev1.NodeCondition) {
+	for _, t := range underWay {
+		if c := Condition(n, t); c != nil && c.Status == corev1.ConditionTrue {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// Maintenance says that the node is in maintenance; "" if it is not.
+func Maintenance(n *corev1.Node) string {
+	all := Maintenances(n)
+	if len(all) == 0 {
+		return ""
+	}
+	return "in maintenance: " + said(all[0])
+}
+
+// PlannedMaintenance says that somebody is going to work on the node; "" if nobody has said so.
+func PlannedMaintenance(n *corev1.Node) string {
+	c := Condition(n, corev1.NodeMaintenancePlanned)
+	if c == nil || c.Status != corev1.ConditionTrue {
+		return ""
+	}
+	return "maintenance is planned: " + said(c)
+}
+
+// said is a condition in words: what it is, since when, and what whoever wrote it says.
+func said(c *corev1.NodeCondition) string {
+	text := string(c.Type)
+	if !c.LastTransitionTime.IsZero() {
+		text += " since " + c.LastTransitionTime.UTC().Format("2006-01-02 15:04 UTC")
+	}
+	switch says := cmp.Or(c.Reason, c.Message); {
+	case says == "":
+	case c.Reason != "" && c.Message != "":
+		text += ", says " + c.Reason + ": " + c.Message
+	default:
+		text += ", says " + says
+	}
+	return plaintext.Cut(text, longest, "…")
+}
