@@ -44,6 +44,8 @@ type Node struct {
 	// the fault began; the zero time if somebody wants it so.
 	Silent bool
 	Since  time.Time
+	// Maintained tells that the fault is that somebody works on the node.
+	Maintained bool
 }
 
 // labels of a node that is not known yet are none.
@@ -55,7 +57,8 @@ func (n *Node) labels() map[string]string {
 }
 
 func (n *Node) equal(o *Node) bool {
-	return n.Object == o.Object && n.Fault == o.Fault && n.Silent == o.Silent && n.Since.Equal(o.Since)
+	return n.Object == o.Object && n.Fault == o.Fault && n.Silent == o.Silent && n.Since.Equal(o.Since) &&
+		n.Maintained == o.Maintained
 }
 
 // Following reports whether there is a policy to follow.

@@ -189,7 +189,7 @@ func (w *world) look(m *machine) {
 }
 
 // cordoned: the node is out of order since somebody wants it, and its pod runs.
-func (m *machine) cordoned() bool { return m.fault == cordon }
+func (m *machine) cordoned() bool { return m.fault == cordon || m.maintained }
 
 const cordon = "somebody drains it"
 

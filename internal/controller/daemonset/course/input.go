@@ -17,7 +17,7 @@ func (c *Course) input(n *node) standing.Input {
 	want := c.target(n)
 	in := standing.Input{
 		Now: c.now, Daemon: &n.daemon, Fault: n.fact.Fault, Want: want, Leaves: c.leaves(n, want),
-		Lost:   want != "" && c.ds.Of(want) == nil,
+		Lost: want != "" && c.ds.Of(want) == nil, Maintained: n.fact.Maintained,
 		Target: c.state.target,
 		Back:   c.back, Changing: c.changing, IsNew: c.isNew, Begun: n.change.begun != nil,
 		Unmoved: c.unmoved(n), Sure: c.sureFrom(n), Recovers: c.recovers(n),
@@ -47,7 +47,7 @@ func (c *Course) fetching(n *node) standing.Fetching {
 	}
 	d := &n.daemon
 	wanted := c.started && c.changing && !c.back && !c.isNew && !c.targetFailed && n.chosen.Target &&
-		d.Revision != "" && content.TemplateOf(d.Revision) != content.TemplateOf(c.state.target)
+		!n.fact.Maintained && d.Revision != "" && content.TemplateOf(d.Revision) != content.TemplateOf(c.state.target)
 	return n.change.fetch.Look(&fetching.Input{
 		Now: c.now, Wanted: wanted && (c.begun(n.step) || c.gate.MayFetch(n.step)), May: c.followed(),
 		Target: c.state.target, Since: c.state.since, Says: d.Fetch, Deadline: c.policy.Waves[n.step.Wave].FetchDeadline,

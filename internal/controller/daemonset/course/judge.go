@@ -72,7 +72,7 @@ func (c *Course) count(n *node, in *standing.Input, v *view) {
 	mayChange, free := c.candidate(n, in)
 	v.Free = free
 	busy := c.begun(n.step) || v.cause == standing.UnderWay || v.cause == standing.Us && !in.Lost
-	e = e.With(standing.Given, in.Failed || d.Revision == in.Target).With(standing.Sick, in.Fault != "").
+	e = e.With(standing.Given, in.Failed || d.Revision == in.Target).With(standing.Sick, in.IsSick()).
 		With(standing.Failure, in.Failed).With(standing.Busy, e.Has(standing.Ours) && !in.Failed && busy).
 		With(standing.Removed, v.State == standing.LeftOut && in.Want == in.Target && in.Departs).With(standing.Down, down).
 		With(standing.Fetches, in.Fetch.Images == standing.Awaited).
@@ -87,17 +87,7 @@ func (c *Course) count(n *node, in *standing.Input, v *view) {
 	}
 	excused := e.Has(standing.Excused)
 	v.Counts = e.With(standing.Held, mayChange && excused).With(standing.Pending, mayChange && !excused).
-		With(standing.Stays, down && c.staysDown(in, v.State, e))
-}
-
-// staysDown reports whether the node's daemon, which is not available, will not be for as long as its own step has not
-// begun, or nobody mends what is wrong. Where there is no revision to go back to, a daemon that is lost is not made
-// again before then.
-func (c *Course) staysDown(in *standing.Input, s standing.State, e standing.Effects) bool {
-	d := in.Daemon
-	return !d.Comes.After(c.now) &&
-		(e.Has(standing.Fault) || s == standing.Unmoved || s.Verdict() == standing.FailedRevision && !in.Back ||
-			in.Want == "" && d.Empty())
+		With(standing.Stays, down && in.StaysDown(v.State, e))
 }
 
 // isDown reports whether a node without a daemon asks for no room: it counts as unavailable already.

@@ -96,6 +96,9 @@ func (c *Course) SetNode(name string, fact Node) {
 	}
 	if !n.fact.Since.Equal(fact.Since) {
 		n.fell = c.seen(fact.Since)
+		if n.fact.Maintained { // what somebody took it down for is no fall: only one from before counts
+			n.fell = n.marked.At
+		}
 	}
 	if fact.Silent {
 		c.api = deadline.Later(c.api, fact.Since)

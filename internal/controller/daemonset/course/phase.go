@@ -310,8 +310,7 @@ func (c *Course) stand() (v1alpha1.Phase, string, time.Time) {
 	t, none, failed := &c.queue.Totals, time.Time{}, c.failed
 	switch {
 	case !c.changing && t[standing.Pending] == 0, c.isNowhere():
-		return v1alpha1.PhaseComplete, words.Completed(c.state.target, t[standing.Done], t[standing.Selected],
-			t[standing.Fault], t[standing.Excused]-t[standing.Fault]), none
+		return v1alpha1.PhaseComplete, t.Completed(c.state.target), none
 	case c.changing && failed != nil && !rollsBack(failed):
 		return v1alpha1.PhaseHalted, "revision " + failed.Revision + " " + failed.Why, none
 	case c.follow != Followed && c.changing && failed != nil:

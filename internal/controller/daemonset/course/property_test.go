@@ -217,7 +217,11 @@ func hostileEvent(t *rapid.T, w *world, name string) {
 	case 7:
 		w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Abort: &v1alpha1.Abort{Revision: w.ds.Newest}})
 	case 8:
-		m.fault, m.silent, m.since = cordon, false, time.Time{}
+		if rapid.Bool().Draw(t, "maintained") {
+			w.maintain(name, rapid.Bool().Draw(t, "stops"))
+			break
+		}
+		m.fault, m.silent, m.since, m.maintained = cordon, false, time.Time{}, false
 		w.tell(name)
 	case 9:
 		w.replaceOne()

@@ -57,6 +57,9 @@ type machine struct {
 	fault  string
 	silent bool
 	since  time.Time
+	// maintained: the fault is that somebody works on the node.
+	maintained bool
+
 	daemon standing.Daemon
 	ready  time.Time // when the pod on its way is available; zero if there is none
 	ends   time.Time // when the pod that goes is gone
@@ -177,7 +180,7 @@ func (w *world) removeNode(name string) {
 // fault puts a node out of order, or back with "".
 func (w *world) fault(name, why string, silent bool) {
 	m := w.nodes[name]
-	m.fault, m.silent, m.since = why, silent, w.now
+	m.fault, m.silent, m.since, m.maintained = why, silent, w.now, false
 	if !silent {
 		m.since = m.since.Add(m.skew)
 	}
@@ -190,9 +193,26 @@ func (w *world) fault(name, why string, silent bool) {
 	w.tell(name)
 }
 
+// maintain has somebody begin to work on a node, whose daemon may go on or not.
+func (w *world) maintain(name string, stops bool) {
+	m := w.nodes[name]
+	m.fault, m.silent, m.since, m.maintained = inMaintenance, false, time.Time{}, true
+	if stops {
+		m.daemon.Available, m.daemon.Two = false, false
+		m.unready()
+	}
+	w.tell(name)
+}
+
+// inMaintenance is what is said of a node on which somebody works.
+const inMaintenance = "in maintenance: DrainInProgress"
+
 func (w *world) tell(name string) {
 	m := w.nodes[name]
-	w.course.SetNode(name, Node{Object: m.node(name), Fault: m.fault, Silent: m.silent, Since: m.since})
+	w.course.SetNode(name, Node{
+		Object: m.node(name), Fault: m.fault, Silent: m.silent, Since: m.since,
+		Maintained: m.maintained && m.fault != "",
+	})
 	w.course.SetDaemon(name, m.daemon)
 }
 

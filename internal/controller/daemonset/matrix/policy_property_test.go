@@ -371,7 +371,10 @@ func TestRandomPolicies(t *testing.T) {
 			"health": func(t *rapid.T) {
 				h := fact.Health{Name: rapid.SampledFrom(nodeNames).Draw(t, "node"), Since: w.now}
 				h.Fault = rapid.SampledFrom([]string{"", "", "does not answer"}).Draw(t, "fault")
-				if h.Fault != "" {
+				switch {
+				case h.Fault != "" && rapid.Bool().Draw(t, "maintained"):
+					h.Maintained, h.Since = true, time.Time{}
+				case h.Fault != "":
 					h.Silent = true
 				}
 				if w.nodes[h.Name].Name != "" {

@@ -53,7 +53,7 @@ import (
 //	tick DURATION                          moves time; prints when the next timer is due
 //	dump                                   prints the matrix
 //	conditions NAME                        prints the DaemonSet's conditions
-//	health NODE [fault=WORDS] [silent]     whether a node is out of order
+//	health NODE [fault=WORDS] [silent]     whether a node is out of order, or somebody works on it (maintained)
 //	policy NAME [lost|gone|none]           the policy that the DaemonSet's changes follow,
 //	                                       from the YAML of its spec; whether it is lost
 //	rollout NAME [paused] [approve=REVISION/STEP] [retry=REVISION/COUNT] [abort=REVISION]
@@ -110,6 +110,7 @@ func (s *script) noise() {
 	s.m.Step(fact.Rollout{UID: "somebody else's", Following: course.Lost, Why: "it is lost"})
 	for name := range s.nodes {
 		s.m.Step(fact.Health{Name: name, Fault: "it is out of order", Silent: true, Since: s.now})
+		s.m.Step(fact.Health{Name: name, Fault: "in maintenance: Drained", Maintained: true})
 	}
 	for uid, p := range s.pods {
 		p.Restarts, p.Trouble, p.Certain, p.Before = p.Restarts+1, "it crashes", true, standing.WasNotAvailable
@@ -183,8 +184,12 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	case "tick":
 		return s.pass(t, d, a)
 	case "health":
-		s.health(fact.Health{Name: a.plain[0], Fault: strings.ReplaceAll(a.or("fault", ""), "_", " "),
-			Silent: a.has("silent"), Since: s.now})
+		h := fact.Health{Name: a.plain[0], Fault: strings.ReplaceAll(a.or("fault", ""), "_", " "),
+			Silent: a.has("silent"), Since: s.now, Maintained: a.has("maintained")}
+		if h.Maintained {
+			h.Since = time.Time{}
+		}
+		s.health(h)
 	case "policy":
 		s.policy(t, d, a)
 	case "rollout":

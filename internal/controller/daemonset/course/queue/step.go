@@ -5,6 +5,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
 )
 
 // Standing is what a member counts as.
@@ -50,6 +51,13 @@ type Sums [standing.EffectCount]int
 
 // Over is how many nodes the end of the change does not wait for.
 func (s *Sums) Over() int { return s[standing.Done] + s[standing.Excused] + s[standing.Late] }
+
+// Completed says how far the change to a revision is that is complete.
+func (s *Sums) Completed(revision string) string {
+	faulty, away := s[standing.Fault], s[standing.Away]
+	return words.Completed(revision, s[standing.Done], s[standing.Selected], faulty, away,
+		s[standing.Excused]-faulty-away)
+}
 
 // Add counts effects once more with sign 1, and takes them off with sign -1.
 func (s *Sums) Add(e standing.Effects, sign int) {

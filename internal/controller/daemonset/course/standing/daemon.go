@@ -99,6 +99,7 @@ const (
 	FailedRevision Verdict = "FailedRevision"
 	NodeFault      Verdict = "NodeFault"
 	NoRoom         Verdict = "NoRoom"
+	InMaintenance  Verdict = "InMaintenance"
 )
 
 // Empty: nothing is left of a pod.

@@ -24,9 +24,10 @@ const (
 	Ours
 	Busy
 	// Fault: it is out of order, or its daemon was before. Sick: the node itself is; it counts
-	// against the limit of such nodes.
+	// against the limit of such nodes. Away: somebody works on the node, which is neither.
 	Fault
 	Sick
+	Away
 	// Failure: the target fails on it.
 	Failure
 	// Down: it has no available daemon; it counts against its domains. Stays: until somebody
@@ -57,28 +58,29 @@ type meaning struct {
 // what the target has broken must not keep others with it. A pod that does not end still runs for
 // all we know; so many nodes of that kind as nodeFaults allows do not stop a change.
 var meanings = [stateCount]meaning{
-	Outside:   {verdict: NotSelected},
-	LeftOut:   {verdict: NotSelected, always: SetOf(Selected, Done)},
-	Untouched: {verdict: Waiting, always: SetOf(Selected)},
-	Broken:    {verdict: NodeFault, always: SetOf(Selected, Fault), ours: SetOf(Ours)},
-	Roomless:  {verdict: NoRoom, always: SetOf(Selected, Fault), ours: SetOf(Ours)},
-	Unmoved:   {verdict: Waiting, always: SetOf(Selected, Passed), ours: SetOf(Ours)},
-	Awaiting:  {verdict: Waiting, always: SetOf(Selected), ours: SetOf(Ours)},
-	Unfetched: {verdict: NoRoom, always: SetOf(Selected, Fault, Excused, Sick), ours: SetOf(Ours)},
-	Taken:     {verdict: Changing, always: SetOf(Selected, Ours)},
-	Absent:    {verdict: Changing, always: SetOf(Selected, Ours)},
-	Unbound:   {verdict: Changing, always: SetOf(Selected, Ours)},
-	Starting:  {verdict: Changing, always: SetOf(Selected, Ours)},
-	Soaking:   {verdict: Current, always: SetOf(Selected, Soaks)},
-	Soaked:    {verdict: Current, always: SetOf(Selected, Done)},
-	Leaving:   {verdict: Changing, always: SetOf(Selected, Ours)},
-	Failed:    {verdict: FailedRevision, always: SetOf(Selected, Passed), forward: SetOf(Ours), ours: SetOf(Ours)},
-	Kept:      {verdict: FailedRevision, always: SetOf(Selected, Passed), ours: SetOf(Ours)},
-	Stuck:     {verdict: NodeFault, always: SetOf(Selected, Fault, Excused), ours: SetOf(Ours)},
-	Crowded:   {verdict: NoRoom, always: SetOf(Selected, Fault, Excused, Sick), ours: SetOf(Ours)},
-	Faulty:    {verdict: NodeFault, always: SetOf(Selected, Fault, Excused), ours: SetOf(Ours)},
-	Lingering: {verdict: NodeFault, always: SetOf(Selected, Fault, Excused, Sick)},
-	Flapping:  {verdict: NodeFault, always: SetOf(Selected, Fault, Excused, Sick)},
+	Outside:    {verdict: NotSelected},
+	LeftOut:    {verdict: NotSelected, always: SetOf(Selected, Done)},
+	Untouched:  {verdict: Waiting, always: SetOf(Selected)},
+	Broken:     {verdict: NodeFault, always: SetOf(Selected, Fault), ours: SetOf(Ours)},
+	Roomless:   {verdict: NoRoom, always: SetOf(Selected, Fault), ours: SetOf(Ours)},
+	Unmoved:    {verdict: Waiting, always: SetOf(Selected, Passed), ours: SetOf(Ours)},
+	Awaiting:   {verdict: Waiting, always: SetOf(Selected), ours: SetOf(Ours)},
+	Unfetched:  {verdict: NoRoom, always: SetOf(Selected, Fault, Excused, Sick), ours: SetOf(Ours)},
+	Taken:      {verdict: Changing, always: SetOf(Selected, Ours)},
+	Absent:     {verdict: Changing, always: SetOf(Selected, Ours)},
+	Unbound:    {verdict: Changing, always: SetOf(Selected, Ours)},
+	Starting:   {verdict: Changing, always: SetOf(Selected, Ours)},
+	Soaking:    {verdict: Current, always: SetOf(Selected, Soaks)},
+	Soaked:     {verdict: Current, always: SetOf(Selected, Done)},
+	Leaving:    {verdict: Changing, always: SetOf(Selected, Ours)},
+	Failed:     {verdict: FailedRevision, always: SetOf(Selected, Passed), forward: SetOf(Ours), ours: SetOf(Ours)},
+	Kept:       {verdict: FailedRevision, always: SetOf(Selected, Passed), ours: SetOf(Ours)},
+	Stuck:      {verdict: NodeFault, always: SetOf(Selected, Fault, Excused), ours: SetOf(Ours)},
+	Crowded:    {verdict: NoRoom, always: SetOf(Selected, Fault, Excused, Sick), ours: SetOf(Ours)},
+	Faulty:     {verdict: NodeFault, always: SetOf(Selected, Fault, Excused), ours: SetOf(Ours)},
+	Maintained: {verdict: InMaintenance, always: SetOf(Selected, Away, Excused), ours: SetOf(Ours)},
+	Lingering:  {verdict: NodeFault, always: SetOf(Selected, Fault, Excused, Sick)},
+	Flapping:   {verdict: NodeFault, always: SetOf(Selected, Fault, Excused, Sick)},
 }
 
 // Counts is what a node in a state counts as, by whose doing it is unavailable.

@@ -10,7 +10,9 @@ import (
 type Input struct {
 	Now    time.Time
 	Daemon *Daemon
-	Fault  string
+	// Fault is what is wrong with the node, Maintained that it is somebody's work on it.
+	Fault      string
+	Maintained bool
 	// Want is the revision that a pod made now is to have, "" if none is to be made; Leaves
 	// tells that the node is to have no daemon by its rules. Lost tells that the revision cannot be read, so that
 	// no pod of it can be made.
@@ -100,12 +102,33 @@ func (in *Input) failing() State {
 	return Failed
 }
 
+// faulty is the state of a node that is out of order.
+func (in *Input) faulty() State {
+	if in.Maintained {
+		return Maintained
+	}
+	return Faulty
+}
+
+// IsSick reports whether the node itself is out of order, and nobody has it so while he works on it.
+func (in *Input) IsSick() bool { return in.Fault != "" && !in.Maintained }
+
+// StaysDown reports whether the node's daemon, which is not available, will not be for as long as its own step has not
+// begun, or nobody mends what is wrong. Where there is no revision to go back to, a daemon that is lost is not made
+// again before then.
+func (in *Input) StaysDown(s State, e Effects) bool {
+	d := in.Daemon
+	return !d.Comes.After(in.Now) &&
+		(e.Has(Fault) || s == Maintained || s == Unmoved || s.Verdict() == FailedRevision && !in.Back ||
+			in.Want == "" && d.Empty())
+}
+
 // Wake is when the state may change by time alone; zero if it does not.
 func (in *Input) Wake(s State) time.Time {
 	switch s {
 	case Soaking:
 		return deadline.Sooner(in.Soaked, in.Patience)
-	case Flapping, Failed, Kept:
+	case Flapping, Maintained, Failed, Kept:
 		if !in.Daemon.Since.IsZero() {
 			return in.Soaked
 		}

@@ -45,6 +45,8 @@ const (
 	Crowded
 	// Faulty: the node itself is out of order.
 	Faulty
+	// Maintained: somebody works on the node.
+	Maintained
 	// Lingering: its old pod was to end and does not.
 	Lingering
 	// Flapping: its pod keeps becoming ready again, for longer than a soak may take.
@@ -79,7 +81,7 @@ func Classify(in *Input) State {
 	case in.up():
 		return classifyUp(in)
 	case in.Fault != "":
-		return Faulty
+		return in.faulty()
 	case in.Has() && in.Crowded:
 		if in.Changing && !in.Back && d.Revision != in.Target {
 			return Roomless // what it waits for may have room
@@ -116,7 +118,7 @@ func classifyLeaving(in *Input) State {
 	case in.Failed && d.Revision != "":
 		return in.failing()
 	case in.Fault != "":
-		return Faulty
+		return in.faulty()
 	case d.Revision == "" && IsPast(in.Lingers, in.Now):
 		return Lingering
 	case in.Begun, d.Revision == "":
@@ -136,10 +138,12 @@ func classifyUp(in *Input) State {
 		return Untouched // the target is not for it yet
 	case !in.Changing, in.Back, !in.Soaked.After(in.Now):
 		return Soaked
-	case !in.Patience.After(in.Now):
-		return Flapping
+	case in.Patience.After(in.Now):
+		return Soaking
+	case in.Maintained:
+		return Maintained
 	}
-	return Soaking
+	return Flapping
 }
 
 // classifyOutdated is for a node whose pod has another revision.

@@ -64,7 +64,7 @@ func (in *Input) whyNotUp(s State) string {
 		return d.Unbound()
 	case Leaving:
 		return cmp.Or(d.Trouble, whys[s])
-	case Faulty:
+	case Faulty, Maintained:
 		return in.Fault
 	case Lingering:
 		return "its old pod was to end by " + words.Clock(d.EndsBy) + ", and is still there"

@@ -65,6 +65,7 @@ func TestWhy(t *testing.T) {
 		{Stuck, Us, Input{}, Daemon{}, "its daemon does not become available"},
 		{Crowded, Us, Input{}, Daemon{NoRoom: "cpu short"}, "cpu short"},
 		{Faulty, Us, Input{Fault: "it does not answer"}, Daemon{}, "it does not answer"},
+		{Maintained, Us, Input{Fault: "in maintenance: Drained", Maintained: true}, Daemon{Trouble: "it crashes"}, "in maintenance: Drained"},
 		{Lingering, Us, Input{}, Daemon{EndsBy: at}, "its old pod was to end by 10:01:00 UTC, and is still there"},
 	} {
 		c.in.Daemon = &c.d

@@ -67,14 +67,17 @@ func Nodes(n int) string {
 }
 
 // Completed says what has been reached, and what has not: how many of the selected nodes have the revision, are out of
-// order, and wait for such a node in their domain.
-func Completed(revision string, done, selected, faulty, waiting int) string {
+// order, are in maintenance, and wait for such a node in their domain.
+func Completed(revision string, done, selected, faulty, away, waiting int) string {
 	if selected == 0 {
 		return "revision " + revision + " selects no node"
 	}
 	text := fmt.Sprintf("%d of %s have revision %s", done, Nodes(selected), revision)
 	if faulty > 0 {
 		text += fmt.Sprintf("; %d are out of order", faulty)
+	}
+	if away > 0 {
+		text += fmt.Sprintf("; %d in maintenance", away)
 	}
 	if waiting > 0 {
 		text += fmt.Sprintf("; %d wait for such a node in their domain", waiting)

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/node"
 )
 
@@ -23,8 +24,12 @@ func OfNode(n *corev1.Node) Node {
 	return Node{Name: n.Name, Labels: n.Labels, Taints: n.Spec.Taints}
 }
 
-// HealthOf reduces a Node to whether it is out of order.
+// HealthOf reduces a Node to whether it is out of order. One in maintenance is so by somebody's will, whatever else is
+// wrong with it meanwhile.
 func HealthOf(n *corev1.Node) Health {
+	if why := node.Maintenance(n); why != "" {
+		return Health{Name: n.Name, Fault: why, Maintained: true}
+	}
 	h := Health{Name: n.Name}
 	h.Fault, h.Silent, h.Since = node.Fault(n)
 	h.Since = h.Since.UTC()
@@ -52,6 +57,13 @@ type Health struct {
 	// Silent tells that nobody hears of the node, Since when the fault began.
 	Silent bool
 	Since  time.Time
+	// Maintained tells that the fault is that somebody works on the node.
+	Maintained bool `json:",omitempty"`
+}
+
+// Told is what a rollout's course is told of the node, which is out of order by that fault.
+func (h Health) Told(n *corev1.Node, fault string) course.Node {
+	return course.Node{Object: n, Fault: fault, Silent: h.Silent, Since: h.Since, Maintained: h.Maintained}
 }
 
 // Verb is the event's word in scripts.

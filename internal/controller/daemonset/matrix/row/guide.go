@@ -88,8 +88,8 @@ func (r *Row) sawNode(name string, col *Column) {
 		r.guide.course.DeleteNode(name)
 		return
 	}
-	h, fault := &col.Health, cmp.Or(col.Health.Fault, r.info.Placement.Waits(col.Node))
-	r.guide.course.SetNode(name, course.Node{Object: col.Node, Fault: fault, Silent: h.Silent, Since: h.Since})
+	fault := cmp.Or(col.Health.Fault, r.info.Placement.Waits(col.Node))
+	r.guide.course.SetNode(name, col.Health.Told(col.Node, fault))
 }
 
 // forCourse is what the row's course reads of the DaemonSet.
