@@ -2,6 +2,7 @@ package node
 
 import (
 	"cmp"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -38,14 +39,19 @@ func Maintenance(n *corev1.Node) string {
 	return "in maintenance: " + said(all[0])
 }
 
-// PlannedMaintenance says that somebody is going to work on the node; "" if nobody has said so.
-func PlannedMaintenance(n *corev1.Node) string {
-	c := Condition(n, corev1.NodeMaintenancePlanned)
-	if c == nil || c.Status != corev1.ConditionTrue {
-		return ""
+// AboutMaintenance says all that the node's conditions do about maintenance, also that it is planned.
+func AboutMaintenance(n *corev1.Node) (out []string) {
+	for _, c := range Maintenances(n) {
+		out = append(out, "in maintenance: "+said(c))
 	}
-	return "maintenance is planned: " + said(c)
+	if c := Condition(n, corev1.NodeMaintenancePlanned); c != nil && c.Status == corev1.ConditionTrue {
+		out = append(out, "maintenance is planned: "+said(c))
+	}
+	return out
 }
+
+// LongMaintenance is how long a node may be in maintenance before somebody should look whether it still is.
+const LongMaintenance = 24 * time.Hour
 
 // said is a condition in words: what it is, since when, and what whoever wrote it says.
 func said(c *corev1.NodeCondition) string {

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,23 +20,33 @@ func TestMaintenance(t *testing.T) {
 	unknown := is(corev1.NodeDrained, "Kernel", "")
 	unknown.Status = corev1.ConditionUnknown
 	timeless := corev1.NodeCondition{Type: corev1.NodeDrained, Status: corev1.ConditionTrue}
+	const since = " since 2026-03-01 08:05 UTC"
 	for name, c := range map[string]struct {
-		conditions  []corev1.NodeCondition
-		in, planned string
+		conditions []corev1.NodeCondition
+		// about is what is said, in what for short.
+		in    string
+		about []string
 	}{
-		"none":    {nil, "", ""},
-		"over":    {[]corev1.NodeCondition{over, unknown}, "", ""},
-		"planned": {[]corev1.NodeCondition{is(corev1.NodeMaintenancePlanned, "Kernel", "on Sunday")}, "", "maintenance is planned: MaintenancePlanned since 2026-03-01 08:05 UTC, says Kernel: on Sunday"},
+		"none": {nil, "", nil},
+		"over": {[]corev1.NodeCondition{over, unknown}, "", nil},
+		"planned": {[]corev1.NodeCondition{is(corev1.NodeMaintenancePlanned, "Kernel", "on Sunday")}, "",
+			[]string{"maintenance is planned: MaintenancePlanned" + since + ", says Kernel: on Sunday"}},
 		"in it": {[]corev1.NodeCondition{is(corev1.NodeMaintenanceInProgress, "Kernel", "a new one")},
-			"in maintenance: MaintenanceInProgress since 2026-03-01 08:05 UTC, says Kernel: a new one", ""},
-		"being drained":  {[]corev1.NodeCondition{is(corev1.NodeDrainInProgress, "", "")}, "in maintenance: DrainInProgress since 2026-03-01 08:05 UTC", ""},
-		"drained":        {[]corev1.NodeCondition{timeless}, "in maintenance: Drained", ""},
-		"shutting down":  {[]corev1.NodeCondition{is(corev1.NodeGracefulNodeShutdownInProgress, "", "it goes down")}, "in maintenance: GracefulNodeShutdownInProgress since 2026-03-01 08:05 UTC, says it goes down", ""},
-		"several at one": {[]corev1.NodeCondition{is(corev1.NodeDrained, "", ""), is(corev1.NodeMaintenanceInProgress, "Kernel", "")}, "in maintenance: MaintenanceInProgress since 2026-03-01 08:05 UTC, says Kernel", ""},
+			"in maintenance: MaintenanceInProgress" + since + ", says Kernel: a new one",
+			[]string{"in maintenance: MaintenanceInProgress" + since + ", says Kernel: a new one"}},
+		"being drained": {[]corev1.NodeCondition{is(corev1.NodeDrainInProgress, "", "")},
+			"in maintenance: DrainInProgress" + since, []string{"in maintenance: DrainInProgress" + since}},
+		"drained": {[]corev1.NodeCondition{timeless}, "in maintenance: Drained", []string{"in maintenance: Drained"}},
+		"shutting down": {[]corev1.NodeCondition{is(corev1.NodeGracefulNodeShutdownInProgress, "", "it goes down")},
+			"in maintenance: GracefulNodeShutdownInProgress" + since + ", says it goes down",
+			[]string{"in maintenance: GracefulNodeShutdownInProgress" + since + ", says it goes down"}},
+		"several": {[]corev1.NodeCondition{is(corev1.NodeMaintenancePlanned, "", ""), is(corev1.NodeDrained, "", ""), is(corev1.NodeMaintenanceInProgress, "Kernel", "")},
+			"in maintenance: MaintenanceInProgress" + since + ", says Kernel",
+			[]string{"in maintenance: MaintenanceInProgress" + since + ", says Kernel", "in maintenance: Drained" + since, "maintenance is planned: MaintenancePlanned" + since}},
 	} {
 		n := &corev1.Node{Status: corev1.NodeStatus{Conditions: c.conditions}}
-		if in, planned := Maintenance(n), PlannedMaintenance(n); in != c.in || planned != c.planned {
-			t.Errorf("%s: %q, %q; want %q, %q", name, in, planned, c.in, c.planned)
+		if in, about := Maintenance(n), AboutMaintenance(n); in != c.in || !slices.Equal(about, c.about) {
+			t.Errorf("%s: %q, %q; want %q, %q", name, in, about, c.in, c.about)
 		}
 	}
 }
@@ -45,22 +56,5 @@ func TestWordsAboutMaintenanceAreCut(t *testing.T) {
 		Type: corev1.NodeDrained, Status: corev1.ConditionTrue, Message: strings.Repeat("ö", 40000)}}}}
 	if text := Maintenance(n); len(text) > 1100 || !strings.HasSuffix(text, "ö…") {
 		t.Errorf("it says %d bytes, which end with %q", len(text), text[len(text)-9:])
-	}
-}
-
-// Whoever counts how long something has been so needs all of it, and only what is.
-func TestMaintenances(t *testing.T) {
-	n := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
-		{Type: corev1.NodeDrained, Status: corev1.ConditionTrue}, {Type: corev1.NodeReady, Status: corev1.ConditionTrue},
-		{Type: corev1.NodeMaintenancePlanned, Status: corev1.ConditionTrue},
-		{Type: corev1.NodeDrainInProgress, Status: corev1.ConditionFalse},
-		{Type: corev1.NodeMaintenanceInProgress, Status: corev1.ConditionTrue},
-	}}}
-	var got []corev1.NodeConditionType
-	for _, c := range Maintenances(n) {
-		got = append(got, c.Type)
-	}
-	if len(got) != 2 || got[0] != corev1.NodeMaintenanceInProgress || got[1] != corev1.NodeDrained {
-		t.Errorf("the conditions are %v", got)
 	}
 }

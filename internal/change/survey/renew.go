@@ -81,7 +81,7 @@ func (v *View) renewNodes(s *Survey) {
 	for _, n := range s.Nodes {
 		if v.survey.nodes[n.Name] != n {
 			v.core.Step(fact.OfNode(n))
-			v.core.Step(fact.HealthOf(n))
+			v.core.Step(v.health(n))
 			v.tellNode(n, false)
 		}
 	}

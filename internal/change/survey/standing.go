@@ -120,6 +120,7 @@ func (s *Survey) Busy(c *Core, uid types.UID) string {
 // addFaults adds all that is wrong with the node itself.
 func (v *View) addFaults(st *Standing, name string) {
 	n := v.survey.nodes[name]
+	st.add(node.Maintenance(n))
 	why, _, _ := node.Fault(n)
 	if why == "" {
 		return
@@ -173,7 +174,8 @@ func (v *View) addPod(st *Standing, name string) {
 }
 
 func verdictIsBad(v standing.Verdict) bool {
-	return v == standing.FailedRevision || v == standing.Changing || v == standing.NodeFault
+	return v == standing.FailedRevision || v == standing.Changing || v == standing.NodeFault ||
+		v == standing.InMaintenance
 }
 
 func (st *Standing) addContainer(c *corev1.ContainerStatus) {

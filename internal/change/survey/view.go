@@ -76,7 +76,18 @@ func (v *View) stayWithPresent(row *fact.DaemonSet) error {
 		UID: row.UID, Policy: policy,
 		Status: &v1alpha1.DaemonSetRolloutStatus{StableRevision: v.previous(), TargetRevision: v.Revision},
 	})
+	for _, n := range v.survey.Nodes {
+		v.core.Step(v.health(n))
+	}
 	return nil
+}
+
+// health is whether a node is out of order. Without a policy changes begin on nodes in maintenance as on others.
+func (v *View) health(n *corev1.Node) fact.Health {
+	if v.core.Follows == nil {
+		return fact.FaultOf(n)
+	}
+	return fact.HealthOf(n)
 }
 
 // previous is the revision before the present one; "" if there is none.
@@ -121,6 +132,10 @@ func (v *View) Step(name string) string {
 func (v *View) since(name string, verdict standing.Verdict, newest *corev1.Pod) time.Time {
 	n := v.survey.nodes[name]
 	switch {
+	case verdict == standing.InMaintenance && n != nil:
+		if all := node.Maintenances(n); len(all) > 0 {
+			return all[0].LastTransitionTime.Time
+		}
 	case verdict == standing.NodeFault && n != nil:
 		_, _, at := node.Fault(n)
 		return at

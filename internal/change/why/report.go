@@ -13,13 +13,14 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/survey"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
+	"github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
 // Verdicts are all, in the order in which they are shown: what is wrong first.
 var Verdicts = []standing.Verdict{
-	standing.FailedRevision, standing.NoRoom, standing.NodeFault, standing.Changing, standing.Waiting, standing.Current,
-	standing.NotSelected,
+	standing.FailedRevision, standing.NoRoom, standing.NodeFault, standing.InMaintenance, standing.Changing,
+	standing.Waiting, standing.Current, standing.NotSelected,
 }
 
 // NodeReport is why one node is where it is.
@@ -27,6 +28,8 @@ type NodeReport struct {
 	Node string `json:"node"`
 	// Fault is what is wrong with the node itself.
 	Fault string `json:"fault,omitempty"`
+	// Maintenance is what its conditions say of work on it, also of such as is planned.
+	Maintenance []string `json:"maintenance,omitempty"`
 	// Starting says which group of a NodeStartup the node starts, and what it waits for.
 	Starting string `json:"starting,omitempty"`
 	// NotClosed says why it stayed open when a NodeStartup was to close it.
@@ -122,6 +125,7 @@ func Node(s *survey.Survey, name string, only *appsv1.DaemonSet) (*NodeReport, e
 		r.DaemonSets = append(r.DaemonSets, p)
 	}
 	r.Fault, r.Starting, r.Held = s.Fault(name), s.Starting(name), s.Held(name)
+	r.Maintenance = node.AboutMaintenance(s.Node(name))
 	r.NotClosed = s.Node(name).Annotations[nodestartup.NotClosedAnnotation]
 	rank := func(p Place) int { return slices.Index(Verdicts, standing.Verdict(p.Verdict)) }
 	slices.SortStableFunc(r.DaemonSets, func(a, b Place) int { return rank(a) - rank(b) })

@@ -22,6 +22,7 @@ var meaning = map[string]string{
 	string(standing.FailedRevision): "its revision fails there",
 	string(standing.NoRoom):         "the node has no room for it, or cannot fetch its images",
 	string(standing.NodeFault):      "the node itself is out of order",
+	string(standing.InMaintenance):  "somebody works on the node",
 	string(standing.Changing):       "its pod is being replaced or starts",
 	string(standing.Waiting):        "it is to change, and waits",
 	string(standing.Current):        "it has the pod that it should have",
@@ -39,7 +40,7 @@ func (s Style) verdict(v string) string {
 	switch standing.Verdict(v) {
 	case standing.FailedRevision, standing.NoRoom:
 		return red + v + plain
-	case standing.NodeFault, standing.Changing, standing.Waiting:
+	case standing.NodeFault, standing.InMaintenance, standing.Changing, standing.Waiting:
 		return yellow + v + plain
 	case standing.Current:
 		return green + v + plain
@@ -60,6 +61,9 @@ func (r *NodeReport) Write(w io.Writer, s Style) {
 	}
 	if r.Fault != "" {
 		fmt.Fprintf(w, "\n%s", survey.Wrap("Node "+r.Node+" is out of order: "+r.Fault, ""))
+	}
+	for _, about := range r.Maintenance {
+		fmt.Fprintf(w, "\n%s", survey.Wrap("Node "+r.Node+": "+about, ""))
 	}
 	if r.Starting != "" {
 		fmt.Fprintf(w, "\n%s", survey.Wrap("Node "+r.Node+" starts "+r.Starting, ""))

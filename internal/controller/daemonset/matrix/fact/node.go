@@ -30,6 +30,11 @@ func HealthOf(n *corev1.Node) Health {
 	if why := node.Maintenance(n); why != "" {
 		return Health{Name: n.Name, Fault: why, Maintained: true}
 	}
+	return FaultOf(n)
+}
+
+// FaultOf reduces a Node to whether it is out of order, where maintenance is no difference.
+func FaultOf(n *corev1.Node) Health {
 	h := Health{Name: n.Name}
 	h.Fault, h.Silent, h.Since = node.Fault(n)
 	h.Since = h.Since.UTC()
