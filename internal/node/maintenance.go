@@ -36,13 +36,13 @@ func Maintenance(n *corev1.Node) string {
 	if len(all) == 0 {
 		return ""
 	}
-	return "in maintenance: " + said(all[0])
+	return SayMaintenance(all[0])
 }
 
 // AboutMaintenance says all that the node's conditions do about maintenance, also that it is planned.
 func AboutMaintenance(n *corev1.Node) (out []string) {
 	for _, c := range Maintenances(n) {
-		out = append(out, "in maintenance: "+said(c))
+		out = append(out, SayMaintenance(c))
 	}
 	if c := Condition(n, corev1.NodeMaintenancePlanned); c != nil && c.Status == corev1.ConditionTrue {
 		out = append(out, "maintenance is planned: "+said(c))
@@ -50,8 +50,22 @@ func AboutMaintenance(n *corev1.Node) (out []string) {
 	return out
 }
 
-// LongMaintenance is how long a node may be in maintenance before somebody should look whether it still is.
-const LongMaintenance = 24 * time.Hour
+// longMaintenance is how long a node may be in maintenance before somebody should look whether it still is.
+const longMaintenance = 24 * time.Hour
+
+// LongMaintenances are the conditions by which the node has been in maintenance for so long that whoever began it may
+// have forgotten to end it. Of one without a time nobody knows.
+func LongMaintenances(n *corev1.Node, now time.Time) (out []*corev1.NodeCondition) {
+	for _, c := range Maintenances(n) {
+		if at := c.LastTransitionTime.Time; !at.IsZero() && now.Sub(at) > longMaintenance {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// SayMaintenance says of a node that it is in maintenance by that condition.
+func SayMaintenance(c *corev1.NodeCondition) string { return "in maintenance: " + said(c) }
 
 // said is a condition in words: what it is, since when, and what whoever wrote it says.
 func said(c *corev1.NodeCondition) string {

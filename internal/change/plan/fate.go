@@ -29,6 +29,7 @@ const (
 	stays
 	waits
 	outOfOrder
+	inMaintenance
 )
 
 // newest is the newest pod of each node.
@@ -49,7 +50,7 @@ func (p *planner) sortNodes() {
 	n := &p.out.Nodes
 	counts := map[fate]*int{
 		changes: &n.Change, joins: &n.New, leaves: &n.Leave, stays: &n.Stay, waits: &n.Wait, outOfOrder: &n.OutOfOrder,
-		ignored: new(int),
+		ignored: new(int), inMaintenance: &n.InMaintenance,
 	}
 	for _, node := range p.survey.Nodes {
 		n.Total++
@@ -79,6 +80,8 @@ func (p *planner) fateOf(node string, has fact.Pod) fate {
 			return waits
 		case there && verdict == standing.NodeFault:
 			return outOfOrder
+		case there && verdict == standing.InMaintenance:
+			return inMaintenance
 		case there:
 			return stays
 		case had:
@@ -96,6 +99,8 @@ func (p *planner) fateOf(node string, has fact.Pod) fate {
 		return joins
 	case newest:
 		return stays
+	case verdict == standing.InMaintenance:
+		return inMaintenance
 	}
 	return waits
 }

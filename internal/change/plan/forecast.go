@@ -67,6 +67,8 @@ type Nodes struct {
 	Wait int `json:"wait,omitempty"`
 	// OutOfOrder are to change or to get a pod, and cannot now.
 	OutOfOrder int `json:"outOfOrder"`
+	// InMaintenance are to change, to get a pod or to lose theirs when nobody works on them any more.
+	InMaintenance int `json:"inMaintenance,omitempty"`
 	// NoRoom are those of Change and New that have no room for the pod.
 	NoRoom int `json:"noRoom"`
 }

@@ -80,6 +80,7 @@ func (n Nodes) String() string {
 	add(n.Stay, "stay")
 	add(n.Wait, "wait")
 	add(n.OutOfOrder, "out of order")
+	add(n.InMaintenance, "in maintenance")
 	add(n.NoRoom, "of these without room")
 	if len(parts) == 0 {
 		parts = []string{"none is selected"}

@@ -107,7 +107,11 @@ func (c *changing) happen() string {
 	case 2:
 		if n := c.node(name); n != nil {
 			status := []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown}[c.rng.IntN(3)]
-			n.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: status, LastTransitionTime: now}
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, LastTransitionTime: now}}
+			if now.Unix()%3 == 0 {
+				n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{
+					Type: corev1.NodeDrained, Status: corev1.ConditionTrue, LastTransitionTime: now})
+			}
 			return name + " is ready: " + string(status)
 		}
 	case 3:

@@ -62,6 +62,9 @@ func Of(s *survey.Survey) []Item {
 	if open, is := leftOpen(s); is {
 		items = append(items, open)
 	}
+	if long, is := maintained(s); is {
+		items = append(items, long)
+	}
 	rank := func(i Item) int {
 		switch {
 		case i.Tone == warn:
@@ -157,11 +160,24 @@ func leftOpen(s *survey.Survey) (Item, bool) {
 	return item, is
 }
 
-// nodes says how many nodes are out of order. A cordoned node is as somebody wanted it.
+// maintained says how many nodes have been in maintenance for so long that somebody may have forgotten it.
+func maintained(s *survey.Survey) (Item, bool) {
+	const does, do = "has been in maintenance for more than a day", "have been in maintenance for more than a day"
+	item, is := about(s.Nodes, does, do, func(n *corev1.Node) (why string, since time.Time) {
+		if long := node.LongMaintenances(n, s.Now); len(long) > 0 {
+			return node.SayMaintenance(long[0]), long[0].LastTransitionTime.Time
+		}
+		return "", since
+	})
+	item.Tone = warn
+	return item, is
+}
+
+// nodes says how many nodes are out of order. One that is cordoned or in maintenance is as somebody wanted it.
 func nodes(s *survey.Survey) (Item, bool) {
 	return about(s.Nodes, "is out of order", "are out of order", func(n *corev1.Node) (why string, since time.Time) {
 		why, _, since = node.Fault(n)
-		if why == node.Cordoned {
+		if why == node.Cordoned || node.Maintenance(n) != "" {
 			return "", since
 		}
 		return why, since

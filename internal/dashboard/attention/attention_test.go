@@ -2,6 +2,7 @@ package attention
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -106,6 +107,25 @@ func TestNodesThatStayClosed(t *testing.T) {
 	const want = `bad||2 nodes stay closed|n0: group 1 of 2 of NodeStartup all; it waits for longer than the timeout for ` +
 		`default/ds-00; n2: group 2 of 2 of NodeStartup all; it waits for default/ds-00; default/none, which does not ` +
 		"exist|2026-03-01T12:00:00Z\n"
+	if got := text(Of(survey.New(o))); got != want {
+		t.Errorf("what needs somebody is\n%swant\n%s", got, want)
+	}
+}
+
+// A node in maintenance is as somebody wants it, also where it does not answer; after a day somebody should look whether
+// it still is.
+func TestNodesInMaintenance(t *testing.T) {
+	o := objects("")
+	o.Now = began.Add(26 * time.Hour)
+	for name, at := range map[string]time.Duration{"n0": 0, "n1": time.Hour, "n2": 2*time.Hour + time.Second} {
+		n := aNode(name, corev1.ConditionUnknown, began)
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeDrained,
+			Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(began.Add(at))})
+		o.Nodes = append(o.Nodes, n)
+	}
+	slices.SortFunc(o.Nodes, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	const want = "warn||2 nodes have been in maintenance for more than a day|n0: in maintenance: Drained since " +
+		"2026-03-01 12:00 UTC; n1: in maintenance: Drained since 2026-03-01 13:00 UTC|2026-03-01T12:00:00Z\n"
 	if got := text(Of(survey.New(o))); got != want {
 		t.Errorf("what needs somebody is\n%swant\n%s", got, want)
 	}

@@ -12,15 +12,17 @@ import (
 
 	"github.com/everynode/everynode/internal/change/survey"
 	"github.com/everynode/everynode/internal/change/why"
+	"github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
 // The states of nodes when no DaemonSet is looked at.
 const (
-	NotReady = "NotReady"
-	Cordoned = "Cordoned"
-	Starting = "Starting" // a NodeStartup keeps ordinary pods off
-	Ready    = "Ready"
+	NotReady      = "NotReady"
+	InMaintenance = "InMaintenance" // by its conditions, whether it is ready or not
+	Cordoned      = "Cordoned"
+	Starting      = "Starting" // a NodeStartup keeps ordinary pods off
+	Ready         = "Ready"
 )
 
 // None is the name of the group of nodes that do not have the label.
@@ -60,7 +62,7 @@ type Change struct {
 // Of makes the map of all nodes, by their readiness, or by the verdicts of a DaemonSet
 // unless v is nil; grouped by a label's values, or not at all if label is empty.
 func Of(s *survey.Survey, v *survey.View, label string) *Map {
-	m := &Map{States: []string{NotReady, Cordoned, Starting, Ready}, Nodes: make([]string, 0, len(s.Nodes)),
+	m := &Map{States: []string{NotReady, InMaintenance, Cordoned, Starting, Ready}, Nodes: make([]string, 0, len(s.Nodes)),
 		Groups: []Group{}, Cells: make([]byte, 0, len(s.Nodes))}
 	stateOf, versionOf := readiness, agentVersion
 	if v != nil {
@@ -106,6 +108,9 @@ func podVersion(v *survey.View, node string) string {
 }
 
 func readiness(n *corev1.Node) string {
+	if node.Maintenance(n) != "" {
+		return InMaintenance
+	}
 	for _, c := range n.Status.Conditions {
 		if c.Type != corev1.NodeReady {
 			continue

@@ -14,7 +14,7 @@ import (
 	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
-func node(name, zone string, ready corev1.ConditionStatus, cordoned bool) *corev1.Node {
+func aNode(name, zone string, ready corev1.ConditionStatus, cordoned bool) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"name": name}}, Spec: corev1.NodeSpec{Unschedulable: cordoned}}
 	if zone != "" {
 		n.Labels["zone"] = zone
@@ -32,13 +32,13 @@ func mapOf(t *testing.T, label string, nodes ...*corev1.Node) *Map {
 
 func TestGroupsAndStates(t *testing.T) {
 	m := mapOf(t, "zone",
-		node("n-10", "z-2", corev1.ConditionTrue, false), node("n-9", "z-2", corev1.ConditionTrue, true), node("n-1", "", corev1.ConditionUnknown, true),
-		node("n-2", "z-10", corev1.ConditionFalse, false), node("n-02", "z-10", "", false))
-	want := "[n-9 n-10 n-02 n-2 n-1] [{z-2 0 2} {z-10 2 2} {(none) 4 1}] [1 3 0 0 0]"
+		aNode("n-10", "z-2", corev1.ConditionTrue, false), aNode("n-9", "z-2", corev1.ConditionTrue, true), aNode("n-1", "", corev1.ConditionUnknown, true),
+		aNode("n-2", "z-10", corev1.ConditionFalse, false), aNode("n-02", "z-10", "", false))
+	want := "[n-9 n-10 n-02 n-2 n-1] [{z-2 0 2} {z-10 2 2} {(none) 4 1}] [2 4 0 0 0]"
 	if got := fmt.Sprint(m.Nodes, m.Groups, m.Cells); got != want { //nolint:staticcheck // The numbers are meant.
 		t.Errorf("the map is %s, want %s", got, want)
 	}
-	if all := mapOf(t, "", node("b", "", corev1.ConditionTrue, false), node("a", "", corev1.ConditionTrue, false)); fmt.Sprint(all.Groups) != "[{ 0 2}]" || all.Nodes[0] != "a" {
+	if all := mapOf(t, "", aNode("b", "", corev1.ConditionTrue, false), aNode("a", "", corev1.ConditionTrue, false)); fmt.Sprint(all.Groups) != "[{ 0 2}]" || all.Nodes[0] != "a" {
 		t.Errorf("without a label the groups are %v, the nodes %v", all.Groups, all.Nodes)
 	}
 	if none := mapOf(t, "zone"); none.Groups == nil || len(none.Nodes) != 0 {
@@ -54,7 +54,7 @@ func TestNodesThatStart(t *testing.T) {
 		if i == 3 {
 			ready = corev1.ConditionFalse
 		}
-		n := node(fmt.Sprint(i), "", ready, i == 2)
+		n := aNode(fmt.Sprint(i), "", ready, i == 2)
 		n.Spec.Taints = []corev1.Taint{*nodestartup.Gate(nodestartup.Place{Startup: "all", Group: 1}, gate, time.Now())}
 		nodes = append(nodes, n)
 	}
@@ -68,9 +68,31 @@ func TestNodesThatStart(t *testing.T) {
 	}
 }
 
+// A node in maintenance is told apart, whether it answers or not.
+func TestNodesInMaintenance(t *testing.T) {
+	var nodes []*corev1.Node
+	for i, ready := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionUnknown, corev1.ConditionTrue} {
+		n := aNode(fmt.Sprint(i), "", ready, i == 0)
+		kind := corev1.NodeMaintenanceInProgress
+		if i == 2 {
+			kind = corev1.NodeMaintenancePlanned
+		}
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: kind, Status: corev1.ConditionTrue})
+		nodes = append(nodes, n)
+	}
+	m := mapOf(t, "", nodes...)
+	var got []string
+	for _, state := range m.Cells {
+		got = append(got, m.States[state])
+	}
+	if want := []string{InMaintenance, InMaintenance, Ready}; !slices.Equal(got, want) {
+		t.Errorf("the states are %v, want %v", got, want)
+	}
+}
+
 func TestChanges(t *testing.T) {
-	one := mapOf(t, "zone", node("a", "z", corev1.ConditionTrue, false), node("b", "z", corev1.ConditionTrue, false))
-	two := mapOf(t, "zone", node("a", "z", corev1.ConditionTrue, false), node("b", "z", corev1.ConditionFalse, false))
+	one := mapOf(t, "zone", aNode("a", "z", corev1.ConditionTrue, false), aNode("b", "z", corev1.ConditionTrue, false))
+	two := mapOf(t, "zone", aNode("a", "z", corev1.ConditionTrue, false), aNode("b", "z", corev1.ConditionFalse, false))
 	if changes, same := two.Since(one); !same || !slices.Equal(changes, []Change{{1, 0}}) {
 		t.Errorf("what changes is %v, %v", changes, same)
 	}
@@ -79,8 +101,8 @@ func TestChanges(t *testing.T) {
 	}
 	for name, other := range map[string]*Map{
 		"no map":        nil,
-		"another node":  mapOf(t, "zone", node("a", "z", corev1.ConditionTrue, false), node("c", "z", corev1.ConditionTrue, false)),
-		"another group": mapOf(t, "zone", node("a", "y", corev1.ConditionTrue, false), node("b", "z", corev1.ConditionTrue, false)),
+		"another node":  mapOf(t, "zone", aNode("a", "z", corev1.ConditionTrue, false), aNode("c", "z", corev1.ConditionTrue, false)),
+		"another group": mapOf(t, "zone", aNode("a", "y", corev1.ConditionTrue, false), aNode("b", "z", corev1.ConditionTrue, false)),
 		"other states":  {Nodes: one.Nodes, Groups: one.Groups, States: []string{"x"}, Cells: one.Cells},
 	} {
 		if _, same := one.Since(other); same {
@@ -92,7 +114,7 @@ func TestChanges(t *testing.T) {
 func TestLabels(t *testing.T) {
 	var nodes []*corev1.Node
 	for i := range maxGroups + 1 {
-		n := node(fmt.Sprint(i), fmt.Sprint("z", i%3), corev1.ConditionTrue, false)
+		n := aNode(fmt.Sprint(i), fmt.Sprint("z", i%3), corev1.ConditionTrue, false)
 		n.Labels["same"], n.Labels[corev1.LabelArchStable], n.Labels["alpha"] = "x", fmt.Sprint(i%2), fmt.Sprint(i%2)
 		nodes = append(nodes, n)
 	}
@@ -123,7 +145,7 @@ func FuzzCompareNatural(f *testing.F) {
 func TestVersionsOfASmallFleet(t *testing.T) {
 	nodes := make([]*corev1.Node, mostVersions)
 	for i := range nodes {
-		nodes[i] = node(fmt.Sprintf("n%d", i), "", corev1.ConditionTrue, false)
+		nodes[i] = aNode(fmt.Sprintf("n%d", i), "", corev1.ConditionTrue, false)
 		nodes[i].Status.NodeInfo.KubeletVersion = fmt.Sprintf("v1.%d", i)
 	}
 	small := mapOf(t, "", nodes...)
@@ -136,7 +158,7 @@ func TestVersionsOfASmallFleet(t *testing.T) {
 	if _, same := mapOf(t, "", nodes...).Since(small); same {
 		t.Error("another version is not told")
 	}
-	if large := mapOf(t, "", append(nodes, node("one-more", "", corev1.ConditionTrue, false))...); large.Versions != nil {
+	if large := mapOf(t, "", append(nodes, aNode("one-more", "", corev1.ConditionTrue, false))...); large.Versions != nil {
 		t.Errorf("a large fleet tells the versions %v", large.Versions)
 	}
 }

@@ -204,6 +204,7 @@ function openNode(name) {
     const n = await get('/api/node', { name });
     if (signal.aborted) return;
     body.replaceChildren(n.fault ? make('p', { class: 'phase bad' }, n.fault) : '', n.cordoned ? make('p', {}, 'Cordoned: nothing new is scheduled to it.') : '',
+      ...(n.maintenance || []).map((x) => make('p', {}, x[0].toUpperCase() + x.slice(1))),
       n.starting ? make('p', {}, `Starts ${n.starting}.`) : '', ...(n.held || []).map((h) => make('p', {}, `May not start yet: ${h.pods.join(', ')}. ${h.why}`)), ...(n.missing || []).map((x) => make('p', { class: 'quiet' }, x)),
       make('h3', {}, 'Its daemons'), table(['DaemonSet', 'verdict', 'since', 'why', 'revision', 'wanted'], n.daemonSets.map((p) => [
         `${p.namespace}/${p.daemonSet}`, make('span', {}, swatch(colourOf(p.verdict)), p.verdict), p.since ? ago(p.since) : '', reasons(p), p.revision, p.wanted])),

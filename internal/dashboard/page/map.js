@@ -274,6 +274,6 @@ export class FleetMap {
 export function colourOf(state) {
   return {
     FailedRevision: '--bad', NoRoom: '--warn', NodeFault: '--out', Changing: '--change', Waiting: '--wait', Current: '--ok', NotSelected: '--none',
-    NotReady: '--bad', Cordoned: '--warn', Starting: '--change', Ready: '--ok',
+    NotReady: '--bad', InMaintenance: '--warn', Cordoned: '--warn', Starting: '--change', Ready: '--ok',
   }[state] || '--none';
 }

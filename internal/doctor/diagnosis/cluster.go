@@ -293,6 +293,7 @@ func nodes(f *findings, c *Cluster) {
 		}
 	}
 	notReady(f, c, groups, since)
+	maintained(f, c)
 	for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure,
 		corev1.NodePIDPressure} {
 		if names := short[kind]; len(names) > 0 {
