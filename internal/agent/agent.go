@@ -110,7 +110,8 @@ func (a *Agent) Run(ctx context.Context) error {
 func (a *Agent) newShutdown(n *node) *shutdown.Shutdown {
 	return &shutdown.Shutdown{Grace: a.cfg.ShutdownGrace, Critical: a.cfg.ShutdownGraceCritical, Pods: n.pods,
 		Clock:    a.clk,
-		Announce: n.reporter.ShutDown, Reported: n.statuses.Reported}
+		Announce: n.reporter.ShutDown,
+		Reported: func() bool { return n.reporter.ShutDownIsKnown() && n.statuses.Reported() }}
 }
 
 // layCgroups finds out who makes cgroups on this machine, and makes those of all pods. Its error says why no pod could

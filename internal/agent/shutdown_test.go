@@ -13,6 +13,7 @@ import (
 
 	"github.com/everynode/everynode/internal/agent/config"
 	"github.com/everynode/everynode/internal/agent/pods/podstest"
+	nodefacts "github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/testenv"
 )
 
@@ -44,6 +45,10 @@ func TestNodeShutsDownInOrder(t *testing.T) {
 	}
 	node, err := env.Client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
 	podstest.Must(t, err)
+	goesDown := nodefacts.Condition(node, corev1.NodeGracefulNodeShutdownInProgress)
+	if goesDown == nil || goesDown.Status != corev1.ConditionTrue {
+		t.Errorf("of a shutdown in progress the node says %+v", goesDown)
+	}
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady && (c.Status != corev1.ConditionFalse ||
 			!strings.Contains(c.Message, "node is shutting down")) {

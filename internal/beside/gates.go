@@ -177,7 +177,7 @@ func (g *Guest) standing(ctx context.Context, objects client.Reader, s *seen, ds
 			return true
 		}
 		fault, _, _ := node.Fault(&n)
-		return fault != ""
+		return fault != "" || node.Maintenance(&n) != ""
 	}
 	return out
 }

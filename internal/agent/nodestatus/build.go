@@ -76,10 +76,34 @@ func build(c Config, old corev1.NodeStatus, f facts, now time.Time) corev1.NodeS
 	if f.network != nil {
 		setCondition(&status, networkUnavailable(*f.network), now)
 	}
+	tellShutdown(&status, f.shuttingDown, now)
 	if wrong := clockSkew(f.skew); wrong.Status == corev1.ConditionTrue || has(old, ClockSkew) {
 		setCondition(&status, wrong, now)
 	}
 	return status
+}
+
+// shutsDown and hasStarted are the reasons by which a node knows what it said of its shutdown from what others say.
+const (
+	shutsDown  = "ShuttingDown"
+	hasStarted = "Started"
+)
+
+// tellShutdown says that the node ends its pods, and after its next start that it does not. One that somebody else has
+// set is left to him: an agent that starts does not know what it was set for.
+func tellShutdown(status *corev1.NodeStatus, shuttingDown bool, now time.Time) {
+	const kind = corev1.NodeGracefulNodeShutdownInProgress
+	at := slices.IndexFunc(status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == kind })
+	is := at >= 0 && status.Conditions[at].Status == corev1.ConditionTrue
+	own := at >= 0 && (status.Conditions[at].Reason == shutsDown || status.Conditions[at].Reason == hasStarted)
+	switch {
+	case shuttingDown && (own || !is):
+		setCondition(status, corev1.NodeCondition{Type: kind, Status: corev1.ConditionTrue, Reason: shutsDown,
+			Message: "the machine goes down, and the agent ends its pods in order"}, now)
+	case !shuttingDown && own:
+		setCondition(status, corev1.NodeCondition{Type: kind, Status: corev1.ConditionFalse, Reason: hasStarted,
+			Message: "the agent has started again"}, now)
+	}
 }
 
 // withForeign adds to the machine's capacity what somebody else says that the node has: resources in a domain of their

@@ -266,6 +266,44 @@ func TestNetworkCondition(t *testing.T) {
 	}
 }
 
+// A node says that it shuts down from when it does to its next start. What somebody else says of that is his: he sets it
+// and clears it.
+func TestGracefulShutdown(t *testing.T) {
+	const kind = corev1.NodeGracefulNodeShutdownInProgress
+	at := func(seconds int, old corev1.NodeStatus, shuttingDown bool) corev1.NodeStatus {
+		return build(testConfig(), old, facts{machine: testMachine(), runtime: goodReady, shuttingDown: shuttingDown},
+			noon.Add(time.Duration(seconds)*time.Second))
+	}
+	status := at(0, corev1.NodeStatus{}, false)
+	if got := conditionOf(status, kind); got.Type != "" {
+		t.Errorf("one that has never shut down says %v", got)
+	}
+	down := at(10, at(5, status, true), true)
+	got := conditionOf(down, kind)
+	if got.Status != corev1.ConditionTrue || got.Reason != "ShuttingDown" || got.Message == "" ||
+		!got.LastTransitionTime.Time.Equal(noon.Add(5*time.Second)) {
+		t.Errorf("while it shuts down it says %+v", got)
+	}
+	up := at(90, at(60, down, false), false)
+	got = conditionOf(up, kind)
+	if got.Status != corev1.ConditionFalse || got.Reason != "Started" || !got.LastTransitionTime.Time.Equal(noon.Add(time.Minute)) {
+		t.Errorf("after its next start it says %+v", got)
+	}
+	if got := conditionOf(at(100, up, true), kind); got.Status != corev1.ConditionTrue || got.Reason != "ShuttingDown" {
+		t.Errorf("when it shuts down once more it says %+v", got)
+	}
+	theirs := corev1.NodeCondition{Type: kind, Status: corev1.ConditionTrue, Reason: "PowerWork", Message: "until Monday"}
+	for _, shuttingDown := range []bool{true, false} {
+		if got := conditionOf(at(9, corev1.NodeStatus{Conditions: []corev1.NodeCondition{theirs}}, shuttingDown), kind); got != theirs {
+			t.Errorf("what somebody else said became %+v", got)
+		}
+	}
+	theirs.Status = corev1.ConditionFalse
+	if got := conditionOf(at(9, corev1.NodeStatus{Conditions: []corev1.NodeCondition{theirs}}, false), kind); got != theirs {
+		t.Errorf("what somebody else cleared became %+v", got)
+	}
+}
+
 // A clock that is wrong is told in few words, and that it is right only where it was wrong before.
 func TestClockSkew(t *testing.T) {
 	var status corev1.NodeStatus

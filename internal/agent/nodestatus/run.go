@@ -47,6 +47,7 @@ type Reporter struct {
 	capacity    corev1.ResourceList
 	processes   int64
 	closing     bool
+	closed      bool // the server knows that the node shuts down
 }
 
 // New returns a Reporter; it looks at the machine once, so that NodeAllocatable has an answer.
@@ -90,6 +91,13 @@ func (r *Reporter) ShutDown() {
 	r.closing = true
 	r.mu.Unlock()
 	r.Check()
+}
+
+// ShutDownIsKnown reports whether the server knows that the node shuts down.
+func (r *Reporter) ShutDownIsKnown() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.closed
 }
 
 // Run registers the Node and keeps its lease and its status until ctx ends.
@@ -257,6 +265,9 @@ func (r *Reporter) update(ctx context.Context) outcome {
 	case err == nil:
 		r.gone = false
 		r.problem = ""
+		r.mu.Lock()
+		r.closed = f.shuttingDown
+		r.mu.Unlock()
 		r.settle(ctx)
 		if ready(f).Status != corev1.ConditionTrue {
 			return notReady

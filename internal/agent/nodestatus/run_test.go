@@ -430,3 +430,40 @@ func TestDevicesOfAForgottenLifeAreResetOnce(t *testing.T) {
 		})
 	}
 }
+
+// Who waits for the end of a shutdown can tell whether the server knows of it, and the next agent takes it back.
+func TestAShutdownIsToldAndTakenBack(t *testing.T) {
+	root, dataDir := tree(t, nil), t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, root, dataDir)
+		var away atomic.Bool
+		s.client.PrependReactor("update", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return away.Load(), nil, errors.New("connection refused")
+		})
+		s.run(t)
+		s.node(t)
+		if s.reporter.ShutDownIsKnown() {
+			t.Error("a shutdown is known before there is one")
+		}
+		away.Store(true)
+		s.reporter.ShutDown()
+		s.node(t)
+		if s.reporter.ShutDownIsKnown() {
+			t.Error("a server that does not answer knows of the shutdown")
+		}
+		away.Store(false)
+		time.Sleep(time.Minute)
+		if got := conditionOf(s.node(t).Status, corev1.NodeGracefulNodeShutdownInProgress); got.Status != corev1.ConditionTrue || !s.reporter.ShutDownIsKnown() {
+			t.Errorf("the node says %+v, known: %v", got, s.reporter.ShutDownIsKnown())
+		}
+		s.stop(t)
+		next := start(t, root, dataDir)
+		next.client, next.reporter.cfg.Client = s.client, s.client
+		next.run(t)
+		time.Sleep(time.Minute)
+		if got := conditionOf(next.node(t).Status, corev1.NodeGracefulNodeShutdownInProgress); got.Status != corev1.ConditionFalse {
+			t.Errorf("after the next start the node says %+v", got)
+		}
+		next.stop(t)
+	})
+}
