@@ -243,6 +243,7 @@ labels: [{key: rack, values: [r1, r2]}, {key: zone, values: [a, b, c]}]
 faults:
 - {name: bad network, nodes: {matchLabels: {zone: c}}, notReady: {for: 1m, message: no network}}
 - {name: rack without power, nodes: {matchLabels: {rack: r2}}, powerLoss: {after: 2m, for: 10m}}
+- {name: kernel, nodes: {matchLabels: {zone: c}}, maintenance: {condition: Drained, for: 1m, message: a new one}}
 - {name: small, nodes: {matchLabels: {zone: b}}, room: {cpu: 100m}}`)}, nil)
 		for i, want := range []string{"r1/a", "r2/b", "r1/c", "r2/a"} {
 			if l := c.node(fmt.Sprintf("sim-000%d", i+1)).Labels; l["rack"]+"/"+l["zone"] != want {
@@ -255,8 +256,17 @@ faults:
 		if ready := condition(c.node("sim-0003"), corev1.NodeReady); ready.Status != corev1.ConditionFalse || ready.Reason != "KubeletNotReady" || ready.Message != "no network" {
 			t.Errorf("the node that is not ready from the start says %+v", ready)
 		}
+		if drained := condition(c.node("sim-0003"), corev1.NodeDrained); drained.Status != corev1.ConditionTrue || drained.Message != "a new one" {
+			t.Errorf("the node that is drained from the start says %+v", drained)
+		}
 		c.bind(newPod("p", "demo"), "sim-0004")
 		c.pass(90 * time.Second)
+		if drained := condition(c.node("sim-0003"), corev1.NodeDrained); drained.Status != corev1.ConditionFalse {
+			t.Errorf("after its minute the node says %+v", drained)
+		}
+		if len(c.node("sim-0001").Status.Conditions) != 4 {
+			t.Errorf("one on which nobody works says %+v", c.node("sim-0001").Status.Conditions)
+		}
 		if !healthy(c.node("sim-0003")) {
 			t.Error("the node is not ready after its minute")
 		}

@@ -140,10 +140,32 @@ func conditions(state illness.State) []corev1.NodeCondition {
 	}
 }
 
+// simulatedMaintenance is the reason of a condition by which a simulated node is in maintenance, so that it takes none
+// back that somebody else has set.
+const simulatedMaintenance = "SimulatedFault"
+
+// maintenance are the conditions by which the node is in maintenance in that state, or was until then.
+func maintenance(node *corev1.Node, state illness.State) (out []corev1.NodeCondition) {
+	for _, t := range illness.MaintenanceConditions {
+		c := corev1.NodeCondition{Type: t, Reason: simulatedMaintenance, Status: corev1.ConditionFalse}
+		was := slices.ContainsFunc(node.Status.Conditions, func(o corev1.NodeCondition) bool {
+			return o.Type == t && o.Reason == simulatedMaintenance
+		})
+		switch m := state.Maintenance; {
+		case m != nil && m.Condition == t:
+			c.Status, c.Message = corev1.ConditionTrue, m.Message
+		case !was:
+			continue
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
 // setConditions makes the node's conditions say how it is, and reports whether they said otherwise.
 func setConditions(node *corev1.Node, state illness.State, now time.Time) (changed bool) {
 	at := metav1.NewTime(now)
-	for _, want := range conditions(state) {
+	for _, want := range append(conditions(state), maintenance(node, state)...) {
 		want.LastHeartbeatTime, want.LastTransitionTime = at, at
 		i := slices.IndexFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == want.Type })
 		switch {

@@ -302,6 +302,12 @@ func TestRestrictionOfNodes(t *testing.T) {
 	owned := node("n1", nil)
 	owned.OwnerReferences = []metav1.OwnerReference{{Name: "x"}}
 	expect(t, "owner", r.restrict(t.Context(), write(n1, admission.Update, "nodes", "status", "", "n1", owned, node("n1", nil))), "ownerReferences")
+	drained := node("n1", nil)
+	drained.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeDrained, Status: corev1.ConditionTrue}}
+	expect(t, "its own maintenance", r.restrict(t.Context(), write(n1, admission.Update, "nodes", "status", "", "n1", drained, node("n1", nil))), "")
+	drained = drained.DeepCopy()
+	drained.Name = "n2"
+	expect(t, "another's maintenance", r.restrict(t.Context(), write(n1, admission.Update, "nodes", "status", "", "n2", drained, node("n2", nil))), "is not allowed to modify node")
 	expect(t, "delete another", r.restrict(t.Context(), write(n1, admission.Delete, "nodes", "", "", "n2", nil, node("n2", nil))), "is not allowed to modify node")
 }
 

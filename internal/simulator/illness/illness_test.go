@@ -54,6 +54,8 @@ func TestNodeFaultsComeAndGo(t *testing.T) {
 		"without power later":  {"{powerLoss: {after: 1m, for: 1h}}", map[int]string{59: "well", 60: "off", 3659: "off", 3660: "well"}, 60},
 		"without resizes":      {"noResize", map[int]string{0: "no resizes: In-place resize is not supported: a simulated fault"}, -1},
 		"and in other words":   {"{noResize: {message: it is old}}", map[int]string{0: "no resizes: it is old"}, -1},
+		"worked on":            {"maintenance", map[int]string{0: "MaintenanceInProgress: a simulated fault"}, -1},
+		"drained for a time":   {"{maintenance: {condition: Drained, after: 5s, for: 5s, message: m}}", map[int]string{4: "well", 5: "Drained: m", 10: "well"}, 5},
 		"small":                {"{room: {cpu: 100m}}", map[int]string{0: "room"}, -1},
 	} {
 		p := patient(t, nil, "n", nil, c.annotation)
@@ -88,6 +90,8 @@ func describe(s State) string {
 		return "pid"
 	case s.Room != nil:
 		return "room"
+	case s.Maintenance != nil:
+		return string(s.Maintenance.Condition) + ": " + s.Maintenance.Message
 	case s.NoResize != "":
 		return "no resizes: " + s.NoResize
 	}
@@ -341,6 +345,7 @@ func TestBadInputIsRefused(t *testing.T) {
 		"faults: [{pods: {}, powerLoss: {}}]":                  "powerLoss is a fault of nodes; pods say nothing about it",
 		"faults: [{pods: {}, noResize: {}}]":                   "noResize is a fault of nodes; pods say nothing about it",
 		"faults: [{pods: {image: '*x'}, crash: {}}]":           "a * may stand at its end only",
+		"faults: [{maintenance: {condition: Ready}}]":          `maintenance has the condition MaintenanceInProgress, DrainInProgress, Drained, GracefulNodeShutdownInProgress or MaintenancePlanned, not "Ready"`,
 		"faults: [{pressure: {of: heat}}]":                     `pressure is of memory, disk or pid, not of "heat"`,
 		"faults: [{flaps: {up: 1s}}]":                          "flaps needs both times",
 		"faults: [{room: {}}]":                                 "names none",

@@ -1,28 +1,31 @@
 package illness
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // kindNames are the kinds of fault as they are written, those of nodes first.
 var kindNames = []string{
-	"notReady", "pressure", "flaps", "powerLoss", "room", "noResize",
+	"notReady", "pressure", "flaps", "powerLoss", "room", "noResize", "maintenance",
 	"crash", "outOfMemory", "neverReady", "slowPull", "slowTask", "pullError", "startError", "killsNode", "badContent",
 	"slowStart",
 }
 
 // nodeKinds is how many of kindNames are faults of nodes.
-const nodeKinds = 6
+const nodeKinds = 7
 
 // kinds lists the kinds that the fault names.
 func (f *Fault) kinds() (names []string) {
 	for i, there := range []bool{
 		f.NotReady != nil, f.Pressure != nil, f.Flaps != nil, f.PowerLoss != nil, f.Room != nil, f.NoResize != nil,
+		f.Maintenance != nil,
 		f.Crash != nil, f.Memory != nil, f.Unready != nil, f.SlowPull != nil, f.SlowTask != nil, f.PullError != nil, f.Unstarted != nil, f.KillsNode != nil,
 		f.BadContent != nil, f.SlowStart != nil,
 	} {
@@ -55,6 +58,8 @@ func (f *Fault) checkKind() error {
 		return f.Room.check()
 	case f.NoResize != nil:
 		orElse(&f.NoResize.Message, "In-place resize is not supported: a simulated fault")
+	case f.Maintenance != nil:
+		return f.Maintenance.check()
 	}
 	return f.checkPodKind()
 }
@@ -126,6 +131,16 @@ func (p *Pressure) check() error {
 		return fmt.Errorf("pressure is of memory, disk or pid, not of %q", p.Of)
 	}
 	return p.Span.check()
+}
+
+func (m *Maintenance) check() error {
+	m.Condition = cmp.Or(m.Condition, corev1.NodeMaintenanceInProgress)
+	orElse(&m.Message, "a simulated fault")
+	if !slices.Contains(MaintenanceConditions, m.Condition) {
+		return fmt.Errorf("maintenance has the condition %s, %s, %s, %s or %s, not %q", MaintenanceConditions[0],
+			MaintenanceConditions[1], MaintenanceConditions[2], MaintenanceConditions[3], MaintenanceConditions[4], m.Condition)
+	}
+	return m.Span.check()
 }
 
 func (b *BadContent) check() error {

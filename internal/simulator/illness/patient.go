@@ -40,6 +40,8 @@ type State struct {
 	NotReady string
 	// Pressure is what the node is short of.
 	Pressure Shortage
+	// Maintenance, unless nil, is what it says of work on it.
+	Maintenance *Maintenance
 	// Room, unless nil, is what it offers to pods.
 	Room *Room
 	// NoResize is why pods that run are given no other amounts; empty if they are.
@@ -165,6 +167,10 @@ func (p *Patient) suffer(s *State, f *Fault, since, now time.Time) {
 	case f.PowerLoss != nil:
 		if s.in(f.PowerLoss, since, now) {
 			s.Silent, s.Off = true, true
+		}
+	case f.Maintenance != nil:
+		if s.in(&f.Maintenance.Span, since, now) && s.Maintenance == nil {
+			s.Maintenance = f.Maintenance
 		}
 	default:
 		s.lack(f)

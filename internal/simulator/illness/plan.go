@@ -62,12 +62,15 @@ type Fault struct {
 	// Pods that are concerned, for faults of pods; all if it is not given.
 	Pods *Pods `json:"pods,omitempty"`
 
-	NotReady  *NotReady  `json:"notReady,omitempty"`
-	Pressure  *Pressure  `json:"pressure,omitempty"`
-	Flaps     *Flaps     `json:"flaps,omitempty"`
-	PowerLoss *Span      `json:"powerLoss,omitempty"`
-	Room      *Room      `json:"room,omitempty"`
-	NoResize  *Refusal   `json:"noResize,omitempty"`
+	NotReady  *NotReady `json:"notReady,omitempty"`
+	Pressure  *Pressure `json:"pressure,omitempty"`
+	Flaps     *Flaps    `json:"flaps,omitempty"`
+	PowerLoss *Span     `json:"powerLoss,omitempty"`
+	Room      *Room     `json:"room,omitempty"`
+	NoResize  *Refusal  `json:"noResize,omitempty"`
+	// Maintenance is no fault of the node: somebody works on it.
+	Maintenance *Maintenance `json:"maintenance,omitempty"`
+
 	Crash     *Crash     `json:"crash,omitempty"`
 	Memory    *Memory    `json:"outOfMemory,omitempty"`
 	Unready   *Unready   `json:"neverReady,omitempty"`
@@ -110,6 +113,19 @@ type NotReady struct {
 type Pressure struct {
 	Span `json:",inline"`
 	Of   string `json:"of"`
+}
+
+// Maintenance gives a node one of the conditions by which it is in maintenance, or is to be.
+type Maintenance struct {
+	Span      `json:",inline"`
+	Condition corev1.NodeConditionType `json:"condition,omitempty"`
+	Message   string                   `json:"message,omitempty"`
+}
+
+// MaintenanceConditions are those that it may name.
+var MaintenanceConditions = []corev1.NodeConditionType{
+	corev1.NodeMaintenanceInProgress, corev1.NodeDrainInProgress, corev1.NodeDrained,
+	corev1.NodeGracefulNodeShutdownInProgress, corev1.NodeMaintenancePlanned,
 }
 
 // Flaps makes a node fall silent and come back, over and over; its containers run on.
