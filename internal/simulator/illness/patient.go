@@ -168,18 +168,18 @@ func (p *Patient) suffer(s *State, f *Fault, since, now time.Time) {
 		if s.in(f.PowerLoss, since, now) {
 			s.Silent, s.Off = true, true
 		}
+	default:
+		s.lack(f, since, now)
+	}
+}
+
+// lack adds what a fault has the node do without, and what it says of work on it. It answers all the same.
+func (s *State) lack(f *Fault, since, now time.Time) {
+	switch {
 	case f.Maintenance != nil:
 		if s.in(&f.Maintenance.Span, since, now) && s.Maintenance == nil {
 			s.Maintenance = f.Maintenance
 		}
-	default:
-		s.lack(f)
-	}
-}
-
-// lack adds what a fault has the node do without, all the time.
-func (s *State) lack(f *Fault) {
-	switch {
 	case f.Room != nil && s.Room == nil:
 		s.Room = f.Room
 	case f.NoResize != nil && s.NoResize == "":
