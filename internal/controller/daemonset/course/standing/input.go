@@ -96,8 +96,12 @@ func (in *Input) stuck() bool { return in.Hopeless || in.Restarted || IsPast(in.
 
 // failing is the state of a node on which the target fails.
 func (in *Input) failing() State {
-	if in.Daemon.Available && in.Daemon.Revision != in.Target {
+	switch d := in.Daemon; {
+	case d.Revision == in.Target:
+	case d.Available:
 		return Kept
+	case d.Revision != "" && in.Fault != "": // it is not the target that is down there
+		return in.faulty()
 	}
 	return Failed
 }
