@@ -73,7 +73,9 @@ func TestWhatANodeWasLikeOutlivesARestartBetweenTwoDaemons(t *testing.T) {
 	}{
 		"refused": {
 			func(*standing.Daemon) {},
-			func(d *standing.Daemon) { *d = standing.Daemon{Refused: "the API refuses its pod: quota", Held: true} },
+			func(d *standing.Daemon) {
+				*d = standing.Daemon{Refused: "the API refuses its pod: quota", RefusedOf: "v2", Held: true}
+			},
 			v1alpha1.PhaseHalted, "the API refuses its pod: quota",
 		},
 		"no room, and had one": {

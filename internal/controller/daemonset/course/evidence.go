@@ -72,8 +72,8 @@ func (c *Course) blameFor(n *node, in *standing.Input, available bool) {
 func (c *Course) refusedBeside(n *node) {
 	d := &n.daemon
 	begun := n.change.begun
-	if begun != nil && d.Revision == *begun && d.Revision != "" && d.Held && d.Refused != "" &&
-		c.lasts(n) && !c.state.failures.Has(n.Name) && c.changing && c.target(n) == c.state.target {
+	if begun != nil && d.Revision == *begun && d.Revision != "" && d.Held && c.refused(n, c.state.target) &&
+		!c.state.failures.Has(n.Name) && c.changing && c.target(n) == c.state.target {
 		c.state.failures.Blame(n.Name, failures.Failure{Reason: standing.BecauseRefused, Why: d.Refused})
 	}
 }
@@ -96,7 +96,7 @@ func (c *Course) failing(n *node, in *standing.Input, available bool) failures.F
 	case in.Restarted:
 		return failures.Failure{Reason: cmp.Or(d.Cause, standing.BecauseRestarts),
 			Why: fmt.Sprintf("%d restarts%s", c.restarts(n), words.Colon(d.Trouble))}
-	case d.Refused != "" && c.lasts(n):
+	case c.refused(n, in.Target):
 		return failures.Failure{Reason: standing.BecauseRefused, Why: d.Refused}
 	case available:
 	case in.Hopeless:

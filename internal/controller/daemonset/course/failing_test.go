@@ -172,7 +172,7 @@ func TestARefusedSuccessorHoldsUpNobody(t *testing.T) {
 		name := refused[0].Node
 		m := w.nodes[name]
 		refuse := func() {
-			m.daemon.Held, m.daemon.Refused = true, "the webhook is away"
+			m.daemon.Held, m.daemon.Refused, m.daemon.RefusedOf = true, "the webhook is away", "v2"
 			m.ready = time.Time{}
 			w.tell(name)
 		}

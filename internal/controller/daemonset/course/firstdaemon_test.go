@@ -71,7 +71,8 @@ func TestAFirstDaemonThatWasRefusedIsTriedAgain(t *testing.T) {
 		for _, p := range w.take(1 << 20) {
 			if p.Node == "z1-a" && w.now.Before(refuses) {
 				tries++
-				m.daemon.Refused, m.daemon.Held, held = "the API refuses its pod", true, w.now.Add(5*time.Second)
+				m.daemon.Refused, m.daemon.RefusedOf = "the API refuses its pod", p.To
+				m.daemon.Held, held = true, w.now.Add(5*time.Second)
 				w.course.SetDaemon("z1-a", m.daemon)
 				continue
 			}

@@ -26,7 +26,7 @@ func (c *Course) input(n *node) standing.Input {
 	}
 	in.Fetch, in.Joins, in.Departs = n.fetched, c.joins(n), c.departs(n)
 	in.First = c.untouched(n, in.Joins)
-	in.Refused = n.daemon.Revision == "" && n.daemon.Refused != "" && c.lasts(n)
+	in.Refused = n.daemon.Revision == "" && c.refused(n, want)
 	in.Crowded = n.daemon.NoRoom != "" && in.Room.IsZero()
 	// A pod from before the target was tried again has the time of a start to show that it is another.
 	in.Hopeless = n.daemon.Certain && in.Sure.IsZero() && !c.old(n)
@@ -191,6 +191,11 @@ func (c *Course) sureFrom(n *node) time.Time {
 		return time.Time{}
 	}
 	return deadline.Ahead(n.change.troubled.Add(min(Lasting, c.policy.Failure.StartDeadline)), c.now)
+}
+
+// refused reports whether the API has refused the node's pod of that revision, for long enough.
+func (c *Course) refused(n *node, revision string) bool {
+	return n.daemon.Refused != "" && n.daemon.RefusedOf == revision && c.lasts(n)
 }
 
 // lasts reports whether the trouble that the node's pod is in, or that it is refused, has lasted.

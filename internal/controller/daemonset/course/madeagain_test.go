@@ -27,7 +27,7 @@ func TestAbsenteesOfAWayBackCountOnTheNextOne(t *testing.T) {
 				if m := w.nodes[name]; !m.daemon.Available {
 					w.removeNode(name)
 					w.addNode(name, m.labels, "")
-					w.nodes[name].daemon.Refused = "the API refuses its pod"
+					w.nodes[name].daemon.Refused, w.nodes[name].daemon.RefusedOf = "the API refuses its pod", "v1"
 					w.tell(name)
 				}
 			}

@@ -126,7 +126,7 @@ func TestRefusedPodThatNobodyTookHoldsUpNobody(t *testing.T) {
 	}
 	ill := "z0-r0-19"
 	w.stuck = ill
-	w.nodes[ill].daemon = standing.Daemon{Refused: "the API refuses its pod", Held: true}
+	w.nodes[ill].daemon = standing.Daemon{Refused: "the API refuses its pod", RefusedOf: "v2", Held: true}
 	w.course.SetDaemon(ill, w.nodes[ill].daemon)
 	w.pass(time.Hour)
 	verdict, why := w.course.Verdict(ill)

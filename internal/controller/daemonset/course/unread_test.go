@@ -33,7 +33,7 @@ func TestATroubleMustLastAlsoWhileNoPolicyCanBeRead(t *testing.T) {
 				if kind == "certain" {
 					m.daemon.Trouble, m.daemon.Certain = "ConfigMap agent is not there yet", true
 				} else {
-					m.daemon.Refused = "a webhook restarts"
+					m.daemon.Refused, m.daemon.RefusedOf = "a webhook restarts", "v2"
 				}
 				w.tell(name)
 				w.now = w.now.Add(2 * time.Second)

@@ -299,7 +299,7 @@ func (w *world) begin(p Permit) {
 	was := m.daemon
 	switch {
 	case w.ds.Surge && was.Available && p.To != "" && p.From != "" && p.To == w.refuses && w.hostile != nil:
-		m.daemon.Refused = "the API refuses its pod"
+		m.daemon.Refused, m.daemon.RefusedOf = "the API refuses its pod", p.To
 		m.hold(w.now)
 	case w.ds.Surge && was.Available && p.To != "":
 		m.unready()
@@ -346,7 +346,7 @@ func (w *world) create(name string) {
 	}
 	m := w.nodes[name]
 	if target == w.refuses {
-		m.daemon.Refused = "the API refuses its pod"
+		m.daemon.Refused, m.daemon.RefusedOf = "the API refuses its pod", target
 		if w.hostile != nil {
 			m.hold(w.now)
 		}

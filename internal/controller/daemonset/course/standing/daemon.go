@@ -43,8 +43,8 @@ type Daemon struct {
 	NoRoom string
 	// Gates are the scheduling gates that keep the newest pod from being bound, by their names.
 	Gates string
-	// Refused says why the API refuses the pod that is to come.
-	Refused string
+	// Refused says why the API refuses the pod that is to come, RefusedOf which revision that pod has.
+	Refused, RefusedOf string
 	// Before is what the newest pod, or while there is none the one that Ending is of, says of
 	// the daemon that it replaced. Was is what one that is on its way out was like itself.
 	Before, Was Before

@@ -227,7 +227,7 @@ func (r *Row) facts(c *cell) (d standing.Daemon, until time.Time) {
 	if c.column == nil {
 		return standing.Daemon{}, time.Time{}
 	}
-	d = standing.Daemon{Refused: c.refused, Unsure: r.mayBeMade(c)}
+	d = standing.Daemon{Refused: c.refused, RefusedOf: c.ofWhich, Unsure: r.mayBeMade(c)}
 	for _, at := range []time.Time{c.setback.until, c.deletions.until} {
 		if at.After(r.now) {
 			d.Held, until = true, deadline.Sooner(until, at)
