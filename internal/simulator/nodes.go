@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -42,6 +43,8 @@ type node struct {
 	object *corev1.Node
 	// deleted: somebody deleted the node; it stays away until it is started again.
 	deleted bool
+	// doubted is the object that was known when the node was started again: it may have been deleted before.
+	doubted types.UID
 	// pods are the addresses for pods, from the range podCIDR.
 	pods    *addresses
 	podCIDR string
@@ -96,6 +99,9 @@ func (n *nodes) start(name string, first time.Duration) {
 		known = &node{name: name, number: len(n.byName) + 1, first: first, patient: illness.NewPatient(n.config.Faults, name)}
 		n.read(known, nodeLabels(n.config, name, known.number), nil)
 		n.byName[name] = known
+	}
+	if !known.alive && known.object != nil {
+		known.doubted = known.object.UID
 	}
 	known.alive, known.deleted = true, false
 	n.queue.Add(name)
@@ -191,7 +197,8 @@ func (n *nodes) seen(object *corev1.Node) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	known := n.byName[object.Name]
-	if known == nil {
+	if known == nil || known.object != nil &&
+		known.object.UID != object.UID && newer(known.object.ResourceVersion, object.ResourceVersion) {
 		return
 	}
 	known.object = object
@@ -207,8 +214,12 @@ func (n *nodes) gone(object *corev1.Node) {
 	if known == nil || known.object == nil || known.object.UID != object.UID {
 		return
 	}
-	// One that was started again meanwhile has no object yet and is not meant.
-	known.object, known.pods, known.deleted = nil, nil, true
+	known.object, known.pods = nil, nil
+	if object.UID == known.doubted { // it was deleted before the node was started again
+		n.queue.Add(known.name)
+		return
+	}
+	known.deleted = true
 }
 
 // work takes nodes from one of the queues until it is shut down.
@@ -263,19 +274,27 @@ func (n *nodes) sync(ctx context.Context, name string) (time.Duration, error) {
 // register returns the node's object, and creates it if there is none.
 func (n *nodes) register(ctx context.Context, known *node) (*corev1.Node, error) {
 	n.mu.Lock()
-	object := known.object
+	object, doubted := known.object, known.doubted
 	n.mu.Unlock()
-	if object != nil {
+	if object != nil && object.UID != doubted {
 		return object, nil
 	}
-	known.lease, known.renewAt = nil, time.Time{}
 	object, err := n.config.Writer.CreateNode(
 		ctx, nodeObject(n.config, known.name, known.number, n.condition(known), n.config.Clock.Now()),
 	)
 	if apierrors.IsAlreadyExists(err) {
 		object, err = n.config.Writer.GetNode(ctx, known.name)
 	}
-	return object, err
+	if err != nil {
+		return nil, err
+	}
+	if object.UID != doubted {
+		known.lease, known.renewAt = nil, time.Time{}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	known.object, known.doubted = object, ""
+	return object, nil
 }
 
 // label says once that the node fetches images, also on one that an older release registered. Who takes the label away
@@ -312,11 +331,11 @@ func (n *nodes) report(ctx context.Context, known *node, object *corev1.Node) (*
 	return n.config.Writer.UpdateNodeStatus(ctx, changed)
 }
 
-// learn takes over what the API answered, unless the informer was faster.
+// learn takes over what the API answered, unless the informer was faster, or the object is gone.
 func (n *nodes) learn(known *node, object *corev1.Node) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if known.object == nil ||
+	if known.object != nil &&
 		known.object.UID == object.UID && !newer(known.object.ResourceVersion, object.ResourceVersion) {
 		known.object = object
 	}

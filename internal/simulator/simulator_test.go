@@ -55,6 +55,11 @@ func start(t *testing.T, config Config, before *cluster) *cluster {
 		c.client = before.client
 	} else {
 		c.client = fake.NewClientset()
+		var created atomic.Int64
+		c.client.PrependReactor("create", "nodes", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			a.(clienttesting.CreateAction).GetObject().(*corev1.Node).UID = types.UID(fmt.Sprint(created.Add(1)))
+			return false, nil, nil
+		})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	factory := informers.NewSharedInformerFactory(c.client, 0)
@@ -265,6 +270,48 @@ func TestDeletedNodeStaysAwayUntilItIsStarted(t *testing.T) {
 		c.pass(time.Second)
 		if !healthy(c.node("sim-0001")) || !healthy(c.node("another")) {
 			t.Error("a node that was started is not well")
+		}
+	})
+}
+
+// The news that a node was deleted comes late: when it has been started again, or is there again.
+func TestANodeIsStartedBeforeItsEndIsHeardOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t, Config{Nodes: 1}, nil)
+		known, alive := c.nodes.get("sim-0001")
+		old := c.nodes.objectOf(known)
+		c.StopNode("sim-0001")
+		known.busy.Lock() // it acts later
+		c.StartNode("sim-0001")
+		c.nodes.gone(old)
+		known.busy.Unlock()
+		c.pass(time.Minute)
+		if _, alive = c.nodes.get("sim-0001"); !alive || time.Since(c.renewed("sim-0001")) > 20*time.Second {
+			t.Error("it fell silent when its end was heard of")
+		}
+		c.StopNode("sim-0001")
+		if err := c.client.CoreV1().Nodes().Delete(t.Context(), "sim-0001", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		c.pass(time.Second)
+		c.StartNode("sim-0001")
+		c.pass(time.Second)
+		c.nodes.seen(old)
+		c.nodes.gone(old)
+		c.pass(time.Minute)
+		if _, alive = c.nodes.get("sim-0001"); !alive || !healthy(c.node("sim-0001")) {
+			t.Error("it fell silent when the end of the one before it was heard of")
+		}
+		// Who is deleted after its start stays away.
+		c.StopNode("sim-0001")
+		c.StartNode("sim-0001")
+		c.pass(time.Second)
+		if err := c.client.CoreV1().Nodes().Delete(t.Context(), "sim-0001", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		c.pass(time.Minute)
+		if _, alive = c.nodes.get("sim-0001"); alive {
+			t.Error("a deleted node is back by itself")
 		}
 	})
 }
