@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestRunDispatch(t *testing.T) {
@@ -86,6 +87,50 @@ func TestTailPrintsEachFinishedLineOnce(t *testing.T) {
 	tl.scan()
 	if want := "n1 agent.log: new\n"; out.String() != want {
 		t.Errorf("after truncation: printed %q, want %q", out.String(), want)
+	}
+}
+
+// onWrite is a writer that has something done when it is first written to.
+type onWrite struct {
+	bytes.Buffer
+	do func()
+}
+
+func (w *onWrite) Write(p []byte) (int, error) {
+	if do := w.do; do != nil {
+		w.do = nil
+		do()
+	}
+	return w.Buffer.Write(p)
+}
+
+func TestWhatIsWrittenLastIsPrinted(t *testing.T) {
+	dir := t.TempDir()
+	ctx, end := context.WithCancel(t.Context())
+	tl := &tail{dir: dir, offsets: map[string]int64{}, node: "n1"}
+	// A file comes, and the end, while the files are being read.
+	out := &onWrite{do: func() {
+		if err := os.WriteFile(filepath.Join(dir, "b.log"), []byte("two\n"), 0o644); err != nil {
+			t.Error(err)
+		}
+		end()
+	}}
+	tl.out = out
+	if err := os.WriteFile(filepath.Join(dir, "a.log"), []byte("one\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	tl.follow(ctx, time.Hour)
+	if want := "n1 a.log: one\nn1 b.log: two\n"; out.String() != want {
+		t.Errorf("printed %q, want %q", out.String(), want)
+	}
+}
+
+func TestTalkSaysALastLine(t *testing.T) {
+	t.Setenv("POD_NAME", "p")
+	ctx, end := context.WithCancel(t.Context())
+	out := &onWrite{do: end}
+	if err := run(ctx, []string{"demo", "talk"}, out); err != nil || out.String() != "p: line 1\np: the last of 2 lines\n" {
+		t.Errorf("printed %q, %v", out.String(), err)
 	}
 }
 

@@ -4,7 +4,8 @@
 //
 // Daemons, which end with status 0 at SIGTERM or SIGINT:
 //
-//	log-agent [--dir /var/log] [--skip pods,containers]  prints new lines of the files below a folder
+//	log-agent [--dir /var/log] [--skip pods,containers] [--to FILE]  prints new lines of the files below a folder
+//	talk                                                 prints a line each second, and a last one at its end
 //	metrics-agent [--port 9100]                          serves /metrics and /healthz
 //	http [--port 8080] [--udp] [--unready-file F]        answers with pod, node and version; /ready is 503 while F exists
 //	post --url U [--every 5s]                            posts a line to a URL again and again
@@ -53,7 +54,7 @@ var commands map[string]command
 
 func init() {
 	commands = map[string]command{
-		"log-agent": logAgent, "metrics-agent": metricsAgent, "http": httpServer, "post": post,
+		"log-agent": logAgent, "talk": talk, "metrics-agent": metricsAgent, "http": httpServer, "post": post,
 		"sleep": sleep, "ignore-term": ignoreTerm, "fail": fail,
 		"cat": cat, "ls": ls, "env": env, "version": version, "true": succeed, "false": exitFalse,
 		"write": write, "rm": rm, "echo": echo, "resolve": resolve, "lookup": lookup, "reach": reach, "get": get, "api": api,

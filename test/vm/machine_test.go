@@ -39,6 +39,7 @@ func newMachine(t *testing.T, folder, tools string) *machine {
 	command(t, "cp", filepath.Join(folder, "vmlinuz"), filepath.Join(folder, "initrd.img"), m.dir)
 	command(t, "mke2fs", "-q", "-t", "ext4", "-L", "tools", "-d", tools, m.file("tools.img"), "1G")
 	command(t, "ip", "tuntap", "add", "cable", "mode", "tap")
+	t.Cleanup(func() { command(t, "ip", "link", "delete", "cable") })
 	command(t, "ip", "address", "add", here+"/24", "dev", "cable")
 	command(t, "ip", "link", "set", "cable", "up")
 	m.on(t)
