@@ -99,3 +99,36 @@ func TestNoDaemonIsTakenWhileItsNodeIsMarked(t *testing.T) {
 		t.Errorf("%d of 5 have b when the mark is gone", n)
 	}
 }
+
+// Without a policy it is the same, also while such a node is marked as not ready, its own daemon is not ready yet, or
+// other taints come and go. A DaemonSet that nobody lists is changed there as in Kubernetes.
+func TestWithoutAPolicyNoDaemonIsTakenWhereItsGroupHasNotBegun(t *testing.T) {
+	for _, strategy := range []fact.Strategy{rollingUpdate("1", "0"), rollingUpdate("0", "1")} {
+		w := following(t, 6, "{}")
+		w.m.Step(fact.RolloutGone("logs"))
+		w.startsAt(1, 4)
+		mark := corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}
+		w.m.Step(fact.Node{Name: "n004", Taints: []corev1.Taint{mark}})
+		unready := w.pods["n000"]
+		unready.Ready, unready.ReadySince = false, time.Time{}
+		w.m.Step(unready)
+		info := w.sets["logs"]
+		info.Generation, info.Revision, info.Strategy = 2, "b", strategy
+		listed := placement.Compile(&corev1.PodSpec{}).Starting([]nodestartup.Place{{Startup: "s", Group: 2}})
+		info.Placement = listed
+		w.m.Step(info)
+		if n := w.passSeconds(60); n != 1 {
+			t.Errorf("%+v: %d daemons are taken, want that of the node that does not start", strategy, n)
+		}
+		w.startsAt(2, 5)
+		w.passSeconds(60)
+		if n := w.m.PodsOfRevision("logs", "b"); n != 6 {
+			t.Errorf("%+v: %d of 6 have b after the group has begun", strategy, n)
+		}
+		info.Generation, info.Revision, info.Placement = 3, "c", placement.Compile(&corev1.PodSpec{})
+		w.m.Step(info)
+		if n := w.passSeconds(60); n != 6 {
+			t.Errorf("%+v: where nobody lists it %d of 6 daemons are taken", strategy, n)
+		}
+	}
+}

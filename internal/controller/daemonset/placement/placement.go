@@ -132,6 +132,9 @@ func (p *Rules) Judge(n *corev1.Node) (Eligibility, string) {
 	return verdict, why
 }
 
+// Listed reports whether a NodeStartup lists the DaemonSet.
+func (p *Rules) Listed() bool { return len(p.starts) > 0 }
+
 // Waits says why nothing starts on a node that is one of the fleet all the same: it starts, and others come first, or
 // it is marked as out of order; "" if nothing keeps the daemon away.
 func (p *Rules) Waits(n *corev1.Node) string {

@@ -89,3 +89,11 @@ func (r *Row) cellOf(node string) *cell {
 	}
 	return r.addCell(node)
 }
+
+// held reports whether the daemon stays as it is, without a policy: a NodeStartup lists it, and nothing starts on its
+// node for now. It is not wanted there before that, so it uses up no limit.
+func (j *judgement) held() bool {
+	rules := j.spec.Placement
+	return !j.guided && j.cell.eligibility == placement.ShouldContinueRunning && rules.Listed() &&
+		rules.Waits(j.cell.column.Node) != ""
+}

@@ -125,7 +125,7 @@ func (j *judgement) countStatus() {
 // countRollout counts the cell for the budget. A cell with a pod too many or
 // with none counts as unavailable; while surging it counts as surging.
 func (j *judgement) countRollout() {
-	if j.cell.eligibility != placement.ShouldRun && (j.mapped == 0 || j.mapped == 1 && j.lost()) {
+	if j.cell.eligibility != placement.ShouldRun && (j.mapped == 0 || j.mapped == 1 && (j.lost() || j.held())) {
 		return
 	}
 	muddled, oldest := j.oldLive > 1 || j.newLive > 1, firstOf(j.oldestOld, j.oldestNew)
@@ -266,7 +266,7 @@ func (j *judgement) stays() *Pod {
 // rollout decides about a cell with a live pod of an older revision.
 func (j *judgement) rollout() {
 	switch {
-	case j.spec.Strategy.OnDelete || j.oldLive != 1 || j.newLive > 1:
+	case j.spec.Strategy.OnDelete || j.oldLive != 1 || j.newLive > 1 || j.held():
 	case j.newLive == 1:
 		j.succession()
 	case j.waitsForTurn(), !j.oldestOld.pointedUntil.IsZero():
