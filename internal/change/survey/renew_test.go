@@ -163,7 +163,7 @@ func (c *changing) happen() string {
 
 // TestRenewedIsNew renews a view again and again, and compares it with one that is made again.
 func TestRenewedIsNew(t *testing.T) {
-	for seed := range uint64(200) {
+	for seed := range uint64(400) {
 		c := &changing{World: surveytest.New(t), rng: rand.New(rand.NewPCG(seed, 1))}
 		c.ds, c.hashes = c.DaemonSet("agent", "a:1", "a:2", "a:3")
 		c.ds.Spec.MinReadySeconds = int32(c.rng.IntN(2) * 20)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
@@ -108,5 +109,46 @@ func TestANodeWithARefusedPodIsForgotten(t *testing.T) {
 	}
 	if sum != 2 {
 		t.Errorf("of two nodes the rollout counts %v", st.Counts)
+	}
+}
+
+// In one moment a daemon becomes available by time alone, and the target fails on another node, which changes what each
+// node is to do. The daemon counts as available from then on.
+func TestADaemonIsAvailableInTheMomentInWhichAnotherFails(t *testing.T) {
+	w := following(t, 3, "failure: {max: 0, min: 1, startDeadline: 1m}")
+	info := w.sets["logs"]
+	info.Generation, info.Revision, info.Strategy, info.MinReadySeconds = 2, "b", rollingUpdate("2", "0"), 60
+	w.setDaemonSet(info, corev1.PodSpec{})
+	var made []string
+	for range 5 {
+		for _, a := range w.m.Ready() {
+			answer := action.Answer{Action: a, Outcome: action.OK}
+			switch a := a.(type) {
+			case *action.DeletePod:
+				w.m.Step(fact.PodGone(a.PodUID))
+			case *action.CreatePod:
+				answer.Pod = types.UID(a.PodName)
+				made = append(made, a.Node)
+				if len(made) == 2 {
+					w.now = w.now.Add(time.Minute)
+					w.m.Step(fact.Now{Time: w.now})
+				}
+				p := fact.Pod{UID: answer.Pod, Name: a.PodName, Owner: "logs", Node: a.Node, Revision: "b", Bound: true,
+					BoundAt: w.now, Created: w.now}
+				if len(made) == 2 {
+					p.Ready, p.ReadySince = true, w.now
+				}
+				w.m.Step(p)
+			}
+			w.m.Step(answer)
+		}
+	}
+	w.now = w.now.Add(time.Minute) // which is the last one of the first
+	w.m.Step(fact.Now{Time: w.now})
+	w.m.Ready()
+	for i, want := range []standing.Verdict{standing.FailedRevision, standing.Current} {
+		if got, why, _ := w.m.Verdict("logs", made[i]); got != want {
+			t.Errorf("node %s is %s (%s), want %s", made[i], got, why, want)
+		}
 	}
 }

@@ -194,8 +194,7 @@ func (r *Row) follow(judged *cell) {
 			c.setback, c.refused = setback{}, "" // it is about what the node is not to have any more
 			r.refresh(c)
 		case c != nil && c != judged:
-			_, until := r.facts(c)
-			r.settle(c, until)
+			r.refresh(c) // what time alone has changed is told with it
 		}
 	}
 }
