@@ -118,6 +118,26 @@ func TestAResizeUnderWayCountsWhateverThePodIsCalled(t *testing.T) {
 	w.wantResized("when it is done", "the other")
 }
 
+// A resize that got no answer may be done, also if the pod is called as it was to be by then for another reason, such as
+// other labels of its node. It counts until what was asked for is seen, or for as long as an answer is waited for.
+func TestAResizeWithoutAnAnswerCountsWhateverThePodIsCalled(t *testing.T) {
+	for _, seen := range []bool{true, false} {
+		w := newResizing(t)
+		w.edit("t_b")
+		first := w.wantResized("after an edit", "n0")[0]
+		w.see(first.Node, func(p *fact.Pod) { p.Revision = "t_b" })
+		w.Step(action.Answer{Action: first, Outcome: action.Unknown})
+		w.resized("while nobody knows whether it was written")
+		if seen {
+			w.see(first.Node, func(p *fact.Pod) { p.Resized, p.Pointed, p.Revision = true, first.At, "t_drifted" })
+			w.resized("when it is seen", first.Node)
+			continue
+		}
+		w.now = w.now.Add(5 * time.Minute)
+		w.resized("when no answer is waited for any more", "the other")
+	}
+}
+
 // A resize that ended half way counts until its node has given what was asked for: it may restart containers.
 func TestAResizeThatEndsHalfWay(t *testing.T) {
 	one, none := intstr.FromInt32(1), intstr.FromInt32(0)

@@ -111,7 +111,7 @@ func (r *Row) pointed(node string, uid types.UID, at time.Time, revision string,
 	}
 	done := e.Outcome != action.Failed && e.Outcome != action.Unknown
 	switch {
-	case !done && p.info.Revision == revision: // nothing is left to wait for
+	case e.Outcome == action.Failed && p.info.Revision == revision: // nothing is left to wait for
 		p.pointedUntil, p.unsureUntil = time.Time{}, time.Time{}
 	case done:
 		p.pointedUntil, p.unsureUntil = r.now.Add(r.cfg.SeenTimeout), time.Time{}
