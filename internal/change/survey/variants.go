@@ -217,11 +217,14 @@ func (o objects) Template(_ types.UID, hash string) *corev1.PodTemplateSpec {
 func (v *View) Variant(name string) (has, why string) {
 	for _, p := range v.Pods(name) {
 		mark := variant.MarkOf(&p.ObjectMeta)
-		has = mark.Words()
+		has, why = mark.Words(), ""
+		if mark.Variant != "" && variants.IsScaled(p) {
+			why = "a VerticalPodAutoscaler gives its pod amounts: the resources of a variant are not followed"
+		}
 	}
 	n := v.survey.nodes[name]
 	if v.variants == nil || n == nil {
-		return has, ""
+		return has, why
 	}
 	of := variant.OfNode(n)
 	o := v.Molds().Of(&of)
@@ -231,5 +234,5 @@ func (v *View) Variant(name string) (has, why string) {
 	case len(o.Tied) > 0:
 		return has, "it keeps the pod that it has: variants " + strings.Join(o.Tied, ", ") + " have the same priority"
 	}
-	return has, ""
+	return has, why
 }

@@ -137,6 +137,11 @@ func (o *Outcome) Fits(have *Mark) bool {
 	return true
 }
 
+// FitsScaled is Fits of a pod that somebody else gives amounts: what formulas give is not followed.
+func (o *Outcome) FitsScaled(have *Mark) bool {
+	return o.Err != nil || len(o.Tied) > 0 || have.Effect == o.Effect
+}
+
 // Near reports whether both have the same resources, in amounts of which a pod with the first need not be touched.
 func Near(have, want corev1.ResourceList) bool {
 	return near(have, want, func(_ corev1.ResourceName, have, want resource.Quantity) bool { return closeTo(have, want) })

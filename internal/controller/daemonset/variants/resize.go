@@ -27,6 +27,11 @@ func (b *Book) Resize(uid, running types.UID, revision, node string) (way *resiz
 	case outcome.Err != nil:
 		return nil, "", outcome.Err
 	}
+	if IsScaled(p) {
+		as := *outcome
+		as.Plain, as.Resources = false, variant.MarkOf(&p.ObjectMeta).Resources
+		outcome = &as
+	}
 	way, no := resizing.Find(p, template, outcome)
 	if no != nil {
 		return nil, no.Error(), nil

@@ -67,7 +67,7 @@ func (b *Book) onPod(e fact.Pod) {
 	}
 	s = b.set(e.Owner)
 	b.concern(e.Owner, s)
-	b.moved = b.moved || !s.pods[e.Node][e.UID] || isScaled(b.Objects.Pod(e.UID))
+	b.moved = b.moved || !s.pods[e.Node][e.UID] || IsScaled(b.Objects.Pod(e.UID))
 	b.drop(e.UID)
 	if s.pods[e.Node] == nil {
 		s.pods[e.Node] = map[types.UID]bool{}
@@ -223,7 +223,7 @@ func (b *Book) fitting(uid types.UID, s *set, info *fact.Pod, base string) strin
 			continue
 		}
 		same := variantsOf(revision) == variantsOf(own)
-		fits, sure := b.fits(uid, s, revision, info.Node, &mark)
+		fits, sure := b.fits(uid, s, revision, info.Node, p, &mark)
 		if !sure {
 			fits = same
 		}
@@ -279,16 +279,21 @@ func (b *Book) keeps(uid types.UID, s *set, revision, node string) bool {
 	return err == nil && o != nil && (o.Err != nil || len(o.Tied) > 0)
 }
 
-// fits reports whether a pod with the mark would be the same by the revision; not sure where that cannot be known.
-func (b *Book) fits(uid types.UID, s *set, revision, node string, mark *variant.Mark) (fits, sure bool) {
+// fits reports whether a pod with the mark would be the same by the revision; not sure where that cannot be known. What
+// formulas give is not followed where a VerticalPodAutoscaler gives the pod amounts.
+func (b *Book) fits(uid types.UID, s *set, revision, node string, p *corev1.Pod, mark *variant.Mark) (fits, sure bool) {
+	scaled := IsScaled(p)
 	if variantsOf(revision) == "" {
-		return mark.Variant == "", true
+		return mark.Variant == "" || scaled && mark.Effect == "", true
 	}
 	n, m := b.nodes[node], b.moldsOf(uid, s, revision)
 	if n == nil || m == nil {
 		return false, false
 	}
 	o := m.Of(n)
+	if scaled {
+		return o.FitsScaled(mark), true
+	}
 	return o.Fits(mark), true
 }
 

@@ -34,9 +34,9 @@ type count struct {
 	scaledOn string
 }
 
-// isScaled reports whether a VerticalPodAutoscaler says that it has given a pod amounts, as the pod was made or as it
+// IsScaled reports whether a VerticalPodAutoscaler says that it has given a pod amounts, as the pod was made or as it
 // ran. Nobody needs to read its objects for that.
-func isScaled(p *corev1.Pod) bool {
+func IsScaled(p *corev1.Pod) bool {
 	return p != nil && (p.Annotations["vpaUpdates"] != "" || p.Annotations["vpaInPlaceUpdated"] != "")
 }
 
@@ -125,7 +125,7 @@ func (b *Book) recount(s *set) {
 // isScaledOn reports whether a pod of a DaemonSet on a node is scaled by somebody else.
 func (b *Book) isScaledOn(s *set, node string) bool {
 	for uid := range s.pods[node] {
-		if isScaled(b.Objects.Pod(uid)) {
+		if IsScaled(b.Objects.Pod(uid)) {
 			return true
 		}
 	}
@@ -196,9 +196,9 @@ func (b *Book) describe(v *v1alpha1.DaemonSetVariant) {
 			wrong = append(wrong, fmt.Sprintf("DaemonSet %s%s: %s", s.object.Name, where(c), c.why))
 		}
 		if c.scaled > 0 {
-			wrong = append(wrong, fmt.Sprintf("DaemonSet %s on %s, such as %s: a VerticalPodAutoscaler gives the pods amounts "+
-				"too, and what was written last counts; give a DaemonSet one of the two", s.object.Name, nodes(c.scaled),
-				c.scaledOn))
+			wrong = append(wrong, fmt.Sprintf("DaemonSet %s on %s, such as %s: a VerticalPodAutoscaler gives the pods amounts: "+
+				"resources is not followed for these, and of amounts in a patch what was written last counts; give a "+
+				"DaemonSet one of the two", s.object.Name, nodes(c.scaled), c.scaledOn))
 		}
 		if c.tied > 0 {
 			tied = append(tied, fmt.Sprintf("DaemonSet %s on %s: %s have the same priority", s.object.Name,
