@@ -363,6 +363,20 @@ func (r Resources) Fill(spec *corev1.PodSpec) {
 	}
 }
 
+// Spec is the spec of a pod of the outcome, with what formulas give; what no container says that it requests is as its
+// limit, as the API makes it. What it shares with the template nobody changes.
+func (o *Outcome) Spec() corev1.PodSpec {
+	out := o.Template.Spec
+	out.Containers, out.InitContainers = slices.Clone(out.Containers), slices.Clone(out.InitContainers)
+	o.Resources.Fill(&out)
+	for _, list := range [][]corev1.Container{out.Containers, out.InitContainers} {
+		for i := range list {
+			list[i].Resources.Requests = with(list[i].Resources.Limits, list[i].Resources.Requests)
+		}
+	}
+	return out
+}
+
 // Words says what a mark holds, for people.
 func (m *Mark) Words() string {
 	var parts []string

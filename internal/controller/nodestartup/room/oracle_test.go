@@ -50,7 +50,9 @@ func (s *stored) Get(_ context.Context, key client.ObjectKey, into client.Object
 }
 
 func (s *stored) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
-	into.(*schedulingv1.PriorityClassList).Items = s.classes
+	if classes, is := into.(*schedulingv1.PriorityClassList); is {
+		classes.Items = s.classes
+	}
 	return nil
 }
 

@@ -2,7 +2,7 @@
 // starts there and of later ones, and that have no pod there yet. The scheduler gives this room to no other pod of the
 // same or a lower priority.
 //
-// A daemon is as large as the template of its DaemonSet is now.
+// A daemon is as large as the template of its DaemonSet is now, with the DaemonSetVariant that the node has now.
 package room
 
 import (
@@ -22,9 +22,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/variant"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/controller/nodestartup/plan"
 	"github.com/everynode/everynode/internal/fit"
+	"github.com/everynode/everynode/internal/fit/resources"
 	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
@@ -47,25 +49,30 @@ type daemon struct {
 	group int
 	rules *placement.Rules
 	pod   *fit.Pod
+	// varies says what it is like on each node, of is its DaemonSet; nil where no variant chooses that.
+	varies *variant.Molds
+	of     *appsv1.DaemonSet
 }
 
-// node is what follows from a node's labels and taints: the daemons that run there and start in its group or later.
+// node is what follows from a node's labels, taints and size: the daemons that run there and start in its group or
+// later.
 type node struct {
 	labels map[string]string
 	taints []corev1.Taint
+	size   resources.Amounts
 	runs   []daemon
 }
 
 // most is how many nodes are kept in mind. Those that are deleted while they start are not told of.
 const most = 20_000
 
-// New returns a Keeper that reads NodeStartups, DaemonSets and PriorityClasses, such as from a cache. Who changes these
-// calls Changed, or Follow.
+// New returns a Keeper that reads NodeStartups, DaemonSets, their variants, PriorityClasses and Nodes, such as from a
+// cache. Who changes these, but for Nodes, calls Changed, or Follow.
 func New(reader client.Reader) *Keeper {
 	return &Keeper{reader: reader, listed: map[string][]daemon{}, nodes: map[string]*node{}}
 }
 
-// Changed tells that NodeStartups, templates or priorities may have changed. Any goroutine may call it.
+// Changed tells that NodeStartups, templates, variants or priorities may have changed. Any goroutine may call it.
 func (k *Keeper) Changed() { k.changed.Store(true) }
 
 // Informers is the part of a cache that tells of changes.
@@ -75,7 +82,8 @@ type Informers interface {
 
 // Follow has Changed called as the objects change.
 func (k *Keeper) Follow(ctx context.Context, informers Informers) error {
-	for _, kind := range []client.Object{&v1alpha1.NodeStartup{}, &appsv1.DaemonSet{}, &schedulingv1.PriorityClass{}} {
+	for _, kind := range []client.Object{&v1alpha1.NodeStartup{}, &appsv1.DaemonSet{}, &v1alpha1.DaemonSetVariant{},
+		&schedulingv1.PriorityClass{}} {
 		informer, err := informers.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
 		if err != nil {
 			return fmt.Errorf("watch %T for daemons to come: %w", kind, err)
@@ -132,7 +140,8 @@ func (k *Keeper) node(ctx context.Context, n *fit.Node, gate *corev1.Taint) (*no
 		clear(k.nodes)
 	}
 	known := k.nodes[n.Name]
-	if known != nil && slices.Equal(known.taints, n.Taints) && maps.Equal(known.labels, n.Labels) {
+	if known != nil && slices.Equal(known.taints, n.Taints) && maps.Equal(known.labels, n.Labels) &&
+		known.size.Equal(n.Allocatable) {
 		return known, nil
 	}
 	at, _ := nodestartup.PlaceOf(gate.Value)
@@ -142,14 +151,50 @@ func (k *Keeper) node(ctx context.Context, n *fit.Node, gate *corev1.Taint) (*no
 	}
 	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}}
 	object.Spec.Taints = n.Taints
-	known = &node{labels: n.Labels, taints: n.Taints}
+	known = &node{labels: n.Labels, taints: n.Taints, size: n.Allocatable}
+	varied := false
 	for _, d := range all {
 		if d.group >= at.Group && plan.Runs(d.rules, object) {
 			known.runs = append(known.runs, d)
+			varied = varied || d.varies != nil
 		}
 	}
-	k.nodes[n.Name] = known
-	return known, nil
+	is := true
+	if varied {
+		is, err = k.vary(ctx, n, known)
+	}
+	if is { // else it is looked at again: what is read is behind, or ahead
+		k.nodes[n.Name] = known
+	}
+	return known, err
+}
+
+// vary has the daemons that run on a node be as large as their variants have them there. One of which no pod can be
+// made is none. It reports whether the Node that was read is the one that was asked about.
+func (k *Keeper) vary(ctx context.Context, n *fit.Node, into *node) (is bool, err error) {
+	var read corev1.Node
+	err = k.reader.Get(ctx, types.NamespacedName{Name: n.Name}, &read)
+	if err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	at, runs := variant.OfNode(&read), into.runs[:0]
+	for _, d := range into.runs {
+		if d.varies == nil {
+			runs = append(runs, d)
+			continue
+		}
+		o := d.varies.Of(&at)
+		if o.Err != nil {
+			continue
+		}
+		d.pod, err = k.pod(ctx, d.of, o.Spec())
+		if err != nil {
+			return false, err
+		}
+		runs = append(runs, d)
+	}
+	into.runs = runs
+	return maps.Equal(read.Labels, n.Labels) && resources.FromList(read.Status.Allocatable).Equal(n.Allocatable), nil
 }
 
 // list are the daemons of a NodeStartup, in the order in which they start; none if there is no such one.
@@ -186,17 +231,51 @@ func (k *Keeper) daemon(ctx context.Context, name types.NamespacedName) (*daemon
 	if err != nil || ds.DeletionTimestamp != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	priority, err := k.priority(ctx, &ds.Spec.Template.Spec)
+	pod, err := k.pod(ctx, &ds, ds.Spec.Template.Spec)
+	if err != nil {
+		return nil, err
+	}
+	d := &daemon{set: ds.UID, rules: placement.Compile(&ds.Spec.Template.Spec), pod: pod, of: &ds}
+	d.varies, err = k.variants(ctx, &ds)
+	return d, err
+}
+
+// variants are what the pods of a DaemonSet are like by the variants that choose it; nil if none does, or too many do.
+func (k *Keeper) variants(ctx context.Context, ds *appsv1.DaemonSet) (*variant.Molds, error) {
+	var list v1alpha1.DaemonSetVariantList
+	err := k.reader.List(ctx, &list, client.InNamespace(ds.Namespace))
+	if err != nil {
+		return nil, fmt.Errorf("list the DaemonSetVariants of namespace %s: %w", ds.Namespace, err)
+	}
+	var chosen []variant.Variant
+	for i := range list.Items {
+		if v := &list.Items[i]; v.Namespace == ds.Namespace && variant.Selects(v, ds.Labels) {
+			chosen = append(chosen, variant.Of(v))
+		}
+	}
+	if len(chosen) > variant.MaxVariants {
+		return nil, nil
+	}
+	set, err := variant.NewSet(chosen)
+	if err != nil || set == nil {
+		return nil, err
+	}
+	return set.On(&ds.Spec.Template), nil
+}
+
+// pod is a daemon's with this spec, which is not changed.
+func (k *Keeper) pod(ctx context.Context, ds *appsv1.DaemonSet, spec corev1.PodSpec) (*fit.Pod, error) {
+	priority, err := k.priority(ctx, &spec)
 	if err != nil {
 		return nil, err
 	}
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: ds.Namespace, Name: ds.Name, UID: "to come " + ds.UID, Labels: ds.Spec.Template.Labels,
-		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(&ds, kind)},
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(ds, kind)},
 	}}
-	p.Spec = ds.Spec.Template.Spec
+	p.Spec = spec
 	p.Spec.Priority = &priority
-	return &daemon{set: ds.UID, rules: placement.Compile(&p.Spec), pod: fit.NewPod(p)}, nil
+	return fit.NewPod(p), nil
 }
 
 // priority is what admission will give to a pod with this spec.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/fit"
+	"github.com/everynode/everynode/internal/fit/resources"
 	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
@@ -156,6 +157,67 @@ func TestToComeOfAnotherTemplate(t *testing.T) {
 	if got := cpu(); got != 3000 {
 		t.Errorf("made again it asks for %d", got)
 	}
+}
+
+// A daemon is as large on each node as the variant of that node has it, also after the node or the variant has changed,
+// and where the Node is read later than it was placed on. Where none can be had, no room is kept.
+func TestToComeByVariants(t *testing.T) {
+	ds := daemonSet("last", "1", func(ds *appsv1.DaemonSet) { ds.Labels = map[string]string{"app": "log"} })
+	v := &v1alpha1.DaemonSetVariant{ObjectMeta: metav1.ObjectMeta{Namespace: ds.Namespace, Name: "by-size"}}
+	v.Spec.DaemonSets = &metav1.LabelSelector{MatchLabels: ds.Labels}
+	v.Spec.Nodes = &metav1.LabelSelector{MatchLabels: map[string]string{"disk": "ssd"}}
+	v.Spec.Resources = map[string]v1alpha1.VariantResources{"main": {
+		Limits: map[corev1.ResourceName]string{"memory": "quantity('64Mi')"}}}
+	other := v.DeepCopy()
+	other.Namespace, other.Spec.Nodes, other.Spec.Priority = "other", nil, 9
+	large := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"disk": "ssd"}}}
+	k := keeper(t, ds, v, other, large)
+	c := k.reader.(client.Client)
+	formula := func(cpu string) {
+		v.Spec.Resources["main"] = v1alpha1.VariantResources{Limits: v.Spec.Resources["main"].Limits,
+			Requests: map[corev1.ResourceName]string{"cpu": cpu}}
+		if err := c.Update(t.Context(), v); err != nil {
+			t.Fatal(err)
+		}
+		k.Changed()
+	}
+	stored := func(cores string) {
+		large.Status.Allocatable = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cores),
+			corev1.ResourceMemory: resource.MustParse("1Gi"), corev1.ResourcePods: resource.MustParse("5")}
+		if err := c.Status().Update(t.Context(), large); err != nil {
+			t.Fatal(err)
+		}
+	}
+	asks := func(when, cores string, want ...int64) {
+		t.Helper()
+		n := starts("default_3")
+		n.Allocatable = resources.FromList(large.Status.Allocatable)
+		amount := resource.MustParse(cores)
+		n.Allocatable.MilliCPU = amount.MilliValue()
+		for range 2 {
+			got, err := k.ToCome(t.Context(), n)
+			var cpu []int64
+			for _, p := range got {
+				cpu = append(cpu, p.Requests.MilliCPU)
+				if p.Requests.Memory != 64<<20 {
+					t.Errorf("%s it asks for %d bytes", when, p.Requests.Memory)
+				}
+			}
+			if err != nil || !slices.Equal(cpu, want) {
+				t.Errorf("%s it asks for %v (%v), want %v", when, cpu, err, want)
+			}
+		}
+	}
+	formula("node.allocatable.cpu * 0.1")
+	stored("4")
+	asks("on a small node", "4", 400)
+	asks("before the larger one is read", "64", 400)
+	stored("64")
+	asks("when it is", "64", 6400)
+	formula("node.allocatable.cpu * 0.2")
+	asks("with another formula", "64", 12800)
+	formula("node.labels['missing'] == '' ? 1.0 : 2.0")
+	asks("where it cannot be had", "64")
 }
 
 func TestPriorityOfADaemonToCome(t *testing.T) {
