@@ -22,6 +22,7 @@ import (
 	everynode "github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/objects/nodestartup"
+	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/testenv"
 )
 
@@ -35,9 +36,9 @@ type joining struct {
 	sick map[string]bool
 }
 
-func startJoining(t *testing.T) *joining {
+func startJoining(t *testing.T, change ...func(*config.Options)) *joining {
 	t.Helper()
-	env := testenv.Start(t)
+	env := testenv.Start(t, change...)
 	own, err := everynode.NewForConfig(env.Config)
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/server/config"
+	"github.com/everynode/everynode/internal/server/standalone"
 )
 
 // halted has the DaemonSet cni stand at its canary, with a template that wants its pods on other nodes.
@@ -52,11 +54,38 @@ func (j *joining) halted(selector string) {
 	phase(v1alpha1.PhaseWaitingForApproval)
 }
 
+// everywhere runs a test with the DaemonSet controller in the server, and with one that is another process.
+func everywhere(t *testing.T, test func(t *testing.T, j *joining)) {
+	t.Parallel()
+	t.Run("in the server", func(t *testing.T) {
+		t.Parallel()
+		test(t, startJoining(t))
+	})
+	t.Run("elsewhere", func(t *testing.T) {
+		t.Parallel()
+		j := startJoining(t, func(o *config.Options) { o.NoDaemonSetController = true })
+		ctx, stop := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() {
+			done <- standalone.Run(ctx, standalone.Options{Config: j.Config, LeaderElection: true,
+				LeaseNamespace: "kube-system", LeaseName: "everynode-daemonset-controller"})
+		}()
+		t.Cleanup(func() {
+			stop()
+			if err := <-done; err != nil {
+				t.Errorf("the controller ended with: %v", err)
+			}
+		})
+		test(t, j)
+	})
+}
+
 // A new node waits for the daemon that it gets: that of the revision which is stable, also while the newest template
 // would not have one there.
-func TestANewNodeWaitsForItsOwnRevision(t *testing.T) {
-	t.Parallel()
-	j := startJoining(t)
+func TestANewNodeWaitsForItsOwnRevision(t *testing.T) { everywhere(t, waitsForItsOwnRevision) }
+
+func waitsForItsOwnRevision(t *testing.T, j *joining) {
+	t.Helper()
 	j.daemonSet("cni")
 	j.join("a")
 	j.join("b")
@@ -80,8 +109,11 @@ func TestANewNodeWaitsForItsOwnRevision(t *testing.T) {
 
 // A new node does not wait for a daemon that only the newest template would have there, and its own revision has not.
 func TestANewNodeWaitsForNobodyElsesRevision(t *testing.T) {
-	t.Parallel()
-	j := startJoining(t)
+	everywhere(t, waitsForNobodyElsesRevision)
+}
+
+func waitsForNobodyElsesRevision(t *testing.T, j *joining) {
+	t.Helper()
 	j.daemonSet("cni")
 	for _, name := range []string{"a", "b"} {
 		j.join(name)

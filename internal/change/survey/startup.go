@@ -106,12 +106,12 @@ func (s *Survey) daemonOn(node string, of types.NamespacedName) plan.Daemon {
 	if ds == nil {
 		return plan.Daemon{Missing: true}
 	}
-	return plan.DaemonOf(s.nodes[node], ds, s.rulesOn(node, ds), s.onNode[node], s.Now)
+	return plan.DaemonOf(s.nodes[node], ds, s.RulesOn(node, ds), s.onNode[node], s.Now)
 }
 
-// rulesOn are the rules by which a node gets a daemon, or gets none: where a policy is followed, those of the revision
+// RulesOn are the rules by which a node gets a daemon, or gets none: where a policy is followed, those of the revision
 // that it is to have, but beside another controller, which goes by the present template.
-func (s *Survey) rulesOn(node string, ds *appsv1.DaemonSet) *placement.Rules {
+func (s *Survey) RulesOn(node string, ds *appsv1.DaemonSet) *placement.Rules {
 	newest := placement.Compile(&ds.Spec.Template.Spec)
 	if s.beside || s.Policy(ds) == nil || s.Rollout(ds) == nil {
 		return newest

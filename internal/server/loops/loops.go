@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -51,6 +52,7 @@ import (
 	"github.com/everynode/everynode/internal/loop/podwriter"
 	"github.com/everynode/everynode/internal/scheduler"
 	"github.com/everynode/everynode/internal/server/actors"
+	"github.com/everynode/everynode/internal/server/loops/elsewhere"
 	"github.com/everynode/everynode/internal/server/placing"
 	"github.com/everynode/everynode/internal/simulator"
 	"github.com/everynode/everynode/internal/version"
@@ -212,10 +214,10 @@ func (c *control) addNodeStartup(a *actors.Actor) error {
 	if err != nil {
 		return err
 	}
-	cfg := nodestartup.Config{Startups: own.NodeStartups(), Gates: a.Inside.Gates(),
+	cfg := nodestartup.Config{Startups: own.NodeStartups(), Gates: a.Inside.Gates(), Placements: c.placements,
 		Events: a.Recorder(nodestartup.EventSource), Registerer: c.Metrics}
-	if !c.NoDaemonSetController {
-		cfg.Placements = c.placements
+	if c.NoDaemonSetController {
+		cfg.Placements = elsewhere.New(c.manager.GetCache(), clock.RealClock{})
 	}
 	return nodestartup.Add(c.manager, cfg)
 }
