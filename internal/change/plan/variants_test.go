@@ -100,4 +100,14 @@ func TestPlanOfVariants(t *testing.T) {
 			t.Errorf("the plan does not say %q:\n%s", want, text)
 		}
 	}
+	// Two are given amounts by a VerticalPodAutoscaler: formulas are not followed there, and a patch is.
+	for i, p := range w.Objects.Pods {
+		if p.Spec.NodeName == "node-a" || p.Spec.NodeName == "node-d" {
+			w.Objects.Pods[i] = p.DeepCopy()
+			metav1.SetMetaDataAnnotation(&w.Objects.Pods[i].ObjectMeta, "vpaUpdates", "container 0: cpu request")
+		}
+	}
+	if n := forecast(t, w, ds, ds).Nodes; n.Change != 3 || n.Resize != 2 {
+		t.Errorf("with an autoscaler nodes are %+v", n)
+	}
 }

@@ -65,6 +65,10 @@ func TestVariantOfANode(t *testing.T) {
 	says("plain", "Current")
 	says("xl", "Current", "made by variant large")
 	says("old", "Waiting")
+	p := w.Objects.Pods[1]
+	metav1.SetMetaDataAnnotation(&p.ObjectMeta, "vpaUpdates", "container 0: memory request")
+	says("xl", "Current", "made by variant large", "a VerticalPodAutoscaler gives its pod amounts: the resources of a variant are not")
+	delete(p.Annotations, "vpaUpdates")
 	other := v.DeepCopy()
 	other.Name, other.UID = "other", "other"
 	w.Objects.Variants = append(w.Objects.Variants, other)
