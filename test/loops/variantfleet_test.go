@@ -32,6 +32,11 @@ faults:
 - {name: m, nodes: {matchLabels: {size: m}}, room: {cpu: "32", memory: 128Gi}}
 - {name: l, nodes: {matchLabels: {size: l}}, room: {cpu: "96", memory: 384Gi}}
 - {name: xl, nodes: {matchLabels: {size: xl}}, room: {cpu: "192", memory: 768Gi}}
+- {name: uses in xs, nodes: {matchLabels: {size: xs}}, pods: {labels: {app: logs}}, outOfMemory: {uses: 56Mi}}
+- {name: uses in s, nodes: {matchLabels: {size: s}}, pods: {labels: {app: logs}}, outOfMemory: {uses: 240Mi}}
+- {name: uses in m, nodes: {matchLabels: {size: m}}, pods: {labels: {app: logs}}, outOfMemory: {uses: 900Mi}}
+- {name: uses in l, nodes: {matchLabels: {size: l}}, pods: {labels: {app: logs}}, outOfMemory: {uses: 2800Mi}}
+- {name: uses in xl, nodes: {matchLabels: {size: xl}}, pods: {labels: {app: logs}}, outOfMemory: {uses: 5500Mi}}
 - {name: falls over, pods: {env: {THREADS: "64"}}, crash: {exitCode: 2}}`
 
 // startSizedFleet is a fleet of 20 nodes of five classes, with a DaemonSet that is right for the largest.
@@ -44,7 +49,7 @@ func startSizedFleet(t *testing.T) *fleet {
 	f := &fleet{testenv.Start(t, testenv.SimulatedNodes(20), func(o *config.Options) { o.Faults = faults }), t, 20}
 	createDaemonSet(t, f.Env, "logs")
 	patchDaemonSet(t, f.Env, `{"metadata":{"labels":{"app":"logs"}},"spec":{"template":{"spec":{"containers":[
-		{"name":"c","resources":{"requests":{"cpu":"1600m","memory":"6Gi"}}}]}}}}`)
+		{"name":"c","resources":{"requests":{"cpu":"1600m","memory":"6Gi"},"limits":{"memory":"6Gi"}}}]}}}}`)
 	return f
 }
 
@@ -54,8 +59,10 @@ func (f *fleet) vary(class, patch, share string) {
 	v := &v1alpha1.DaemonSetVariant{ObjectMeta: metav1.ObjectMeta{Name: class}, Spec: v1alpha1.DaemonSetVariantSpec{
 		DaemonSets: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "logs"}},
 		Nodes:      &metav1.LabelSelector{MatchLabels: map[string]string{"size": class}},
-		Resources: map[string]v1alpha1.VariantResources{"c": {Requests: map[corev1.ResourceName]string{
-			"cpu": "node.allocatable.cpu * " + share, "memory": "node.allocatable.memory * " + share}}}}}
+		Resources: map[string]v1alpha1.VariantResources{"c": {
+			Requests: map[corev1.ResourceName]string{
+				"cpu": "node.allocatable.cpu * " + share, "memory": "node.allocatable.memory * " + share},
+			Limits: map[corev1.ResourceName]string{"memory": "node.allocatable.memory * " + share}}}}}
 	if patch != "" {
 		v.Spec.Patch = &runtime.RawExtension{Raw: []byte(patch)}
 	}
@@ -192,4 +199,33 @@ failure: {max: 0, restarts: 1, then: Rollback}`)
 	if got := others(after, last); fmt.Sprint(got) != "[sim-0003]" {
 		t.Errorf("a bad variant has %v have another pod", got)
 	}
+
+	if got := f.killed(); len(got) > 0 {
+		t.Errorf("of daemons that have enough those on %v were killed for memory", got)
+	}
+	f.vary("l", `{"spec":{"containers":[{"name":"c","env":[{"name":"THREADS","value":"1"}]}]}}`, "0.001")
+	f.phase(v1alpha1.PhaseRolledBack, "sim-0004")
+	_, now := f.wantRequests(want)
+	canary := func(node string) bool { return node == "sim-0004" }
+	if got := slices.DeleteFunc(append(f.killed(), others(last, now)...), canary); len(got) > 0 {
+		t.Errorf("too little memory for a class has daemons killed on %v too", got)
+	}
+}
+
+// killed are the nodes whose daemon was killed for memory last.
+func (f *fleet) killed() (out []string) {
+	f.t.Helper()
+	pods, err := f.Client.CoreV1().Pods("default").List(f.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for i := range pods.Items {
+		for _, c := range pods.Items[i].Status.ContainerStatuses {
+			if last := c.LastTerminationState.Terminated; last != nil && last.Reason == "OOMKilled" {
+				out = append(out, pods.Items[i].Spec.NodeName)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
 }

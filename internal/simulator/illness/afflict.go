@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // outOfMemoryCode is the exit code of a container that was killed.
@@ -25,6 +27,15 @@ func (f *BadContent) in(content []map[string]string) bool {
 		v, has := data[f.Key]
 		return has && v == f.Value
 	})
+}
+
+// spares reports whether the container may use as much as it does.
+func (f *Memory) spares(spec *corev1.Container) bool {
+	if f == nil || f.Uses == nil {
+		return false
+	}
+	limit, limited := spec.Resources.Limits[corev1.ResourceMemory]
+	return !limited || limit.Cmp(*f.Uses) >= 0
 }
 
 // afflict adds a fault of pods to what ails the container already; content is what its pod reads.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -370,5 +371,28 @@ func TestBadInputIsRefused(t *testing.T) {
 	pod := newPod(func(p *corev1.Pod) { p.Annotations[Annotation] = "powerLoss" })
 	if _, err := p.Ward(pod); err == nil || !strings.Contains(err.Error(), "powerLoss is a fault of nodes, and stands on a pod") {
 		t.Errorf("a fault of nodes on a pod: the error is %v", err)
+	}
+}
+
+// A container that uses so much memory is killed where its limit is lower, and where it has none it is not.
+func TestMemoryThatAContainerUses(t *testing.T) {
+	for limit, ends := range map[string]bool{"256Mi": true, "512Mi": false, "1Gi": false, "": false} {
+		pod := newPod(func(p *corev1.Pod) {
+			p.Annotations[Annotation] = "{outOfMemory: {uses: 512Mi}}"
+			if limit != "" {
+				p.Spec.Containers[0].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(limit)}
+			}
+		})
+		ward, err := patient(t, nil, "n", nil, "").Ward(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := ward.Container(pod, &pod.Spec.Containers[0]); got.Ends != ends || ends && got.Reason != "OOMKilled" {
+			t.Errorf("with the limit %q it is %+v, want it killed: %v", limit, got, ends)
+		}
+	}
+	_, err := Parse([]byte("faults: [{outOfMemory: {uses: 0}}]"))
+	if err == nil || !strings.Contains(err.Error(), "uses must be more than 0") {
+		t.Errorf("what uses nothing is taken: %v", err)
 	}
 }

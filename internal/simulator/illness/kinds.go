@@ -71,6 +71,9 @@ func (f *Fault) checkPodKind() error {
 	case f.BadContent != nil:
 		return f.BadContent.check()
 	case f.Memory != nil:
+		if uses := f.Memory.Uses; uses != nil && uses.Sign() <= 0 {
+			return errors.New("uses must be more than 0")
+		}
 		return notNegative(given(f.Memory.After, 0))
 	case f.SlowPull != nil:
 		return checkTakes(&f.SlowPull.Takes)

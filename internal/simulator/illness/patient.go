@@ -330,7 +330,7 @@ func (w *Ward) Container(pod *corev1.Pod, spec *corev1.Container) Container {
 	init := slices.ContainsFunc(pod.Spec.InitContainers, func(i corev1.Container) bool { return i.Name == spec.Name })
 	for _, f := range w.faults {
 		named := f.Pods != nil && f.Pods.Container != ""
-		if f.Pods.matches(pod, spec) && (named || !init) {
+		if f.Pods.matches(pod, spec) && (named || !init) && !f.Memory.spares(spec) {
 			f.afflict(&c, w.Content)
 			if f.SlowStart != nil && c.ReadyAfter == 0 {
 				c.ReadyAfter = f.SlowStart.on(w.chance(f))

@@ -157,9 +157,11 @@ type BadContent struct {
 	Value string `json:"value"`
 }
 
-// Memory makes a container be killed for memory some time after each start, 1 s by default.
+// Memory makes a container be killed for memory some time after each start, 1 s by default; with Uses only where its limit
+// is below that.
 type Memory struct {
-	After *metav1.Duration `json:"after,omitempty"`
+	After *metav1.Duration   `json:"after,omitempty"`
+	Uses  *resource.Quantity `json:"uses,omitempty"`
 }
 
 // Unready makes a container's probes fail for ever. One without a readiness or startup probe never starts.
