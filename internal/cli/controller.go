@@ -13,6 +13,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/definitions"
 	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
 	"github.com/everynode/everynode/internal/beside"
+	"github.com/everynode/everynode/internal/beside/registration"
 	"github.com/everynode/everynode/internal/server/standalone"
 )
 
@@ -28,6 +29,8 @@ func newControllerCommand() *cobra.Command {
 		guest      beside.Options
 		isLeaving  bool
 		keep, roll []string
+
+		startupPolicy string
 	)
 	cmd := &cobra.Command{
 		Use:   "controller [--kubeconfig FILE]",
@@ -47,8 +50,11 @@ With --beside the API's own DaemonSet controller stays on and makes the pods, an
 this one leads changes: docs/another-kubernetes.md.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if printCRDs {
+			switch {
+			case printCRDs:
 				return definitions.Print(cmd.OutOrStdout())
+			case startupPolicy != "":
+				return registration.PrintStartupPolicy(cmd.OutOrStdout(), startupPolicy)
 			}
 			config, err := controlled(kubeconfig)
 			if err != nil {
@@ -94,6 +100,9 @@ this one leads changes: docs/another-kubernetes.md.`,
 	f.StringSliceVar(&roll, "let-it-roll", nil, "with --leave: NAMESPACE/NAME of a DaemonSet whose pods are all replaced "+
 		"by its newest template, at once; needs the right to approve rollouts")
 	f.BoolVar(&printCRDs, "print-crds", false, "print the definitions of Everynode's own kinds, for an API that does not have them, and do nothing else")
+	f.StringVar(&startupPolicy, "print-startup-policy", "", "print a policy by which an API server of others closes nodes "+
+		"that NodeStartups choose itself, of this version of admissionregistration.k8s.io, and do nothing else: v1 "+
+		"(Kubernetes 1.36 or newer), or v1beta1 where that and MutatingAdmissionPolicy are switched on")
 	return cmd
 }
 

@@ -70,6 +70,7 @@ func TestNodesStartBesideKubernetes(t *testing.T) {
 		{"a node is closed when it joins, and opens when its daemon is available", b.joinsClosed},
 		{"a DaemonSet that does not tolerate the taint keeps nodes open", b.notTolerated},
 		{"a node that joins while nobody answers stays open, and that is told", b.joinsUnheard},
+		{"the printed policy closes a node while nobody answers", b.closedByPolicy},
 		{"what the API server takes of a write of a node's status", b.statusWrites},
 		{"a node whose machine has started again is closed by the leader", b.startsAgain},
 		{"the leader dies, and the other one closes and opens", b.startsWithout},
@@ -374,6 +375,44 @@ func (b *beside) joinsUnheard(t *testing.T) {
 	b.startupSays(t, plan.NodesClosed, metav1.ConditionFalse, name)
 	b.shown(t, "\neverynode_nodestartup_not_closed_total 2\n")
 	b.run(t, "doctor").says(t, name, "no webhook of Everynode answered when it was created")
+}
+
+// closedByPolicy has the API server close nodes itself, by the policy that is printed, while the webhook is away.
+func (b *beside) closedByPolicy(t *testing.T) {
+	file := b.write("policy.yaml", b.run(t, "controller", "--print-startup-policy", "v1").ends(t, 0).out)
+	b.kubectl(t, "apply", "-f", file)
+	other := corev1.Taint{Key: "example.com/other", Effect: corev1.TaintEffectNoExecute}
+	tried := func(closed bool) {
+		t.Helper()
+		await(t, fmt.Sprintf("that the policy closes a node is %v", closed), func(ctx context.Context) error {
+			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "tried"}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{other}}}
+			n, err := b.client.CoreV1().Nodes().Create(ctx, n, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if err == nil && ((nodestartup.TaintOf(n.Spec.Taints) != nil) != closed || !slices.Contains(n.Spec.Taints, other)) {
+				err = fmt.Errorf("its taints are %v", n.Spec.Taints)
+			}
+			return err
+		})
+	}
+	heard := b.front.to.Swap(nil)
+	b.front.cut()
+	tried(true)
+	events, err := b.client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=policed-0001"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
+	b.simulateMore("policed-", 1, "")
+	first := <-events.ResultChan()
+	if n, is := first.Object.(*corev1.Node); !is || nodestartup.TaintOf(n.Spec.Taints) == nil {
+		t.Errorf("the first that is seen of the node is %+v", first.Object)
+	}
+	b.gated(t, "policed-0001", false) // its daemon is there
+	if why := b.node(t, "policed-0001").Annotations[nodestartup.NotClosedAnnotation]; why != "" {
+		t.Errorf("it is told that it was not closed: %s", why)
+	}
+	b.kubectl(t, "delete", "-f", file)
+	tried(false)
+	b.front.to.Store(heard)
 }
 
 // statusWrites shows why the report that a machine has started again cannot close its node: the API server asks webhooks

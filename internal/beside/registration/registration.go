@@ -107,14 +107,16 @@ func split(h admission.MutatingWebhook, at string) (strict, host admission.Mutat
 	return strict, host
 }
 
+// notClosedYet is true of a Node that is created without the taint of nodes that start.
+const notClosedYet = `!object.spec.?taints.orValue([]).exists(t, t.key == "` + nodestartup.TaintKey + `")`
+
 // joins is the webhook for Nodes that are created. A node is never kept from joining by it.
 func joins(o Options) admission.MutatingWebhook {
 	o.Fail = false
 	h := hook(o, NodesWebhook, NodesPath, "", "nodes")
 	h.Rules[0].Operations = []admission.OperationType{admission.Create}
 	h.Rules[0].Scope = ptr.To(admission.ClusterScope)
-	h.MatchConditions = []admission.MatchCondition{{Name: "not-closed-yet", Expression: fmt.Sprintf(
-		"!object.spec.?taints.orValue([]).exists(t, t.key == %q)", nodestartup.TaintKey)}}
+	h.MatchConditions = []admission.MatchCondition{{Name: "not-closed-yet", Expression: notClosedYet}}
 	// Whoever writes the taints after us may have taken ours away: we look again.
 	h.ReinvocationPolicy = ptr.To(admission.IfNeededReinvocationPolicy)
 	return h
