@@ -329,7 +329,7 @@ kind: DaemonSetVariant
 metadata: {name: larger, namespace: default}
 spec: {resources: {c: {requests: {cpu: "0.1"}}}}
 `)
-	b.run(t, "plan", "-f", file).ends(t, 0).says(t, "no DaemonSetVariant is used here")
+	b.run(t, "plan", "-f", file).ends(t, 0).says(t, "no DaemonSetVariant is used")
 	before := b.onNode(t, "sim-0001")
 	b.kubectl(t, "apply", "-f", file)
 	await(t, "the variant says that it does not apply", func(context.Context) error {
