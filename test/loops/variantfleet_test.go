@@ -203,7 +203,10 @@ failure: {max: 0, restarts: 1, then: Rollback}`)
 	if got := f.killed(); len(got) > 0 {
 		t.Errorf("of daemons that have enough those on %v were killed for memory", got)
 	}
-	f.vary("l", `{"spec":{"containers":[{"name":"c","env":[{"name":"THREADS","value":"1"}]}]}}`, "0.001")
+	const right = `{"spec":{"containers":[{"name":"c","env":[{"name":"THREADS","value":"1"}]}]}}`
+	f.vary("m", right, "0.012")
+	f.phase(v1alpha1.PhaseComplete)
+	f.vary("l", right, "0.001")
 	f.phase(v1alpha1.PhaseRolledBack, "sim-0004")
 	_, now := f.wantRequests(want)
 	canary := func(node string) bool { return node == "sim-0004" }
