@@ -34,11 +34,26 @@ type Placements struct {
 
 	mu   sync.Mutex
 	last *survey.Survey
+	// apart are the DaemonSets whose revisions were compared: nodes that wait ask again and again.
+	apart map[types.UID]compared
 }
+
+// compared says of which revisions it is known whether they want daemons on other nodes than the present template.
+type compared struct {
+	of struct {
+		generation     int64
+		stable, target string
+		stored         int
+	}
+	apart bool
+}
+
+// most is how many DaemonSets are kept in mind.
+const most = 1000
 
 // New returns one that reads objects there. They are not changed.
 func New(objects client.Reader, c clock.PassiveClock) *Placements {
-	return &Placements{objects: objects, clock: c}
+	return &Placements{objects: objects, clock: c, apart: map[types.UID]compared{}}
 }
 
 // RulesOn returns the rules of the revision that a node is to have of a DaemonSet; nil for those of its present
@@ -65,21 +80,39 @@ func (p *Placements) rulesOn(ctx context.Context, ds *appsv1.DaemonSet, node str
 	}
 	var revisions appsv1.ControllerRevisionList
 	err = p.objects.List(ctx, &revisions, client.InNamespace(ds.Namespace))
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, false, fmt.Errorf("list ControllerRevisions: %w", err)
-	case !apart(ds, &rollout.Status, revisions.Items):
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case !p.isApart(ds, &rollout.Status, revisions.Items):
 		return nil, true, nil
 	case rollout.Status.DaemonSetGeneration < ds.Generation:
 		return nil, false, nil
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	s, err := p.survey(ctx, ds, node)
 	if err != nil {
 		return nil, false, err
 	}
 	return s.RulesOn(node, s.DaemonSet(ds.Namespace, ds.Name)), true, nil
+}
+
+// isApart is apart, compared once; p.mu is held.
+func (p *Placements) isApart(ds *appsv1.DaemonSet, s *v1alpha1.DaemonSetRolloutStatus,
+	all []appsv1.ControllerRevision) bool {
+	var c compared
+	c.of.generation, c.of.stored = ds.Generation, len(all)
+	c.of.stable, c.of.target = s.StableRevision, s.TargetRevision
+	if was, known := p.apart[ds.UID]; known && was.of == c.of {
+		return was.apart
+	}
+	if len(p.apart) >= most {
+		clear(p.apart)
+	}
+	c.apart = apart(ds, s, all)
+	p.apart[ds.UID] = c
+	return c.apart
 }
 
 // apart reports whether the stable revision, or the one that the rollout leads to, wants daemons on other nodes than
