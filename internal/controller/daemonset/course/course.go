@@ -378,12 +378,16 @@ func (c *Course) refreshAll() {
 	}
 }
 
-// Tick moves time forward and does what was due. The same time twice is no work.
-func (c *Course) Tick(now time.Time) {
+// Tick moves time forward and does what was due; the same time twice is no work. What time alone has changed of daemons
+// is told first: who stood still must take none for late that has become available meanwhile.
+func (c *Course) Tick(now time.Time, tell ...func()) {
 	if !now.After(c.now) {
 		return
 	}
 	c.now = now
+	for _, told := range tell {
+		told()
+	}
 	for t := c.timers.Pop(c.now); t != nil; t = c.timers.Pop(c.now) {
 		c.refresh(t.Owner)
 	}

@@ -152,3 +152,35 @@ func TestADaemonIsAvailableInTheMomentInWhichAnotherFails(t *testing.T) {
 		}
 	}
 }
+
+// A process that stood still for long finds out at once that a daemon has become available, and that it should have been
+// by now: it was in time.
+func TestADaemonIsNotLateWhereTheProcessStoodStill(t *testing.T) {
+	w := following(t, 2, "failure: {max: 0, min: 1, startDeadline: 1m}")
+	info := w.sets["logs"]
+	info.Generation, info.Revision, info.MinReadySeconds = 2, "b", 60
+	w.setDaemonSet(info, corev1.PodSpec{})
+	made := ""
+	for range 5 {
+		for _, a := range w.m.Ready() {
+			answer := action.Answer{Action: a, Outcome: action.OK}
+			switch a := a.(type) {
+			case *action.DeletePod:
+				w.m.Step(fact.PodGone(a.PodUID))
+			case *action.CreatePod:
+				answer.Pod, made = types.UID(a.PodName), a.Node
+				w.m.Step(fact.Pod{UID: answer.Pod, Name: a.PodName, Owner: "logs", Node: a.Node, Revision: "b", Bound: true,
+					BoundAt: w.now, Created: w.now, Ready: true, ReadySince: w.now})
+			}
+			w.m.Step(answer)
+		}
+	}
+	w.now = w.now.Add(5 * time.Minute)
+	w.m.Step(fact.Now{Time: w.now})
+	if got, why, _ := w.m.Verdict("logs", made); got != standing.Current {
+		t.Errorf("node %s is %s (%s), want it current", made, got, why)
+	}
+	if st, _ := w.m.Rollout("logs"); st.Phase == v1alpha1.PhaseHalted {
+		t.Errorf("the rollout is %s: %s", st.Phase, st.Message)
+	}
+}

@@ -155,7 +155,7 @@ func (r *Row) Step(now time.Time, event any) Result {
 		return r.act(t.Allowed)
 	}
 	if r.guide != nil {
-		r.guide.course.Tick(now)
+		r.guide.course.Tick(now, r.tick)
 		r.follow(nil)
 	}
 	switch e := event.(type) {
