@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -24,13 +25,11 @@ func newControllerCommand() *cobra.Command {
 		kubeconfig string
 		qps        float32
 		burst      int
-		printCRDs  bool
 		isBeside   bool
 		guest      beside.Options
 		isLeaving  bool
 		keep, roll []string
-
-		startupPolicy string
+		prints     printed
 	)
 	cmd := &cobra.Command{
 		Use:   "controller [--kubeconfig FILE]",
@@ -50,11 +49,8 @@ With --beside the API's own DaemonSet controller stays on and makes the pods, an
 this one leads changes: docs/another-kubernetes.md.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch {
-			case printCRDs:
-				return definitions.Print(cmd.OutOrStdout())
-			case startupPolicy != "":
-				return registration.PrintStartupPolicy(cmd.OutOrStdout(), startupPolicy)
+			if prints != (printed{}) {
+				return prints.to(cmd.OutOrStdout())
 			}
 			config, err := controlled(kubeconfig)
 			if err != nil {
@@ -99,11 +95,30 @@ this one leads changes: docs/another-kubernetes.md.`,
 	)
 	f.StringSliceVar(&roll, "let-it-roll", nil, "with --leave: NAMESPACE/NAME of a DaemonSet whose pods are all replaced "+
 		"by its newest template, at once; needs the right to approve rollouts")
-	f.BoolVar(&printCRDs, "print-crds", false, "print the definitions of Everynode's own kinds, for an API that does not have them, and do nothing else")
-	f.StringVar(&startupPolicy, "print-startup-policy", "", "print a policy by which an API server of others closes nodes "+
-		"that NodeStartups choose itself, of this version of admissionregistration.k8s.io, and do nothing else: v1 "+
-		"(Kubernetes 1.36 or newer), or v1beta1 where that and MutatingAdmissionPolicy are switched on")
+	prints.addFlags(f)
 	return cmd
+}
+
+// printed is what is to be printed for an API of others, in place of running.
+type printed struct {
+	definitions   bool
+	startupPolicy string // the version of its group
+}
+
+func (p *printed) addFlags(f *pflag.FlagSet) {
+	f.BoolVar(&p.definitions, "print-crds", false,
+		"print the definitions of Everynode's own kinds, for an API that does not have them, and do nothing else")
+	f.StringVar(&p.startupPolicy, "print-startup-policy", "",
+		"print a policy by which an API server of others closes nodes that NodeStartups choose itself, of this version of "+
+			"admissionregistration.k8s.io, and do nothing else: v1 (Kubernetes 1.36 or newer), or v1beta1 where that and "+
+			"MutatingAdmissionPolicy are switched on")
+}
+
+func (p *printed) to(out io.Writer) error {
+	if p.definitions {
+		return definitions.Print(out)
+	}
+	return registration.PrintStartupPolicy(out, p.startupPolicy)
 }
 
 // addBesideFlags adds the flags of what runs beside another DaemonSet controller.

@@ -37,9 +37,9 @@ const (
 		`", value: params.metadata.name + "_1", effect: ` + keepsOrder + ` ? "PreferNoSchedule" : "NoSchedule"}}]`
 )
 
-// StartupPolicy is the policy by which an API server closes the Nodes that NodeStartups choose in the write that creates
-// them, without asking anybody. A Node joins open where it cannot be evaluated, and while a listed DaemonSet does not
-// tolerate the taint.
+// StartupPolicy is the policy by which an API server closes the Nodes that NodeStartups choose in the write that
+// creates them, without asking anybody. A Node joins open where it cannot be evaluated, and while a listed DaemonSet
+// does not tolerate the taint.
 func StartupPolicy() (*admission.MutatingAdmissionPolicy, *admission.MutatingAdmissionPolicyBinding) {
 	rule := admission.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"nodes"},
 		Scope: ptr.To(admission.ClusterScope)}

@@ -157,8 +157,8 @@ type BadContent struct {
 	Value string `json:"value"`
 }
 
-// Memory makes a container be killed for memory some time after each start, 1 s by default; with Uses only where its limit
-// is below that.
+// Memory makes a container be killed for memory some time after each start, 1 s by default; with Uses only where its
+// limit is below that.
 type Memory struct {
 	After *metav1.Duration   `json:"after,omitempty"`
 	Uses  *resource.Quantity `json:"uses,omitempty"`
