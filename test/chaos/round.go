@@ -138,8 +138,9 @@ func play(ctx context.Context, seed uint64, o options) (out outcome) {
 	if r.judged {
 		found, pinned := digests.Check(r.journal.record)
 		early, entered := gates.Check(r.journal.record)
-		out.counts = counts.Of(r.journal.record, pinned, entered)
-		out.violations = slices.Concat(history.Check(r.journal.record), variants.Check(r.journal.record), copies.Check(r.journal.record), found, early,
+		broken, fetched := history.Check(r.journal.record)
+		out.counts = counts.Of(r.journal.record, counts.Counts{Pinned: pinned, Entered: entered, Fetched: fetched})
+		out.violations = slices.Concat(broken, variants.Check(r.journal.record), copies.Check(r.journal.record), found, early,
 			copies.Secrecy(r.journal.record, author.Traces(), string(r.log.Bytes()), strings.Join(r.journal.lines, "\n")))
 		for _, text := range unsettled(r.journal.record.Last(), r.settledAt, r.plan.Kind) {
 			out.violations = append(out.violations, history.Violation{Rule: "settled", Message: text, Objects: r.journal.named(text)})

@@ -16,21 +16,21 @@ type Counts struct {
 	// nodes could not give them these.
 	Given, Resized, Refused int
 	// Pinned are the pods that were made with digests that were to be theirs, and Entered those that came to nodes which
-	// had been closed.
-	Pinned, Entered int
+	// had been closed. Fetched are the daemons that were taken away when their nodes had the images that they had to
+	// fetch.
+	Pinned, Entered, Fetched int
 }
 
-// Of counts in a record; the judges of digests and of gates have counted the others.
-func Of(r history.Record, pinned, entered int) Counts {
-	return Counts{
-		Given: copies.Given(r), Resized: variants.Resized(r), Refused: variants.Refused(r), Pinned: pinned, Entered: entered,
-	}
+// Of counts in a record; judges have counted the others.
+func Of(r history.Record, judged Counts) Counts {
+	judged.Given, judged.Resized, judged.Refused = copies.Given(r), variants.Resized(r), variants.Refused(r)
+	return judged
 }
 
 // Add adds those of another round.
 func (c *Counts) Add(o Counts) {
 	c.Given, c.Resized, c.Refused = c.Given+o.Given, c.Resized+o.Resized, c.Refused+o.Refused
-	c.Pinned, c.Entered = c.Pinned+o.Pinned, c.Entered+o.Entered
+	c.Pinned, c.Entered, c.Fetched = c.Pinned+o.Pinned, c.Entered+o.Entered, c.Fetched+o.Fetched
 }
 
 // Tell tells of those that are more than none.
@@ -41,6 +41,7 @@ func (c *Counts) Tell(out io.Writer) {
 	}{
 		{c.Given, "contents given to running pods"},
 		{c.Pinned, "pods made with the digests of their template"},
+		{c.Fetched, "daemons taken away when their nodes had fetched the images"},
 		{c.Resized, "times a running pod was given other amounts"},
 		{c.Refused, "times its node could not give them"},
 		{c.Entered, "pods that came to nodes which had been closed"},

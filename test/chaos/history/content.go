@@ -52,7 +52,7 @@ func (j *judge) varies(d decision, g *guidance, p *corev1.Pod) bool {
 		}
 	}
 	t := j.templateOf(d.at.set, markOf(p))
-	made := j.tracks[p.UID].versions[0].from
+	made := j.tracks[p.UID].Versions[0].From
 	return t != nil && j.molds.Differs(d.at.set, p, &t.Spec.Template, d.at.node, made, d.early-lag, d.event, of...)
 }
 
@@ -67,16 +67,16 @@ func contents(events []Event) (out []metav1.Object) {
 }
 
 func lifeOf(t *track) lately.Life {
-	l := lately.Life{Of: revision.RefOf(t.first()), Gone: t.gone}
-	for _, v := range t.versions {
-		l.Versions = append(l.Versions, lately.Version{From: v.from, Value: revision.Value(v.object)})
+	l := lately.Life{Of: revision.RefOf(t.First()), Gone: t.Gone}
+	for _, v := range t.Versions {
+		l.Versions = append(l.Versions, lately.Version{From: v.From, Value: revision.Value(v.Object)})
 	}
 	return l
 }
 
 // pointed judges that a running pod was given another content: it must be the node's, in its turn.
 func (j *judge) pointed(e *Event, p *corev1.Pod) {
-	was, _ := j.tracks[p.UID].at(e.Revision - 1).(*corev1.Pod)
+	was, _ := j.tracks[p.UID].At(e.Revision - 1).(*corev1.Pod)
 	to := p.Annotations[revision.LiveAnnotation]
 	if was != nil && ownerOf(p) != "" && molds.Resized(was, p) {
 		j.resized(e, was, p)
@@ -99,13 +99,13 @@ func (j *judge) pointed(e *Event, p *corev1.Pod) {
 	if len(g.policies) > 0 && j.surelyAvailable(d, was, d.early) {
 		j.countTaken(d, g, was, false, revision.LiveOf(p).At)
 		delete(j.taken, d.at)
-		j.given[d.at] = version{e.Revision, p}
+		j.given[d.at] = version{From: e.Revision, Object: p}
 	}
 }
 
 // resized judges that a running pod was given other amounts: its node is one that is being changed until it holds them.
 func (j *judge) resized(e *Event, was, p *corev1.Pod) {
-	d, ok := j.decideAfter(e, p, Call{Resize: true, Since: j.tracks[p.UID].versions[0].from})
+	d, ok := j.decideAfter(e, p, Call{Resize: true, Since: j.tracks[p.UID].Versions[0].From})
 	if !ok || d.at.node == "" || !j.surelyAvailable(d, was, d.early) {
 		return
 	}
@@ -114,7 +114,7 @@ func (j *judge) resized(e *Event, was, p *corev1.Pod) {
 		if b, of := j.budget(d), j.nodesGiven(d, 0); len(of) >= max(b.Unavailable, b.Surge) {
 			all := []*corev1.Pod{p}
 			for _, node := range of {
-				all = append(all, j.given[place{d.at.set, node}].object.(*corev1.Pod))
+				all = append(all, j.given[place{d.at.set, node}].Object.(*corev1.Pod))
 			}
 			j.report(Budget, d.event, uids(d, all...), "pod %s on node %s was resized, while %v were", p.Name, d.at.node, of)
 		}
@@ -123,7 +123,7 @@ func (j *judge) resized(e *Event, was, p *corev1.Pod) {
 		j.takenUnderPolicy(d, g, was, d.any(wants.Surges), time.Time{})
 		delete(j.taken, d.at)
 	}
-	j.given[d.at] = version{e.Revision, p}
+	j.given[d.at] = version{From: e.Revision, Object: p}
 }
 
 // nodesGiven are the nodes, but the decision's own, whose pods were given a content since a revision, and do not show
@@ -134,7 +134,7 @@ func (j *judge) nodesGiven(d decision, since int64) (out []string) {
 		case at.set != d.at.set || at == d.at:
 		case !j.showsNothing(d, at):
 			delete(j.given, at)
-		case given.from >= since:
+		case given.From >= since:
 			out = append(out, at.node)
 		}
 	}
@@ -143,20 +143,20 @@ func (j *judge) nodesGiven(d decision, since int64) (out []string) {
 
 // showsNothing reports whether a pod has been given a content of which its node has not said that the pod shows it.
 func (j *judge) showsNothing(d decision, at place) bool {
-	given := j.given[at].object.(*corev1.Pod)
-	since := pods(j.tracks[given.UID].between(j.given[at].from, d.event))
+	given := j.given[at].Object.(*corev1.Pod)
+	since := pods(j.tracks[given.UID].Between(j.given[at].From, d.event))
 	shown := slices.ContainsFunc(since, revision.LiveOf(given).ShownBy)
 	shown = shown || revision.LiveOf(given) == (revision.Live{}) && slices.ContainsFunc(since[1:], molds.Answers(given))
-	return !shown && j.live(given.UID, d.event) != nil && !j.unwanted(d, at, j.given[at].from)
+	return !shown && j.live(given.UID, d.event) != nil && !j.unwanted(d, at, j.given[at].From)
 }
 
 // lastPointed is the revision before another at which a pod was given a content, or was made.
 func (j *judge) lastPointed(p *corev1.Pod, before int64) (at int64) {
 	said := ""
-	for i, v := range j.tracks[p.UID].versions {
-		to := v.object.GetAnnotations()[revision.LiveAnnotation]
-		if v.from < before && (i == 0 || to != said) {
-			at = v.from
+	for i, v := range j.tracks[p.UID].Versions {
+		to := v.Object.GetAnnotations()[revision.LiveAnnotation]
+		if v.From < before && (i == 0 || to != said) {
+			at = v.From
 		}
 		said = to
 	}

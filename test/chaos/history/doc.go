@@ -21,6 +21,8 @@
 //     before those before it have soaked (watched.go); changes begin no faster than the
 //     pace; where a template takes a daemon away it goes in its node's turn, and no pod
 //     is made where its template wants none.
+//     No available daemon is taken away from a step whose nodes fetch images before, until they have these, cannot
+//     have them, or were waited for (package fetches).
 //     On the way back only what was taken since the turn counts: what the target has broken keeps no others.
 //   - Content (content.go): where ConfigMaps and Secrets are a part of revisions, all this holds of them, also of
 //     content that a running pod is given; test/chaos/copies has more.

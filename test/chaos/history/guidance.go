@@ -12,6 +12,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/test/chaos/history/lately"
+	"github.com/everynode/everynode/test/chaos/history/lives"
 	"github.com/everynode/everynode/test/chaos/history/revision"
 	"github.com/everynode/everynode/test/chaos/history/told"
 )
@@ -35,17 +36,17 @@ type guidance struct {
 // guide finds the guidance of a decision.
 func (j *judge) guide(d decision) *guidance {
 	g := &guidance{low: d.early, high: d.event, free: d.any(deletesNothing)}
-	name := j.tracks[d.at.set].first().GetName()
+	name := j.tracks[d.at.set].First().GetName()
 	g.low = j.knownSince(g.low, slices.Concat(j.policies, j.rollouts[name]))
-	for _, m := range moments(g.low, g.high, slices.Concat(j.policies, j.rollouts[name])) {
+	for _, m := range lives.Moments(g.low, g.high, slices.Concat(j.policies, j.rollouts[name])) {
 		j.look(g, d, name, m)
 	}
 	g.written = j.afterwards(name, g.high)
 	observed := int64(0)
-	if then, _ := j.tracks[d.at.set].at(d.early).(*appsv1.DaemonSet); then != nil {
+	if then, _ := j.tracks[d.at.set].At(d.early).(*appsv1.DaemonSet); then != nil {
 		observed = then.Status.ObservedGeneration
 	}
-	for _, o := range j.tracks[d.at.set].between(0, d.event) {
+	for _, o := range j.tracks[d.at.set].Between(0, d.event) {
 		if set := o.(*appsv1.DaemonSet); set.Generation >= observed {
 			g.marks = append(g.marks, markOfSet(set))
 		}
@@ -56,7 +57,7 @@ func (j *judge) guide(d decision) *guidance {
 
 // look adds what was so at a moment.
 func (j *judge) look(g *guidance, d decision, name string, m int64) {
-	set, _ := j.tracks[d.at.set].at(min(m, g.high)).(*appsv1.DaemonSet)
+	set, _ := j.tracks[d.at.set].At(min(m, g.high)).(*appsv1.DaemonSet)
 	if set == nil {
 		set = d.specs[0]
 	}
@@ -84,12 +85,12 @@ func (j *judge) look(g *guidance, d decision, name string, m int64) {
 // wasLetGo reports whether somebody lets the rollout's target go on without a policy, or did, and no policy counted
 // since: a DaemonSet that has left its policy changes as without one, and nobody takes that back.
 func (j *judge) wasLetGo(set *appsv1.DaemonSet, r *v1alpha1.DaemonSetRollout, m int64) bool {
-	for _, v := range slices.Backward(j.tracks[r.UID].versions) {
+	for _, v := range slices.Backward(j.tracks[r.UID].Versions) {
 		switch {
-		case v.from > m:
-		case j.policyAt(set, v.from) != nil:
+		case v.From > m:
+		case j.policyAt(set, v.From) != nil:
 			return false
-		case told.LetGo(v.object.(*v1alpha1.DaemonSetRollout)):
+		case told.LetGo(v.Object.(*v1alpha1.DaemonSetRollout)):
 			return true
 		}
 	}
@@ -104,48 +105,21 @@ func (j *judge) knownSince(revision int64, tracks []*track) int64 {
 	}
 	since := revision
 	for _, t := range tracks {
-		from := t.versions[0].from
+		from := t.Versions[0].From
 		if from > revision {
 			continue
 		}
 		heard := from - 1 // of nothing
-		for _, s := range j.sees[t.first().GetUID()] {
+		for _, s := range j.sees[t.First().GetUID()] {
 			if s.At <= revision {
 				heard = max(heard, s.Version)
 			}
 		}
-		if newest := t.newestChange(revision); heard < newest {
+		if newest := t.NewestChange(revision); heard < newest {
 			since = min(since, heard)
 		}
 	}
 	return since
-}
-
-// newestChange is the last revision at or before another at which the object changed.
-func (t *track) newestChange(revision int64) int64 {
-	if t.gone != 0 && t.gone <= revision {
-		return t.gone
-	}
-	newest := t.versions[0].from
-	for _, v := range t.versions {
-		if v.from <= revision {
-			newest = v.from
-		}
-	}
-	return newest
-}
-
-// moments are the revisions from low to high at which any of the objects changed.
-func moments(low, high int64, tracks []*track) []int64 {
-	out := []int64{low}
-	for _, t := range tracks {
-		for _, v := range t.versions {
-			out = append(out, v.from)
-		}
-		out = append(out, t.gone)
-	}
-	slices.Sort(out)
-	return slices.DeleteFunc(slices.Compact(out), func(m int64) bool { return m < low || m > high })
 }
 
 // policyAt is the policy that counts for the DaemonSet at a revision: of those that
@@ -153,7 +127,7 @@ func moments(low, high int64, tracks []*track) []int64 {
 func (j *judge) policyAt(set *appsv1.DaemonSet, revision int64) *v1alpha1.RolloutPolicy {
 	var list []*v1alpha1.RolloutPolicy
 	for _, t := range j.policies {
-		if p, _ := t.at(revision).(*v1alpha1.RolloutPolicy); p != nil {
+		if p, _ := t.At(revision).(*v1alpha1.RolloutPolicy); p != nil {
 			list = append(list, p)
 		}
 	}
@@ -175,7 +149,7 @@ func counting(list []*v1alpha1.RolloutPolicy, set *appsv1.DaemonSet) (oldest *v1
 
 func (j *judge) rolloutAt(name string, revision int64) *v1alpha1.DaemonSetRollout {
 	for _, t := range j.rollouts[name] {
-		if r, _ := t.at(revision).(*v1alpha1.DaemonSetRollout); r != nil {
+		if r, _ := t.At(revision).(*v1alpha1.DaemonSetRollout); r != nil {
 			return r
 		}
 	}
@@ -187,11 +161,11 @@ func (j *judge) rolloutAt(name string, revision int64) *v1alpha1.DaemonSetRollou
 func (j *judge) afterwards(name string, revision int64) (out []*v1alpha1.DaemonSetRollout) {
 	before := j.rolloutAt(name, revision)
 	for _, t := range j.rollouts[name] {
-		for _, v := range t.versions {
-			if v.from <= revision {
+		for _, v := range t.Versions {
+			if v.From <= revision {
 				continue
 			}
-			r := v.object.(*v1alpha1.DaemonSetRollout)
+			r := v.Object.(*v1alpha1.DaemonSetRollout)
 			out = append(out, r)
 			if r.Status.TargetRevision != "" && (before == nil || !told.Same(&before.Status, &r.Status)) {
 				return out
@@ -203,7 +177,7 @@ func (j *judge) afterwards(name string, revision int64) (out []*v1alpha1.DaemonS
 
 // sortPolicies keeps the tracks of a policy or a rollout.
 func (j *judge) sortPolicies(t *track) {
-	switch o := t.first().(type) {
+	switch o := t.First().(type) {
 	case *v1alpha1.RolloutPolicy:
 		j.policies = append(j.policies, t)
 	case *v1alpha1.DaemonSetRollout:

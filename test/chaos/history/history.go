@@ -1,16 +1,14 @@
 package history
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/test/chaos/history/lives"
 	"github.com/everynode/everynode/test/chaos/history/revision"
 )
 
@@ -86,72 +84,19 @@ func (v Violation) String() string {
 // the history is known.
 const lag = 400
 
-// version is an object from one revision to the next one of its own.
-type version struct {
-	from   int64
-	object metav1.Object
-}
-
-// track is the life of one object.
-type track struct {
-	versions []version
-	gone     int64 // the revision of its removal; 0 while it exists
-}
-
-func (t *track) first() metav1.Object { return t.versions[0].object }
-func (t *track) last() metav1.Object  { return t.versions[len(t.versions)-1].object }
-
-// at returns the object as it was at a revision, or nil.
-func (t *track) at(revision int64) metav1.Object {
-	if t.gone != 0 && revision >= t.gone {
-		return nil
-	}
-	i, found := slices.BinarySearchFunc(t.versions, revision, func(v version, r int64) int { return int(v.from - r) })
-	if !found {
-		i--
-	}
-	if i < 0 {
-		return nil
-	}
-	return t.versions[i].object
-}
-
-// between returns the versions that were the newest at some moment from low to high.
-func (t *track) between(low, high int64) (out []metav1.Object) {
-	for i, v := range t.versions {
-		if v.from <= high && (i+1 == len(t.versions) || t.versions[i+1].from > low) {
-			out = append(out, v.object)
-		}
-	}
-	return out
-}
+// version is an object from one revision to the next one of its own, track the life of one object.
+type (
+	version = lives.Version
+	track   = lives.Track
+)
 
 // index makes the tracks of all objects.
 func index(events []Event) map[types.UID]*track {
 	tracks := map[types.UID]*track{}
 	for _, e := range events {
-		uid := e.Object.GetUID()
-		t := tracks[uid]
-		if t == nil {
-			t = &track{}
-			tracks[uid] = t
-		}
-		if e.Deleted {
-			t.gone = e.Revision
-			if len(t.versions) > 0 {
-				continue
-			}
-		}
-		t.versions = append(t.versions, version{e.Revision, e.Object})
+		lives.Add(tracks, version{From: e.Revision, Object: e.Object}, e.Deleted)
 	}
 	return tracks
-}
-
-// inOrder returns tracks by their beginning.
-func inOrder(tracks map[types.UID]*track) []*track {
-	return slices.SortedFunc(maps.Values(tracks), func(a, b *track) int {
-		return cmp.Compare(a.versions[0].from, b.versions[0].from)
-	})
 }
 
 // ownerOf is the DaemonSet that controls an object.

@@ -317,7 +317,7 @@ func TestHistories(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r := c.tell().record
 			slices.SortFunc(r.Events, func(a, b Event) int { return int(a.Revision - b.Revision) })
-			found := Check(r)
+			found := violations(r)
 			if c.want == "" {
 				if len(found) > 0 {
 					t.Errorf("a good history is blamed: %v", found)
@@ -368,7 +368,7 @@ func TestWhatTheControllerWasTold(t *testing.T) {
 				s.deleted(p)
 			}
 			s.record.Sights, s.record.Told = sights, true
-			if found := Check(s.record); len(found) != c.want {
+			if found := violations(s.record); len(found) != c.want {
 				t.Errorf("found %v, want %d violations", found, c.want)
 			}
 		})

@@ -14,6 +14,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/test/chaos/history/daemon"
 	"github.com/everynode/everynode/test/chaos/history/lately"
+	"github.com/everynode/everynode/test/chaos/history/lives"
 	"github.com/everynode/everynode/test/chaos/history/revision"
 	"github.com/everynode/everynode/test/chaos/history/variants/molds"
 	"github.com/everynode/everynode/test/chaos/history/wants"
@@ -71,6 +72,7 @@ type judge struct {
 	authors []lately.Life
 	values  map[string]revision.Held
 	molds   molds.Book // what variants make of pods
+	fetched int        // daemons taken whose nodes had to have images, and had them
 	found   []Violation
 }
 
@@ -98,7 +100,7 @@ func newJudge(r Record) *judge {
 			j.touched[w.UID] = true
 		}
 	}
-	for _, t := range inOrder(j.tracks) {
+	for _, t := range lives.InOrder(j.tracks) {
 		j.sort(t)
 	}
 	for _, e := range r.Events {
@@ -109,7 +111,7 @@ func newJudge(r Record) *judge {
 }
 
 func (j *judge) sort(t *track) {
-	switch o := t.first().(type) {
+	switch o := t.First().(type) {
 	case *corev1.Node:
 		j.nodes[o.Name] = append(j.nodes[o.Name], t)
 	default:
@@ -117,8 +119,8 @@ func (j *judge) sort(t *track) {
 	case *corev1.Pod:
 		j.lives[o.Name] = append(j.lives[o.Name], t)
 		seen := map[place]bool{}
-		for _, v := range t.versions {
-			p := v.object.(*corev1.Pod)
+		for _, v := range t.Versions {
+			p := v.Object.(*corev1.Pod)
 			at := place{ownerOf(p), daemon.TargetOf(p)}
 			if at.set != "" && at.node != "" && !seen[at] {
 				seen[at] = true
@@ -201,16 +203,16 @@ func (j *judge) decideAfter(e *Event, p *corev1.Pod, of Call) (d decision, ok bo
 	if set == nil {
 		return d, false
 	}
-	now, _ := set.at(e.Revision).(*appsv1.DaemonSet)
+	now, _ := set.At(e.Revision).(*appsv1.DaemonSet)
 	if now == nil || now.DeletionTimestamp != nil {
 		return d, false
 	}
 	var observed int64
-	if then, _ := set.at(d.since).(*appsv1.DaemonSet); then != nil {
+	if then, _ := set.At(d.since).(*appsv1.DaemonSet); then != nil {
 		observed = then.Status.ObservedGeneration
 	}
 	known := map[int64]bool{}
-	for _, o := range set.between(0, e.Revision) {
+	for _, o := range set.Between(0, e.Revision) {
 		spec := o.(*appsv1.DaemonSet)
 		if spec.Generation >= observed && !known[spec.Generation] {
 			known[spec.Generation] = true
@@ -225,10 +227,10 @@ func (j *judge) decideAfter(e *Event, p *corev1.Pod, of Call) (d decision, ok bo
 func (j *judge) earliest(p *corev1.Pod, remove bool) (revision int64) {
 	for _, t := range j.lives[p.Name] {
 		switch {
-		case t.first().GetUID() != p.UID:
-			revision = t.versions[0].from
+		case t.First().GetUID() != p.UID:
+			revision = t.Versions[0].From
 		case remove:
-			return t.versions[0].from
+			return t.Versions[0].From
 		default:
 			return revision
 		}
@@ -250,11 +252,11 @@ func (j *judge) budget(d decision) (b wants.Budget) {
 // seen are the versions of an object that the controller can have had in mind between two revisions.
 func (j *judge) seen(uid types.UID, low, high int64) []*corev1.Pod {
 	t := j.tracks[uid]
-	out := pods(t.between(low, high))
+	out := pods(t.Between(low, high))
 	sights := j.sees[uid]
 	for i, s := range sights {
 		if s.At <= high && (i+1 == len(sights) || sights[i+1].At >= low) {
-			if o, _ := t.at(s.Version).(*corev1.Pod); o != nil {
+			if o, _ := t.At(s.Version).(*corev1.Pod); o != nil {
 				out = append(out, o)
 			}
 		}
@@ -267,10 +269,10 @@ func (j *judge) fits(d decision, low int64) (worst, best wants.Fit) {
 	worst, best = wants.ShouldRun, wants.Unfit
 	nodes := 0
 	for _, t := range j.nodes[d.at.node] {
-		if t.gone != 0 && t.gone <= d.event {
+		if t.Gone != 0 && t.Gone <= d.event {
 			worst = wants.Unfit // it was away for a while
 		}
-		for _, o := range t.between(low, d.event) {
+		for _, o := range t.Between(low, d.event) {
 			nodes++
 			for _, spec := range d.specs {
 				f := wants.Judge(spec, o.(*corev1.Node))
@@ -287,7 +289,7 @@ func (j *judge) fits(d decision, low int64) (worst, best wants.Fit) {
 // others are the pods of the place, but one, that are there at the revision.
 func (j *judge) others(at place, not types.UID, revision int64) (out []*corev1.Pod) {
 	for _, t := range j.pods[at] {
-		p, _ := t.at(revision).(*corev1.Pod)
+		p, _ := t.At(revision).(*corev1.Pod)
 		if p != nil && p.UID != not && ownerOf(p) == at.set && daemon.TargetOf(p) == at.node {
 			out = append(out, p)
 		}
@@ -299,23 +301,23 @@ func (j *judge) others(at place, not types.UID, revision int64) (out []*corev1.P
 // pod outdated; ok is false if it can never have.
 func (j *judge) outdatedFrom(d decision, p *corev1.Pod) (from int64, ok bool) {
 	set := j.tracks[d.at.set]
-	for i, v := range set.versions {
-		spec := v.object.(*appsv1.DaemonSet)
-		if v.from > d.event || markOfSet(spec) == markOf(p) ||
+	for i, v := range set.Versions {
+		spec := v.Object.(*appsv1.DaemonSet)
+		if v.From > d.event || markOfSet(spec) == markOf(p) ||
 			!slices.ContainsFunc(d.specs, func(s *appsv1.DaemonSet) bool { return s.Generation == spec.Generation }) {
 			continue
 		}
-		from = v.from
+		from = v.From
 		if !j.Told {
 			return from - lag, true
 		}
 		// The answer to a write of its own, the next version, may tell it first.
 		next := int64(math.MaxInt64)
-		if i+1 < len(set.versions) {
-			next = set.versions[i+1].from
+		if i+1 < len(set.Versions) {
+			next = set.Versions[i+1].From
 		}
 		for _, s := range j.sees[d.at.set] {
-			if s.Version >= v.from && s.Version < next {
+			if s.Version >= v.From && s.Version < next {
 				return max(from, min(s.At, next)), true
 			}
 		}
@@ -352,7 +354,7 @@ func (j *judge) wasAvailable(d decision, p *corev1.Pod, revision int64, now time
 	for _, spec := range d.specs {
 		shortest = min(shortest, spec.Spec.MinReadySeconds)
 	}
-	return slices.ContainsFunc(pods(j.tracks[p.UID].between(0, revision)), func(v *corev1.Pod) bool {
+	return slices.ContainsFunc(pods(j.tracks[p.UID].Between(0, revision)), func(v *corev1.Pod) bool {
 		since, ready := daemon.ReadySince(v)
 		return ready && (shortest == 0 || now.IsZero() || !now.Add(time.Second).Before(since.Add(time.Duration(shortest)*time.Second)))
 	})

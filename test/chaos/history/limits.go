@@ -53,7 +53,7 @@ func (j *judge) count(d decision, g *guidance, p *corev1.Pod, forward, surge boo
 	pods := []types.UID{p.UID}
 	for _, name := range counted {
 		for _, t := range j.pods[place{d.at.set, name}] {
-			pods = append(pods, t.first().GetUID())
+			pods = append(pods, t.First().GetUID())
 		}
 	}
 	j.report(Limits, d.event, g.concerned(d, pods...), "node %s was changed (pod %s); that makes %d nodes of its step and %d in all by our own doing (%s), the step allows %d and the DaemonSet %d",
@@ -115,16 +115,16 @@ func (j *judge) countDomains(d decision, g *guidance, p *corev1.Pod, out []strin
 // target has broken before must not keep others with it, so only what was taken since then counts.
 func (j *judge) turnedAt(d decision, g *guidance) (at int64) {
 	was := true
-	for _, t := range j.rollouts[j.tracks[d.at.set].first().GetName()] {
-		for _, v := range t.versions {
-			r := v.object.(*v1alpha1.DaemonSetRollout)
-			if v.from > d.event && !slices.Contains(g.written, r) {
+	for _, t := range j.rollouts[j.tracks[d.at.set].First().GetName()] {
+		for _, v := range t.Versions {
+			r := v.Object.(*v1alpha1.DaemonSetRollout)
+			if v.From > d.event && !slices.Contains(g.written, r) {
 				return at
 			}
 			s := &r.Status
 			back := s.StableRevision == s.TargetRevision || s.Phase == v1alpha1.PhaseRolledBack
 			if back && !was {
-				at = v.from
+				at = v.From
 			}
 			was = back
 		}
@@ -176,7 +176,7 @@ func (j *judge) outOf(d decision, now time.Time, surge bool, since int64) (out [
 // faulty reports whether the node was out of order, or went, at some time between two revisions.
 func (j *judge) faulty(name string, low, high int64) bool {
 	return slices.ContainsFunc(j.nodes[name], func(t *track) bool {
-		return t.gone > low && t.gone <= high || slices.ContainsFunc(t.between(low, high), func(o metav1.Object) bool {
+		return t.Gone > low && t.Gone <= high || slices.ContainsFunc(t.Between(low, high), func(o metav1.Object) bool {
 			return o.GetDeletionTimestamp() != nil || !daemon.Well(o.(*corev1.Node))
 		})
 	})

@@ -62,14 +62,14 @@ func (j *judge) created(e *Event, p *corev1.Pod) {
 // notOurs reports whether the controller need not have known the pod: users made
 // it or moved it, and it was not the DaemonSet's yet when it decided, or no longer.
 func (j *judge) notOurs(d decision, o *corev1.Pod) bool {
-	then, _ := j.tracks[o.UID].at(d.since).(*corev1.Pod)
-	if ownerOf(j.tracks[o.UID].first()) != d.at.set && (then == nil || ownerOf(then) != d.at.set) {
+	then, _ := j.tracks[o.UID].At(d.since).(*corev1.Pod)
+	if ownerOf(j.tracks[o.UID].First()) != d.at.set && (then == nil || ownerOf(then) != d.at.set) {
 		return true // adopted meanwhile
 	}
 	if !j.touched[o.UID] {
 		return false
 	}
-	for _, v := range pods(j.tracks[o.UID].between(0, d.event)) {
+	for _, v := range pods(j.tracks[o.UID].Between(0, d.event)) {
 		if !selects(d.specs[0], v) {
 			return true
 		}
@@ -129,7 +129,7 @@ func (j *judge) countDoubled(d decision, now time.Time) (count int) {
 
 // live is the pod at a revision, or nil if it has ended or is on its way out.
 func (j *judge) live(pod types.UID, revision int64) *corev1.Pod {
-	p, _ := j.tracks[pod].at(revision).(*corev1.Pod)
+	p, _ := j.tracks[pod].At(revision).(*corev1.Pod)
 	if p == nil || p.DeletionTimestamp != nil || daemon.Ended(p) {
 		return nil
 	}
@@ -145,7 +145,7 @@ func (j *judge) removed(e *Event, p *corev1.Pod) {
 	if !ok || d.at.node == "" {
 		return
 	}
-	life := j.tracks[p.UID].versions[0].from
+	life := j.tracks[p.UID].Versions[0].From
 	worst, best := j.fits(d, life-lag)
 	if worst == wants.Unfit || best != wants.ShouldRun {
 		j.leaves(d, p, life)
@@ -171,11 +171,11 @@ func (j *judge) removed(e *Event, p *corev1.Pod) {
 func (j *judge) crowded(d decision, p *corev1.Pod, life int64) bool {
 	surge := !d.any(func(s *appsv1.DaemonSet) bool { return !wants.Surges(s) })
 	for _, t := range j.pods[d.at] {
-		if t.first().GetUID() == p.UID {
+		if t.First().GetUID() == p.UID {
 			continue
 		}
-		for _, o := range pods(t.between(life, d.event)) {
-			theirs := j.touched[o.UID] || ownerOf(t.first()) != d.at.set
+		for _, o := range pods(t.Between(life, d.event)) {
+			theirs := j.touched[o.UID] || ownerOf(t.First()) != d.at.set
 			if o.DeletionTimestamp == nil && (theirs || !surge || alike(o, p)) {
 				return true
 			}
@@ -226,11 +226,11 @@ func (j *judge) takenDown(d decision, g *guidance, p *corev1.Pod, mayOnlyStay bo
 // hadSuccessor reports whether a pod of another template had been available beside it.
 func (j *judge) hadSuccessor(d decision, p *corev1.Pod, now time.Time) bool {
 	return slices.ContainsFunc(j.pods[d.at], func(t *track) bool {
-		o, _ := t.at(d.event).(*corev1.Pod)
+		o, _ := t.At(d.event).(*corev1.Pod)
 		if o == nil {
-			o, _ = t.last().(*corev1.Pod)
+			o, _ = t.Last().(*corev1.Pod)
 		}
-		return o.UID != p.UID && !sameAs(o, p) && t.versions[0].from < d.event && j.wasAvailable(d, o, d.event, now)
+		return o.UID != p.UID && !sameAs(o, p) && t.Versions[0].From < d.event && j.wasAvailable(d, o, d.event, now)
 	})
 }
 
@@ -238,7 +238,7 @@ func (j *judge) hadSuccessor(d decision, p *corev1.Pod, now time.Time) bool {
 // available has been there since, or the node is none for the DaemonSet.
 func (j *judge) recovered(d decision, at place, revision int64, now time.Time) bool {
 	for _, t := range j.pods[at] {
-		for _, p := range pods(t.between(revision+1, d.event)) {
+		for _, p := range pods(t.Between(revision+1, d.event)) {
 			if p.DeletionTimestamp == nil && j.wasAvailable(d, p, d.event, now) {
 				return true
 			}

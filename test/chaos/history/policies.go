@@ -28,7 +28,7 @@ const (
 // nodeOf are the versions of the decision's node that can have been known.
 func (j *judge) nodeOf(d decision, low int64) (out []*corev1.Node) {
 	for _, t := range j.nodes[d.at.node] {
-		for _, o := range t.between(low, d.event) {
+		for _, o := range t.Between(low, d.event) {
 			out = append(out, o.(*corev1.Node))
 		}
 	}
@@ -105,7 +105,7 @@ func (j *judge) allBefore(d decision, p *v1alpha1.RolloutPolicy, at waves.Stage,
 
 func (j *judge) hadAvailable(at place, mark string, revision int64) bool {
 	for _, t := range j.pods[at] {
-		for _, p := range pods(t.between(0, revision)) {
+		for _, p := range pods(t.Between(0, revision)) {
 			if _, ready := daemon.ReadySince(p); ready && has(p, mark) {
 				return true
 			}
@@ -116,10 +116,10 @@ func (j *judge) hadAvailable(at place, mark string, revision int64) bool {
 
 // everApproved reports whether somebody approved a step of the template, in no change before those that were known.
 func (j *judge) everApproved(d decision, mark string) bool {
-	for _, t := range j.rollouts[j.tracks[d.at.set].first().GetName()] {
-		for _, o := range t.between(0, d.event) {
+	for _, t := range j.rollouts[j.tracks[d.at.set].First().GetName()] {
+		for _, o := range t.Between(0, d.event) {
 			a := o.(*v1alpha1.DaemonSetRollout).Spec.Approved
-			if a != nil && j.whole(a.Revision) == mark && a.Change >= told.Change(t.between(d.early, d.event)) {
+			if a != nil && j.whole(a.Revision) == mark && a.Change >= told.Change(t.Between(d.early, d.event)) {
 				return true
 			}
 		}
@@ -168,7 +168,7 @@ func (j *judge) retried(r *v1alpha1.DaemonSetRollout, hash string, d decision) b
 			continue
 		}
 		for _, t := range j.rollouts[r.Name] {
-			for _, o := range t.between(0, d.event) {
+			for _, o := range t.Between(0, d.event) {
 				if try := o.(*v1alpha1.DaemonSetRollout).Spec.Retry; try != nil && try.Revision == hash && try.Count > f.Retries {
 					return true
 				}
@@ -206,6 +206,9 @@ func (j *judge) takenUnderPolicy(d decision, g *guidance, p *corev1.Pod, surge b
 	if j.forward(g, p) && !slices.ContainsFunc(slices.Concat(g.rollouts, g.written), func(r *v1alpha1.DaemonSetRollout) bool { return j.opened(d, g, &r.Status) }) &&
 		!slices.ContainsFunc(g.marks, func(mark string) bool { return j.earned(d, g, mark) }) {
 		j.report(Assigned, d.event, g.concerned(d, p.UID), "node %s lost pod %s of the stable template before its step began: %s", d.at.node, p.Name, j.tell(g))
+	}
+	if j.forward(g, p) {
+		j.fetchedFirst(d, g, p, now)
 	}
 	j.countTaken(d, g, p, surge, now)
 }

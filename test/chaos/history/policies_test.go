@@ -528,7 +528,7 @@ func TestHistoriesWithAPolicy(t *testing.T) {
 func expect(t *testing.T, s *guidedStory, want string) {
 	t.Helper()
 	var got []string
-	for _, v := range Check(s.record) {
+	for _, v := range violations(s.record) {
 		got = append(got, v.Rule+": "+v.Message)
 	}
 	text := strings.Join(got, "\n")

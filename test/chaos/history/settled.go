@@ -16,6 +16,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/test/chaos/history/daemon"
+	"github.com/everynode/everynode/test/chaos/history/lives"
 	"github.com/everynode/everynode/test/chaos/history/revision"
 	"github.com/everynode/everynode/test/chaos/history/wants"
 	"github.com/everynode/everynode/test/chaos/history/wish"
@@ -36,11 +37,11 @@ type State struct {
 
 // Last is what exists at the end of a record.
 func (r Record) Last() (s State) {
-	for _, t := range inOrder(index(r.Events)) {
-		if t.gone != 0 {
+	for _, t := range lives.InOrder(index(r.Events)) {
+		if t.Gone != 0 {
 			continue
 		}
-		switch o := t.last().(type) {
+		switch o := t.Last().(type) {
 		case *appsv1.DaemonSet:
 			s.Sets = append(s.Sets, o)
 		case *corev1.Node:

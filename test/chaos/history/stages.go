@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/test/chaos/history/lives"
 	"github.com/everynode/everynode/test/chaos/history/wants"
 	"github.com/everynode/everynode/test/chaos/history/waves"
 )
@@ -52,7 +53,7 @@ func (j *judge) steady(name string, d decision) *corev1.Node {
 		return nil
 	}
 	for _, t := range j.nodes[name] {
-		if n, _ := t.at(d.event).(*corev1.Node); n != nil && t.at(d.early-lag) != nil {
+		if n, _ := t.At(d.event).(*corev1.Node); n != nil && t.At(d.early-lag) != nil {
 			return n
 		}
 	}
@@ -61,7 +62,7 @@ func (j *judge) steady(name string, d decision) *corev1.Node {
 
 // stepped judges a status that says that a step has begun.
 func (j *judge) stepped(e *Event, r *v1alpha1.DaemonSetRollout) {
-	before, _ := j.tracks[r.UID].at(e.Revision - 1).(*v1alpha1.DaemonSetRollout)
+	before, _ := j.tracks[r.UID].At(e.Revision - 1).(*v1alpha1.DaemonSetRollout)
 	if before == nil || before.Status.Step == r.Status.Step || before.Status.TargetRevision != r.Status.TargetRevision || r.Status.Step == "" || before.Status.Step == "" {
 		return
 	}
@@ -85,9 +86,9 @@ func (j *judge) stepped(e *Event, r *v1alpha1.DaemonSetRollout) {
 // policiesAround lists what the policies may have been for who decided shortly before a
 // revision.
 func (j *judge) policiesAround(revision int64) (found []*v1alpha1.RolloutPolicy) {
-	for _, m := range moments(j.knownSince(revision-lag, j.policies), revision, j.policies) {
+	for _, m := range lives.Moments(j.knownSince(revision-lag, j.policies), revision, j.policies) {
 		for _, t := range j.policies {
-			if p, _ := t.at(m).(*v1alpha1.RolloutPolicy); p != nil && !slices.Contains(found, p) {
+			if p, _ := t.At(m).(*v1alpha1.RolloutPolicy); p != nil && !slices.Contains(found, p) {
 				found = append(found, p)
 			}
 		}
@@ -98,7 +99,7 @@ func (j *judge) policiesAround(revision int64) (found []*v1alpha1.RolloutPolicy)
 // wasApproved reports whether somebody approved the step of the change, or one that comes after it.
 func (j *judge) wasApproved(r *v1alpha1.DaemonSetRollout, step string, names []string, revision int64) bool {
 	for _, t := range j.rollouts[r.Name] {
-		for _, o := range t.between(0, revision) {
+		for _, o := range t.Between(0, revision) {
 			a := o.(*v1alpha1.DaemonSetRollout).Spec.Approved
 			if a != nil && a.Revision == r.Status.TargetRevision && a.Change == r.Status.Change && (a.Step == v1alpha1.AllSteps || slices.Index(names, a.Step) >= slices.Index(names, step)) {
 				return true

@@ -171,3 +171,9 @@ func (s *story) revision(number int64) *appsv1.ControllerRevision {
 	r.Data.Raw = fmt.Appendf(nil, `{"spec":{"template":{"metadata":{"annotations":{%q:%q}}}}}`, TemplateMark, mark)
 	return r
 }
+
+// violations are what the judge finds.
+func violations(r Record) []Violation {
+	found, _ := Check(r)
+	return found
+}

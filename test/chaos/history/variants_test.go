@@ -133,7 +133,7 @@ func TestVariantsKeepToLimits(t *testing.T) {
 		s, pods := varied()
 		c.change(s, pods)
 		var rules []string
-		for _, v := range Check(s.record) {
+		for _, v := range violations(s.record) {
 			if v.Rule != Writes && !slices.Contains(rules, v.Rule) {
 				rules = append(rules, v.Rule)
 			}

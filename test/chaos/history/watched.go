@@ -10,6 +10,8 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/test/chaos/history/daemon"
+	"github.com/everynode/everynode/test/chaos/history/fetches"
+	"github.com/everynode/everynode/test/chaos/history/lives"
 	"github.com/everynode/everynode/test/chaos/history/revision"
 	"github.com/everynode/everynode/test/chaos/history/told"
 	"github.com/everynode/everynode/test/chaos/history/wants"
@@ -21,6 +23,8 @@ const (
 	Soak   = "a step began before the one before it had soaked"
 	Pace   = "changes began faster than the pace"
 	Placed = "a pod where its template wants none"
+	// Unfetched: where nodes fetch images, no daemon of a step is taken away before its nodes have these.
+	Unfetched = "taken before its step had the images"
 )
 
 // soaked judges a step that began, at the time that the status gives: on each node of the
@@ -49,7 +53,7 @@ func (j *judge) soaked(e *Event, before, r *v1alpha1.DaemonSetRollout, passed []
 // ready at a place; zero if none can.
 func (j *judge) readyFirst(at place, mark string, low, high int64) (first time.Time) {
 	for _, t := range j.pods[at] {
-		for _, p := range j.seen(t.first().GetUID(), low, high) {
+		for _, p := range j.seen(t.First().GetUID(), low, high) {
 			if since, ready := daemon.ReadySince(p); ready && has(p, mark) && (first.IsZero() || since.Before(first)) {
 				first = since
 			}
@@ -62,7 +66,7 @@ func (j *judge) readyFirst(at place, mark string, low, high int64) (first time.T
 func (j *judge) soakOf(tracks []*track, policies []*v1alpha1.RolloutPolicy, low, high int64) (step string, shortest time.Duration) {
 	shortest = time.Hour
 	for _, t := range tracks {
-		for _, o := range t.between(low, high) {
+		for _, o := range t.Between(low, high) {
 			for _, p := range policies {
 				at := waves.Of(p, o.(*corev1.Node))
 				if len(at) != 1 || step != "" && step != at[0].Name(p) || at[0].Wave == len(p.Spec.Waves) {
@@ -121,8 +125,8 @@ func (j *judge) paced(d decision, g *guidance, p *corev1.Pod, now time.Time) {
 
 // templateOf is a DaemonSet that has the template, nil if none had.
 func (j *judge) templateOf(set types.UID, mark string) *appsv1.DaemonSet {
-	for _, v := range j.tracks[set].versions {
-		if d := v.object.(*appsv1.DaemonSet); markOfSet(d) == mark {
+	for _, v := range j.tracks[set].Versions {
+		if d := v.Object.(*appsv1.DaemonSet); markOfSet(d) == mark {
 			return d
 		}
 	}
@@ -139,8 +143,8 @@ func (j *judge) wants(d decision, p *corev1.Pod, low int64) (always, never bool)
 	always, never = true, true
 	known := false
 	for _, t := range j.nodes[d.at.node] {
-		always = always && (t.gone == 0 || t.gone > d.event)
-		for _, o := range t.between(low, d.event) {
+		always = always && (t.Gone == 0 || t.Gone > d.event)
+		for _, o := range t.Between(low, d.event) {
 			known = true
 			wants := wants.Judge(template, o.(*corev1.Node)) == wants.ShouldRun
 			always, never = always && wants, never && !wants
@@ -190,14 +194,14 @@ func (j *judge) departs(name string, d decision, mark string) (node *corev1.Node
 		return nil, false
 	}
 	for _, t := range j.nodes[name] {
-		if n, _ := t.at(d.event).(*corev1.Node); n != nil && wants.Judge(template, n) == wants.Unfit {
+		if n, _ := t.At(d.event).(*corev1.Node); n != nil && wants.Judge(template, n) == wants.Unfit {
 			node = n
 		}
 	}
 	had := false
 	for _, t := range j.pods[place{d.at.set, name}] {
-		had = had || len(t.between(d.early-lag, d.event)) > 0 && (t.gone == 0 || t.gone > d.early-lag)
-		if p, _ := t.at(d.event).(*corev1.Pod); p != nil && p.DeletionTimestamp == nil && !daemon.Ended(p) {
+		had = had || len(t.Between(d.early-lag, d.event)) > 0 && (t.Gone == 0 || t.Gone > d.early-lag)
+		if p, _ := t.At(d.event).(*corev1.Pod); p != nil && p.DeletionTimestamp == nil && !daemon.Ended(p) {
 			return node, false
 		}
 	}
@@ -210,5 +214,54 @@ func (j *judge) departs(name string, d decision, mark string) (node *corev1.Node
 // stillLeaving reports whether a pod that was taken away from a place is not gone yet.
 func (j *judge) stillLeaving(at place, revision int64) bool {
 	t := j.tracks[j.leaving[at]]
-	return t != nil && t.at(revision) != nil
+	return t != nil && t.At(revision) != nil
+}
+
+// fetchedFirst judges that of a daemon that was taken away for the target of the change under way.
+func (j *judge) fetchedFirst(d decision, g *guidance, p *corev1.Pod, now time.Time) {
+	t := fetches.Take{Second: now, Policies: g.policies, Sets: d.specs, Rollouts: slices.Concat(g.rollouts, g.written)}
+	t.Place = fetches.Place{Name: d.at.node, Pods: j.seen(p.UID, d.early, d.event-1)}
+	t.Nodes = j.nodeOf(d, j.tracks[p.UID].Versions[0].From-lag)
+	began, of := g.low, &t.Rollouts[0].Status
+	for _, o := range j.tracks[t.Rollouts[0].UID].Between(0, d.event) {
+		r := o.(*v1alpha1.DaemonSetRollout)
+		if r.Status.TargetRevision == of.TargetRevision && r.Status.Change == of.Change {
+			t.Change = append(t.Change, r)
+		}
+	}
+	if len(t.Change) > 0 {
+		began = min(began, j.tracks[t.Rollouts[0].UID].Since(t.Change[0]))
+	}
+	began -= lag
+	t.Steady = len(lives.Moments(j.knownSince(began, j.policies), d.event, j.policies)) == 1
+	var others []fetches.Place
+	for name := range j.nodes {
+		o := decision{at: place{d.at.set, name}, event: d.event}
+		if low := j.knownSince(began, j.nodes[name]); !j.faulty(name, low, d.event) {
+			others = append(others, fetches.Place{Name: name, Nodes: j.nodeOf(o, low), Pods: j.daemonsOf(o, began)})
+		}
+	}
+	is := t.Judge(others)
+	if is.Fetched {
+		j.fetched++
+	}
+	if is.Why != "" {
+		j.report(Unfetched, d.event, g.concerned(d, p.UID), "%s: %s", is.Why, j.tell(g))
+	}
+}
+
+// daemonsOf are the versions of the daemons of a place that can have been known since a revision; none where the
+// controller had not heard of one by then, or it was taken out of the DaemonSet.
+func (j *judge) daemonsOf(of decision, since int64) (out []*corev1.Pod) {
+	heard := func(s Sight) bool { return s.At <= since }
+	left := func(p *corev1.Pod) bool { return ownerOf(p) != of.at.set }
+	for _, t := range j.pods[of.at] {
+		uid := t.First().GetUID()
+		list := j.seen(uid, since, of.event)
+		if slices.ContainsFunc(list, left) || j.Told && len(list) > 0 && !slices.ContainsFunc(j.sees[uid], heard) {
+			return nil
+		}
+		out = append(out, list...)
+	}
+	return out
 }

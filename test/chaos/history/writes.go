@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/test/chaos/history/lives"
 	"github.com/everynode/everynode/test/chaos/history/wish"
 )
 
@@ -32,19 +33,19 @@ func checkWrites(r Record, tracks map[types.UID]*track) (found []Violation) {
 			report(w.Revision, w.UID, "%s", text)
 		}
 	}
-	for _, t := range inOrder(tracks) {
-		uid := t.first().GetUID()
-		for i := 1; i < len(t.versions); i++ {
-			is, was := t.versions[i], t.versions[i-1]
-			if wish.Of(is.object) == wish.Of(was.object) || explained(byObject[uid], is) {
+	for _, t := range lives.InOrder(tracks) {
+		uid := t.First().GetUID()
+		for i := 1; i < len(t.Versions); i++ {
+			is, was := t.Versions[i], t.Versions[i-1]
+			if wish.Of(is.Object) == wish.Of(was.Object) || explained(byObject[uid], is) {
 				continue
 			}
-			report(is.from, uid, "%s was changed by nobody's wish from %s to %s",
-				is.object.GetName(), wish.Of(was.object), wish.Of(is.object))
+			report(is.From, uid, "%s was changed by nobody's wish from %s to %s",
+				is.Object.GetName(), wish.Of(was.Object), wish.Of(is.Object))
 		}
-		set, isSet := t.first().(*appsv1.DaemonSet)
-		if isSet && !explained(byObject[uid], t.versions[0]) && !slices.Contains(unknown["DaemonSet "+set.Name], wish.Of(set)) {
-			report(t.versions[0].from, uid, "DaemonSet %s was made by nobody, or is not what was asked for", set.Name)
+		set, isSet := t.First().(*appsv1.DaemonSet)
+		if isSet && !explained(byObject[uid], t.Versions[0]) && !slices.Contains(unknown["DaemonSet "+set.Name], wish.Of(set)) {
+			report(t.Versions[0].From, uid, "DaemonSet %s was made by nobody, or is not what was asked for", set.Name)
 		}
 	}
 	return found
@@ -55,14 +56,14 @@ func missing(w Write, t *track) string {
 	switch {
 	case t == nil:
 		return fmt.Sprintf("%s %s was acknowledged and is not in the history", w.Kind, w.Name)
-	case w.Delete && t.gone == 0 && t.last().GetDeletionTimestamp() == nil:
+	case w.Delete && t.Gone == 0 && t.Last().GetDeletionTimestamp() == nil:
 		return fmt.Sprintf("the deletion of %s %s was acknowledged, and it was never deleted", w.Kind, w.Name)
 	case w.Delete:
 		return ""
-	case t.gone != 0 && w.Revision == t.versions[len(t.versions)-1].from:
+	case t.Gone != 0 && w.Revision == t.Versions[len(t.Versions)-1].From:
 		return "" // A change of an object that only waits to go takes it away.
 	}
-	if o := t.at(w.Revision); o == nil || wish.Of(o) != w.Wish {
+	if o := t.At(w.Revision); o == nil || wish.Of(o) != w.Wish {
 		return fmt.Sprintf("a change of %s %s was acknowledged as %s, and the history has %s", w.Kind, w.Name, w.Wish, wishOf(o))
 	}
 	return ""
@@ -78,6 +79,6 @@ func wishOf(o metav1.Object) string {
 // explained reports whether a user made the object so.
 func explained(writes []Write, v version) bool {
 	return slices.ContainsFunc(writes, func(w Write) bool {
-		return !w.Delete && w.Wish == wish.Of(v.object) && (w.Revision == v.from || !w.Acknowledged)
+		return !w.Delete && w.Wish == wish.Of(v.Object) && (w.Revision == v.From || !w.Acknowledged)
 	})
 }
