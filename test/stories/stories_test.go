@@ -86,7 +86,7 @@ func runStories(t *testing.T, runtime string, files []string) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"kubectl": kubectl, "eventually": eventually, "killserver": killServer, "nodefile": nodeFile, "capture": capture, "replace": replace,
-			"registry": startRegistry, "registryserver": registryServer, "push": push, "signalserver": signalServer, "killagent": killAgent, "killruntime": killRuntime, "slowshims": slowShims, "killnode": killNode,
+			"registry": startRegistry, "registryserver": registryServer, "push": push, "pushindex": pushIndex, "signalserver": signalServer, "killagent": killAgent, "killruntime": killRuntime, "slowshims": slowShims, "killnode": killNode,
 			"watch": watch, "inorder": inOrder, "atmost": atMost, "agent": agent, "later": later,
 			"matrix": matrix, "outsidenames": outsideNames, "asknode": askNode,
 			"losemachine": loseMachine, "startprinted": startPrinted, "packimage": packImage,
