@@ -72,7 +72,7 @@ func startParts(ctx context.Context, r *round) (*parts, error) {
 		}
 		p.ills = ills
 	}
-	if p.trouble == plan.Content {
+	if p.trouble == plan.Content || r.plan.Fetches {
 		p.accounts["daemonset"] = ground.Account("daemon-set-controller")
 	}
 	if err := p.serve(r.dir); err != nil {

@@ -37,7 +37,7 @@ const (
 	poolLabel = wish.UserKey + "pool"
 	offTaint  = wish.UserKey + "off"
 	goodImage = "everynode.io/demo:v1"
-	slowImage = "everynode.io/demo:slow"
+	slowImage = ground.SlowImage
 	badImage  = "everynode.io/demo:fail"
 )
 

@@ -14,6 +14,7 @@ import (
 const (
 	PoorLabel = wish.UserKey + "poor"
 	PoorImage = "everynode.io/demo:poor"
+	SlowImage = "everynode.io/demo:slow"
 )
 
 // places are the labels of the nodes in rounds with policies, and what ails pods with PoorImage on poor nodes.
@@ -27,6 +28,13 @@ faults:
   nodes: {matchLabels: {` + PoorLabel + `: "yes"}}
   pods: {image: "` + PoorImage + `"}
   crash: {after: 50ms, exitCode: 3}
+`
+
+// slowPulls have the nodes of a rack take their time for an image, so that others have fetched it before them.
+const slowPulls = `- name: slow pulls
+  nodes: {matchLabels: {rack: r1}}
+  pods: {image: "` + SlowImage + `"}
+  slowPull: {takes: 2s}
 `
 
 // Ills are the labels of nodes and what ails pods.
@@ -44,6 +52,9 @@ func Ills(p *plan.Plan) []byte {
 	if p.Rigid {
 		text = strings.Replace(text, "\nlabels:", "\nlabels:"+strings.TrimSuffix(tailor.RigidPlaces, "\n"), 1)
 		text = strings.Replace(text, "faults:\n", "faults:\n"+tailor.Rigid, 1)
+	}
+	if p.Fetches {
+		text = strings.Replace(text, "faults:\n", "faults:\n"+slowPulls, 1)
 	}
 	return []byte(text)
 }

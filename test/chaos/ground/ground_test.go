@@ -14,7 +14,7 @@ func TestIlls(t *testing.T) {
 		for _, trouble := range []plan.Trouble{plan.Usual, plan.Content} {
 			for _, varied := range []bool{true, false} {
 				for _, rigid := range []bool{true, false} {
-					p := &plan.Plan{Policies: policies, Trouble: trouble, Varied: varied, Rigid: rigid}
+					p := &plan.Plan{Policies: policies, Trouble: trouble, Varied: varied, Rigid: rigid, Fetches: policies && varied}
 					if !policies && !varied || rigid && !varied {
 						continue
 					}

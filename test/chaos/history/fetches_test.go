@@ -115,6 +115,20 @@ func TestJudgeOfImagesBeforeTheirTurn(t *testing.T) {
 			return s
 		}, "", 2},
 		{"a canary that was not asked", func() *guidedStory { s := fetchingFleet(); s.takes(1); return s }, noAnswer, 0},
+		{"a canary that was not asked, and had other labels before", func() *guidedStory {
+			s := fetchingFleet()
+			s.node(1, func(n *corev1.Node) { n.Labels["class"] = "m" })
+			s.takes(1)
+			return s
+		}, noAnswer, 0},
+		{"a node with other labels, before the status tells of its step", func() *guidedStory {
+			s := fetchingFleet()
+			s.has(1)
+			s.changes(1, true)
+			s.node(2, func(n *corev1.Node) { n.Labels["class"] = "m" })
+			s.takes(2)
+			return s
+		}, "", 1},
 		{"a canary that has not answered", func() *guidedStory {
 			s := fetchingFleet()
 			s.asks(1, "hash-t2")

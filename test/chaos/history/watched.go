@@ -217,11 +217,14 @@ func (j *judge) stillLeaving(at place, revision int64) bool {
 	return t != nil && t.At(revision) != nil
 }
 
+// written is how many revisions may pass from a decision until the status tells of it.
+const written = 60
+
 // fetchedFirst judges that of a daemon that was taken away for the target of the change under way.
 func (j *judge) fetchedFirst(d decision, g *guidance, p *corev1.Pod, now time.Time) {
 	t := fetches.Take{Second: now, Policies: g.policies, Sets: d.specs, Rollouts: slices.Concat(g.rollouts, g.written)}
 	t.Place = fetches.Place{Name: d.at.node, Pods: j.seen(p.UID, d.early, d.event-1)}
-	t.Nodes = j.nodeOf(d, j.tracks[p.UID].Versions[0].From-lag)
+	t.Nodes, t.Life = j.nodeOf(d, j.knownSince(d.early, j.nodes[d.at.node])), j.nodeOf(d, j.tracks[p.UID].Versions[0].From-lag)
 	began, of := g.low, &t.Rollouts[0].Status
 	for _, o := range j.tracks[t.Rollouts[0].UID].Between(0, d.event) {
 		r := o.(*v1alpha1.DaemonSetRollout)
@@ -232,7 +235,11 @@ func (j *judge) fetchedFirst(d decision, g *guidance, p *corev1.Pod, now time.Ti
 	if len(t.Change) > 0 {
 		began = min(began, j.tracks[t.Rollouts[0].UID].Since(t.Change[0]))
 	}
-	began -= lag
+	if j.Told { // its sights tell how late it was
+		began -= written
+	} else {
+		began -= lag
+	}
 	t.Steady = len(lives.Moments(j.knownSince(began, j.policies), d.event, j.policies)) == 1
 	var others []fetches.Place
 	for name := range j.nodes {

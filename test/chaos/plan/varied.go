@@ -96,3 +96,31 @@ func (p *Plan) start(dice Dice, length time.Duration) {
 		p.Steps = append(p.Steps, s.lasting(dice, length))
 	}
 }
+
+// Calm and Waits are the numbers of a policy with a canary and zones. All their nodes are waited for to fetch images, for
+// longer than they need.
+const (
+	Calm  = 20
+	Waits = 592
+)
+
+// quick is the number of a strategy that changes several nodes at a time, slow that of an image that takes its time.
+const (
+	quick = 11
+	slow  = 2
+)
+
+// Last are the steps of a round whose nodes fetch images when all faults are over, in groups: the policies wait for
+// that, and then each DaemonSet gets another template. In the midst of faults few templates get through a step.
+func (p *Plan) Last() [][]Step {
+	if !p.Fetches {
+		return nil
+	}
+	rules, templates := []Step{{Op: MakePolicy, Other: Calm, Third: Waits}}, []Step{}
+	for i := range Sets {
+		rules = append(rules, Step{Op: EditPolicy, Pick: i, Other: Calm, Third: Waits},
+			Step{Op: EditStrategy, Pick: i, Other: quick})
+		templates = append(templates, Step{Op: EditTemplate, Pick: i, Other: slow})
+	}
+	return [][]Step{rules, templates}
+}

@@ -70,7 +70,7 @@ func ramp(spec *v1alpha1.RolloutPolicySpec, other int) {
 func fetch(spec *v1alpha1.RolloutPolicySpec, other int) {
 	for i := range spec.Waves {
 		if other/16>>i%4 > 0 {
-			spec.Waves[i].Fetch, spec.Waves[i].FetchDeadline = true, v1alpha1.Duration([]string{"1s", "15s"}[other%2])
+			spec.Waves[i].Fetch, spec.Waves[i].FetchDeadline = true, v1alpha1.Duration([]string{"15s", "1s", "15s"}[other/7%3])
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/test/chaos/history/variants/molds"
+	"github.com/everynode/everynode/test/chaos/plan"
 )
 
 // Finish is how the last changes of a round are made.
@@ -22,6 +23,9 @@ type Finish struct {
 	Settle func(ctx context.Context) error
 	// Kill ends the controller, and another one begins; nil where none ends.
 	Kill func(ctx context.Context)
+	// Last are steps that Do takes then, each time until the fleet is as it should be.
+	Last [][]plan.Step
+	Do   func(ctx context.Context, s plan.Step)
 }
 
 // change is one of them. With waits nothing comes of it, with kills the controller ends in its middle.
@@ -58,6 +62,17 @@ func (t *Tailor) Finish(ctx context.Context, f *Finish) error {
 		}
 		if err := f.Settle(ctx); err != nil {
 			return fmt.Errorf("when %s: %w", c.what, err)
+		}
+	}
+	for i, steps := range f.Last {
+		for _, s := range steps {
+			f.Do(ctx, s)
+		}
+		if i > 0 && f.Kill != nil {
+			f.Kill(ctx)
+		}
+		if err := f.Settle(ctx); err != nil {
+			return fmt.Errorf("when %s is over: %w", steps[0].Op, err)
 		}
 	}
 	return nil

@@ -33,8 +33,9 @@ type Place struct {
 
 // Take is an available daemon that was taken away for the target of a rollout.
 type Take struct {
-	// Place is its own, since it has the daemon. Its pods are those that were known when that was decided.
+	// Place is its own, as that was known when it was decided, and Life is its node since the daemon is there.
 	Place
+	Life []*corev1.Node
 	// Second is when, in whole seconds.
 	Second time.Time
 	// Policies, Sets and Rollouts are what the controller can have gone by.
@@ -60,7 +61,7 @@ type Judged struct {
 
 // Judge judges it. The others are nodes as they were since some time before the change began.
 func (t *Take) Judge(others []Place) (out Judged) {
-	if !t.fetches() || !t.goes() || !t.alike() || !t.ordinary(t.Nodes) {
+	if !t.fetches() || !t.goes() || !t.alike() && !t.begun() || !t.ordinary(t.Nodes) {
 		return out
 	}
 	from := t.askable()
@@ -128,7 +129,22 @@ func (t *Take) goes() bool {
 
 // alike reports whether the node had the same labels all the while: with others its daemon is another.
 func (t *Take) alike() bool {
-	return !slices.ContainsFunc(t.Nodes, func(n *corev1.Node) bool { return !maps.Equal(n.Labels, t.Nodes[0].Labels) })
+	return !slices.ContainsFunc(t.Life, func(n *corev1.Node) bool { return !maps.Equal(n.Labels, t.Life[0].Labels) })
+}
+
+// begun reports whether the node's step surely had begun: then the next daemon is the target's, whatever the node was.
+func (t *Take) begun() bool {
+	for _, p := range t.Policies {
+		for _, n := range t.Nodes {
+			at := waves.Of(p, n)
+			if len(at) != 1 || slices.ContainsFunc(t.Rollouts, func(r *v1alpha1.DaemonSetRollout) bool {
+				return r.Status.Step != at[0].Name(p)
+			}) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // worked are the conditions of a node that somebody works on.
