@@ -196,6 +196,10 @@ type DaemonSetRolloutStatus struct {
 	// +optional
 	// +listType=atomic
 	Steps []StepStatus `json:"steps,omitempty"`
+	// Cutoffs say which nodes are in the steps that have begun, while a change is led beside another DaemonSet controller:
+	// so each replica can answer for a pod by what is written.
+	// +optional
+	Cutoffs *Cutoffs `json:"cutoffs,omitempty"`
 	// Counts says how many nodes there are of each verdict.
 	// +optional
 	Counts map[string]int32 `json:"counts,omitempty"`

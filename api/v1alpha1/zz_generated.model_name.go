@@ -26,6 +26,11 @@ func (in ContentStatus) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Cutoffs) OpenAPIModelName() string {
+	return "io.everynode.v1alpha1.Cutoffs"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in DaemonSetRollout) OpenAPIModelName() string {
 	return "io.everynode.v1alpha1.DaemonSetRollout"
 }
@@ -193,6 +198,11 @@ func (in StartupGroup) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in StepApproval) OpenAPIModelName() string {
 	return "io.everynode.v1alpha1.StepApproval"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in StepCutoff) OpenAPIModelName() string {
+	return "io.everynode.v1alpha1.StepCutoff"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.

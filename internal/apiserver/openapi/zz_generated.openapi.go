@@ -43,6 +43,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.Content{}.OpenAPIModelName():                                        schema_everynode_everynode_api_v1alpha1_Content(ref),
 		v1alpha1.ContentExclusion{}.OpenAPIModelName():                               schema_everynode_everynode_api_v1alpha1_ContentExclusion(ref),
 		v1alpha1.ContentStatus{}.OpenAPIModelName():                                  schema_everynode_everynode_api_v1alpha1_ContentStatus(ref),
+		v1alpha1.Cutoffs{}.OpenAPIModelName():                                        schema_everynode_everynode_api_v1alpha1_Cutoffs(ref),
 		v1alpha1.DaemonSetRollout{}.OpenAPIModelName():                               schema_everynode_everynode_api_v1alpha1_DaemonSetRollout(ref),
 		v1alpha1.DaemonSetRolloutList{}.OpenAPIModelName():                           schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutList(ref),
 		v1alpha1.DaemonSetRolloutSpec{}.OpenAPIModelName():                           schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutSpec(ref),
@@ -77,6 +78,7 @@ func GetOpenAPIDefinitions(ref common.ReferenceCallback) map[string]common.OpenA
 		v1alpha1.StartupDaemonSet{}.OpenAPIModelName():                               schema_everynode_everynode_api_v1alpha1_StartupDaemonSet(ref),
 		v1alpha1.StartupGroup{}.OpenAPIModelName():                                   schema_everynode_everynode_api_v1alpha1_StartupGroup(ref),
 		v1alpha1.StepApproval{}.OpenAPIModelName():                                   schema_everynode_everynode_api_v1alpha1_StepApproval(ref),
+		v1alpha1.StepCutoff{}.OpenAPIModelName():                                     schema_everynode_everynode_api_v1alpha1_StepCutoff(ref),
 		v1alpha1.StepStatus{}.OpenAPIModelName():                                     schema_everynode_everynode_api_v1alpha1_StepStatus(ref),
 		v1alpha1.VariantResources{}.OpenAPIModelName():                               schema_everynode_everynode_api_v1alpha1_VariantResources(ref),
 		v1alpha1.Wave{}.OpenAPIModelName():                                           schema_everynode_everynode_api_v1alpha1_Wave(ref),
@@ -985,6 +987,55 @@ func schema_everynode_everynode_api_v1alpha1_ContentStatus(ref common.ReferenceC
 	}
 }
 
+func schema_everynode_everynode_api_v1alpha1_Cutoffs(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "Cutoffs say which nodes are in steps that take them by number: count, percent and ramp. A step takes nodes in an order that follows from their names alone.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"policyGeneration": {
+						SchemaProps: spec.SchemaProps{
+							Description: "PolicyGeneration is the generation of the policy that the steps are of.",
+							Default:     0,
+							Type:        []string{"integer"},
+							Format:      "int64",
+						},
+					},
+					"steps": {
+						VendorExtensible: spec.VendorExtensible{
+							Extensions: spec.Extensions{
+								"x-kubernetes-list-type": "atomic",
+							},
+						},
+						SchemaProps: spec.SchemaProps{
+							Description: "Steps are the steps up to that which began last, one entry for each value of the label that a wave spreads over. What is not named has no node.",
+							Type:        []string{"array"},
+							Items: &spec.SchemaOrArray{
+								Schema: &spec.Schema{
+									SchemaProps: spec.SchemaProps{
+										Ref: ref(v1alpha1.StepCutoff{}.OpenAPIModelName()),
+									},
+								},
+							},
+						},
+					},
+					"incomplete": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Incomplete tells that there would be more than 1000 entries, and there are none.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"policyGeneration"},
+			},
+		},
+		Dependencies: []string{
+			v1alpha1.StepCutoff{}.OpenAPIModelName()},
+	}
+}
+
 func schema_everynode_everynode_api_v1alpha1_DaemonSetRollout(ref common.ReferenceCallback) common.OpenAPIDefinition {
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
@@ -1311,6 +1362,12 @@ func schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutStatus(ref common.R
 							},
 						},
 					},
+					"cutoffs": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Cutoffs say which nodes are in the steps that have begun, while a change is led beside another DaemonSet controller: so each replica can answer for a pod by what is written.",
+							Ref:         ref(v1alpha1.Cutoffs{}.OpenAPIModelName()),
+						},
+					},
 					"counts": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Counts says how many nodes there are of each verdict.",
@@ -1363,7 +1420,7 @@ func schema_everynode_everynode_api_v1alpha1_DaemonSetRolloutStatus(ref common.R
 			},
 		},
 		Dependencies: []string{
-			v1alpha1.ContentStatus{}.OpenAPIModelName(), v1alpha1.FailedRevision{}.OpenAPIModelName(), v1alpha1.Failures{}.OpenAPIModelName(), v1alpha1.FetchStatus{}.OpenAPIModelName(), v1alpha1.FollowedPolicy{}.OpenAPIModelName(), v1alpha1.ImagesStatus{}.OpenAPIModelName(), v1alpha1.Replacing{}.OpenAPIModelName(), v1alpha1.StepApproval{}.OpenAPIModelName(), v1alpha1.StepStatus{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Duration{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
+			v1alpha1.ContentStatus{}.OpenAPIModelName(), v1alpha1.Cutoffs{}.OpenAPIModelName(), v1alpha1.FailedRevision{}.OpenAPIModelName(), v1alpha1.Failures{}.OpenAPIModelName(), v1alpha1.FetchStatus{}.OpenAPIModelName(), v1alpha1.FollowedPolicy{}.OpenAPIModelName(), v1alpha1.ImagesStatus{}.OpenAPIModelName(), v1alpha1.Replacing{}.OpenAPIModelName(), v1alpha1.StepApproval{}.OpenAPIModelName(), v1alpha1.StepStatus{}.OpenAPIModelName(), metav1.Condition{}.OpenAPIModelName(), metav1.Duration{}.OpenAPIModelName(), metav1.Time{}.OpenAPIModelName()},
 	}
 }
 
@@ -2863,6 +2920,43 @@ func schema_everynode_everynode_api_v1alpha1_StepApproval(ref common.ReferenceCa
 					},
 				},
 				Required: []string{"revision", "digest", "step"},
+			},
+		},
+	}
+}
+
+func schema_everynode_everynode_api_v1alpha1_StepCutoff(ref common.ReferenceCallback) common.OpenAPIDefinition {
+	return common.OpenAPIDefinition{
+		Schema: spec.Schema{
+			SchemaProps: spec.SchemaProps{
+				Description: "StepCutoff is where a step ends.",
+				Type:        []string{"object"},
+				Properties: map[string]spec.Schema{
+					"step": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Step is the step's name.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"value": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Value is that of the label that the wave spreads over; \"\" for nodes without, or where it spreads over none.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+					"last": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Last is the name of the last node that is in the step.",
+							Default:     "",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
+				},
+				Required: []string{"step", "last"},
 			},
 		},
 	}

@@ -3,7 +3,6 @@ package webhook
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/admit"
-	"github.com/everynode/everynode/internal/beside/steps"
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/history"
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
@@ -179,36 +177,6 @@ func (s *Server) rollout(
 	return ds, rollout, nil
 }
 
-// assigned is the revision that a pod made now for its node is to have.
-func (s *Server) assigned(
-	ctx context.Context, r *admissionv1.AdmissionRequest, ds *appsv1.DaemonSet, status *v1alpha1.DaemonSetRolloutStatus,
-	by *appsv1.ControllerRevision,
-) (string, error) {
-	want, settled := admit.Settled(status)
-	if settled {
-		return want, nil
-	}
-	policy, err := s.policy(ctx, ds.Namespace, ds.Labels)
-	if err != nil {
-		return "", err
-	}
-	if policy == nil {
-		return admit.Assigned(status, nil, rolloutpolicy.Step{}), nil
-	}
-	node := admit.Node(r.Object.Raw)
-	if node == "" || by == nil {
-		return "", errors.New("it is not made for one node, or of no revision that is known")
-	}
-	compiled, at, err := s.step(ctx, ds.UID, policy, by, node)
-	switch {
-	case errors.Is(err, steps.ErrNotFollowed): // whoever leads follows none either
-		return admit.Assigned(status, nil, rolloutpolicy.Step{}), nil
-	case err != nil:
-		return "", err
-	}
-	return admit.Assigned(status, compiled, at), nil
-}
-
 // policy is the one that counts for a DaemonSet with these labels; nil if there is none.
 func (s *Server) policy(ctx context.Context, namespace string, labels map[string]string) (*v1alpha1.RolloutPolicy,
 	error) {
@@ -224,25 +192,6 @@ func (s *Server) policy(ctx context.Context, namespace string, labels map[string
 		policies[i] = &list.Items[i]
 	}
 	return rolloutpolicy.Choose(policies, namespace, labels), nil
-}
-
-// step is a node's step in a policy. A node that is not known yet is read from the API.
-func (s *Server) step(
-	ctx context.Context, set types.UID, policy *v1alpha1.RolloutPolicy, by *appsv1.ControllerRevision, node string,
-) (*rolloutpolicy.Policy, rolloutpolicy.Step, error) {
-	s.mu.Lock()
-	known := s.steps.Knows(node)
-	s.mu.Unlock()
-	if !known {
-		n, err := s.cfg.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
-		if err != nil {
-			return nil, rolloutpolicy.Step{}, fmt.Errorf("read node %s: %w", node, err)
-		}
-		s.SetNode(n)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.steps.Step(set, policy, by, node)
 }
 
 // SetNode, DeleteNode, SetPod, DeletePod and DeleteSet tell of what is seen, and SetRevision and DeleteRevision too.

@@ -87,6 +87,7 @@ type Fleet struct {
 	steps   map[Step]int
 	parts   []int            // by wave: how many steps it makes
 	before  map[*member]Step // of those that moved since the last flush
+	cutoffs cutoffs
 }
 
 // level is a wave, or a step of a ramp: nodes are offered to one after the other.
@@ -115,25 +116,27 @@ func NewFleet(p *Policy) *Fleet {
 		before:  map[*member]Step{},
 		parts:   make([]int, len(p.Waves)),
 	}
-	for i := range p.Waves {
-		f.addLevels(i, &p.Waves[i])
-	}
+	f.levels = p.levels()
 	return f
 }
 
-func (f *Fleet) addLevels(wave int, w *Wave) {
-	for i, size := range w.Ramp {
-		part := &Wave{Name: w.Name, Count: size}
-		f.levels = append(f.levels, level{Step{Wave: wave, Part: i + 1}, newSieve(part)})
+// levels are those of all waves, one after the other.
+func (p *Policy) levels() (out []level) {
+	for i := range p.Waves {
+		w := &p.Waves[i]
+		for n, size := range w.Ramp {
+			out = append(out, level{Step{Wave: i, Part: n + 1}, newSieve(&Wave{Name: w.Name, Count: size})})
+		}
+		last := level{step: Step{Wave: i}}
+		switch {
+		case w.Ramp != nil:
+			last.step.Part = len(w.Ramp) + 1
+		case w.Count > 0 || w.Percent > 0:
+			last.sieve = newSieve(w)
+		}
+		out = append(out, last)
 	}
-	last := level{step: Step{Wave: wave}}
-	switch {
-	case w.Ramp != nil:
-		last.step.Part = len(w.Ramp) + 1
-	case w.Count > 0 || w.Percent > 0:
-		last.sieve = newSieve(w)
-	}
-	f.levels = append(f.levels, last)
+	return out
 }
 
 // Len is how many nodes there are.
@@ -221,11 +224,11 @@ func (f *Fleet) flush() []string {
 func (f *Fleet) enter(m *member, from int) {
 	for i := from; ; i++ {
 		l := &f.levels[i]
-		w := &f.policy.Waves[l.step.Wave]
-		if w.Nodes != nil && !w.Nodes.Matches(labels.Set(m.labels)) {
+		if !f.policy.offers(l, m.labels) {
 			continue
 		}
 		if l.sieve != nil {
+			f.cutoffs.are = nil
 			f.shift(i, l.sieve.add(m))
 			if l.sieve.isOut(m) {
 				continue
@@ -236,6 +239,22 @@ func (f *Fleet) enter(m *member, from int) {
 	}
 }
 
+// offers reports whether a node with these labels is offered to a level.
+func (p *Policy) offers(l *level, of map[string]string) bool {
+	w := &p.Waves[l.step.Wave]
+	return w.Nodes == nil || w.Nodes.Matches(labels.Set(of))
+}
+
+// stepAt is the step of a node with these labels which a level takes.
+func (p *Policy) stepAt(l *level, of map[string]string) Step {
+	s := l.step
+	if each := p.Waves[s.Wave].Each; each != "" {
+		value, has := of[each]
+		s.Value, s.None = value, !has
+	}
+	return s
+}
+
 // leave takes the node out of the levels from the given one on, the last first: what
 // a level lets in or out changes only later ones.
 func (f *Fleet) leave(m *member, from int) {
@@ -243,6 +262,7 @@ func (f *Fleet) leave(m *member, from int) {
 	f.unassign(m)
 	for i := last; i >= from; i-- {
 		if s := f.levels[i].sieve; s != nil {
+			f.cutoffs.are = nil
 			f.shift(i, s.remove(m))
 		}
 	}
@@ -261,11 +281,7 @@ func (f *Fleet) shift(level int, moved moves) {
 }
 
 func (f *Fleet) assign(m *member, level int) {
-	s := f.levels[level].step
-	if each := f.policy.Waves[s.Wave].Each; each != "" {
-		value, has := m.labels[each]
-		s.Value, s.None = value, !has
-	}
+	s := f.policy.stepAt(&f.levels[level], m.labels)
 	m.step, m.level = s, level
 	f.steps[s]++
 	if f.steps[s] == 1 {

@@ -15,10 +15,8 @@ import (
 // Phase is what the rollout does, and why.
 func (c *Course) Phase() (v1alpha1.Phase, string) {
 	c.stands()
-	switch {
-	case c.policy == nil:
-	case c.phase == v1alpha1.PhaseProgressing, c.phase == v1alpha1.PhaseRolledBack &&
-		c.queue.Totals[standing.Pending]+c.queue.Totals[standing.Held] > 0 && !c.spec.Paused:
+	if c.policy != nil && (c.phase == v1alpha1.PhaseProgressing || c.phase == v1alpha1.PhaseRolledBack &&
+		c.queue.Totals[standing.Pending]+c.queue.Totals[standing.Held] > 0 && !c.spec.Paused) {
 		return c.phase, c.message + c.progress()
 	}
 	return c.phase, c.message
@@ -33,6 +31,14 @@ func (c *Course) Stage() (target, step string, change int64) {
 		step = c.policy.StepName(c.state.open)
 	}
 	return c.state.target, step, c.state.consent.Change()
+}
+
+// Cutoffs say who is in the steps that have begun, for those that answer beside another controller; nil if all are.
+func (c *Course) Cutoffs(generation int64) *v1alpha1.Cutoffs {
+	if !c.ds.Beside || !c.changing || c.isNew || c.back || c.policy == nil {
+		return nil
+	}
+	return c.fleet.Cutoffs(c.state.open, generation)
 }
 
 // Status is where the rollout is, without conditions and observed generation. It is

@@ -20,7 +20,13 @@ import (
 // following is a world with a DaemonSet that follows a policy and is complete.
 func following(t *testing.T, nodes int, policy string) *world {
 	t.Helper()
-	w := newWorld(row.Config{StatusInterval: time.Millisecond})
+	return followingBy(t, row.Config{}, nodes, policy)
+}
+
+func followingBy(t *testing.T, cfg row.Config, nodes int, policy string) *world {
+	t.Helper()
+	cfg.StatusInterval = time.Millisecond
+	w := newWorld(cfg)
 	info := fact.DaemonSet{UID: "logs", Namespace: "default", Name: "logs", Generation: 1, Revision: "a", Strategy: rollingUpdate("1", "0")}
 	w.setDaemonSet(info, corev1.PodSpec{})
 	for i := range nodes {

@@ -306,7 +306,7 @@ func (b *Book) assign(ds *appsv1.DaemonSet) {
 		info.Why = "policy " + found.object.Name + " cannot be followed: " + found.err.Error()
 	case found != nil:
 		b.follows[ds.UID] = found
-		info.PolicyUID, info.Policy = found.object.UID, found.compiled
+		info.PolicyUID, info.Policy, info.PolicyGeneration = found.object.UID, found.compiled, b.generationOf(found)
 	case b.inTheMiddle(ds, &info):
 		info.Following, info.Why = course.Gone, b.goneWhy(ds, &info)
 		if had != nil {
@@ -320,6 +320,14 @@ func (b *Book) assign(ds *appsv1.DaemonSet) {
 	delete(b.free, ds.UID)
 	info.Followed = b.followed(ds)
 	b.rows.Step(info)
+}
+
+// generationOf is a policy's generation, where replicas answer by what is written of its steps; 0 where none does.
+func (b *Book) generationOf(p *policy) int64 {
+	if !b.Guest {
+		return 0
+	}
+	return p.object.Generation
 }
 
 // followed is the policy that the DaemonSet follows, or followed last by its rollout's status.

@@ -25,6 +25,8 @@ type Rollout struct {
 	// Status is what the API holds, nil if the rollout is not stored. It matters when
 	// the rollout is new to the matrix: after that the matrix knows what it wrote.
 	Status *v1alpha1.DaemonSetRolloutStatus
+	// PolicyGeneration is that of Policy, where another controller makes the pods; 0 where none does.
+	PolicyGeneration int64 `json:",omitempty"`
 	// Followed is the policy that is followed, or was last, for the rollout's status.
 	Followed *v1alpha1.FollowedPolicy `json:",omitempty"`
 	// PausedWhy says why Spec is paused if nobody asked for it, "" if somebody did. A

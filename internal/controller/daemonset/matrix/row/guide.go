@@ -148,14 +148,15 @@ func (r *Row) awaitsFirst(phase v1alpha1.Phase) string {
 
 // holdsStage reports whether the API holds the change and the step that the course is at, and whether the target has
 // failed: nothing is changed for a step that nobody else could know of, and what has gone back is no evidence for the
-// next controller. Beside another controller, who answers for a pod reads it too.
+// next controller. Beside another controller, who answers for a pod reads it too, and which nodes are in the step.
 func (g *guide) holdsStage() bool { return g.stored && g.says(&g.written) }
 
 // says reports whether a status is of the stage that the course is at.
 func (g *guide) says(s *v1alpha1.DaemonSetRolloutStatus) bool {
 	target, step, change := g.course.Stage()
 	return s.TargetRevision == target && s.Step == step && s.Change == change &&
-		g.course.Fails() == rolloutpolicy.HasFailed(s, target)
+		g.course.Fails() == rolloutpolicy.HasFailed(s, target) &&
+		rolloutpolicy.Covers(s.Cutoffs, g.course.Cutoffs(g.info.PolicyGeneration))
 }
 
 // start has the course decide from now on: all that is known has been told to it.
@@ -218,6 +219,7 @@ func (r *Row) readyRollout(out []action.Action) []action.Action {
 	want.ObservedGeneration, want.DaemonSetGeneration = g.info.Generation, r.info.Generation
 	want.TargetDigest, want.Policy = r.info.Digest, g.info.Followed
 	want.Content, want.Images = contentOf(&want, r.info.Content), r.info.Images
+	want.Cutoffs = g.course.Cutoffs(g.info.PolicyGeneration)
 	if g.stored && apiequality.Semantic.DeepEqual(&want, &g.written) {
 		return out
 	}
