@@ -100,9 +100,16 @@ func TestManyPodsAtOnceAreKnown(t *testing.T) {
 	}
 	all.Wait()
 	const name = "everynode_beside_answers_total"
+	none := answered("other account", 0)
+	for _, about := range []string{"daemonset", "node", "placement", "pod"} {
+		for _, answer := range []string{"not understood", "unknown"} {
+			none += fmt.Sprintf("%s{about=%q,answer=%q} 0\n", name, about, answer)
+		}
+	}
 	err = testutil.GatherAndCompare(metrics, strings.NewReader("# HELP "+name+" "+
 		"Answers to the API server, by what was asked about (pod, daemonset, placement, node) and what was answered. "+
-		"`unknown` means that what is needed could not be read.\n# TYPE "+name+" counter\n"+answered("as made", pods)), name)
+		"`unknown` means that what is needed could not be read, `other account` that the pod was made by another account "+
+		"than --daemonset-account says.\n# TYPE "+name+" counter\n"+none+answered("as made", pods)), name)
 	if err != nil {
 		t.Error(err)
 	}

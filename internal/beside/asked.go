@@ -8,7 +8,9 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/beside/admit"
@@ -56,17 +58,21 @@ func (g *Guest) MayDelete(ctx context.Context, objects client.Reader, namespace 
 	return last.err
 }
 
-// hindered says why no pod of the namespace may be deleted, as long as nobody is asked; "" if they may. It tries again
-// where the last try failed, so that it is known when that is over.
-func (g *Guest) hindered(ctx context.Context, objects client.Reader, namespace string) string {
+// hindered says why no pod of a DaemonSet may be deleted, as long as nobody is asked about them; "" if they may. It
+// tries again where the last try failed, so that it is known when that is over.
+func (g *Guest) hindered(ctx context.Context, objects client.Reader, ds *appsv1.DaemonSet) string {
+	err := g.makers.Other(ds.UID, g.cfg.Maker)
+	if err != nil {
+		return err.Error()
+	}
 	g.trials.mu.Lock()
-	last := g.trials.last[namespace]
+	last := g.trials.last[ds.Namespace]
 	g.trials.mu.Unlock()
 	if !errors.Is(last.err, errNotAsked) {
 		return ""
 	}
 	if time.Since(last.began) > lookEvery {
-		last.err = g.MayDelete(ctx, objects, namespace)
+		last.err = g.MayDelete(ctx, objects, ds.Namespace)
 	}
 	if errors.Is(last.err, errNotAsked) {
 		return errNotAsked.Error()
@@ -97,4 +103,20 @@ func (g *Guest) ask(ctx context.Context, objects client.Reader, namespace string
 		return nil
 	}
 	return fmt.Errorf("namespace %s has no DaemonSet that follows a policy", namespace)
+}
+
+// OtherAccount is the reason of the event that says that another account makes the pods than we were told.
+const OtherAccount = "MadeByAnotherAccount"
+
+// tellOther makes an event where another account has begun to make the pods of a DaemonSet that follows a policy.
+func (g *Guest) tellOther(ctx context.Context, ds *appsv1.DaemonSet) {
+	err := g.makers.Other(ds.UID, g.cfg.Maker)
+	switch {
+	case err == nil, !admit.Taken(ds):
+		delete(g.toldOther, ds.UID)
+	case g.toldOther[ds.UID] != err.Error():
+		g.toldOther[ds.UID] = err.Error()
+		klog.FromContext(ctx).Error(err, "Leave a DaemonSet's pods as they are", "daemonSet", klog.KObj(ds))
+		g.cfg.Recorder.Event(ds, corev1.EventTypeWarning, OtherAccount, err.Error())
+	}
 }

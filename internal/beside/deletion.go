@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 )
 
 // DeletePod deletes a pod in its turn, if the API server asks the webhook, and has the pod as the cache has it. What
@@ -24,7 +26,10 @@ func (g *Guest) DeletePod(ctx context.Context, by kubernetes.Interface, objects 
 	}
 	// The trial takes a while. What becomes of the pod in that time counts too.
 	version := seen.ResourceVersion
-	err = g.MayDelete(ctx, objects, pod.Namespace)
+	err = g.makers.Other(belongings.OwnerOf(&seen), g.cfg.Maker)
+	if err == nil {
+		err = g.MayDelete(ctx, objects, pod.Namespace)
+	}
 	if err != nil {
 		return fmt.Errorf("leave pod %s as it is: %w", pod, err)
 	}

@@ -3,6 +3,7 @@
 //	admit         decides what a pod and a DaemonSet are to be, and what is given back; pure
 //	gates         decides which pods may ask a registry what their images are, where these are pinned; pure
 //	steps         knows each node's step in a policy, by the same facts as the core that leads changes; pure
+//	makers        knows by which account pods were made
 //	joining       makes the changes of Nodes that start; pure
 //	registration  makes the webhook configuration and the policies inside the API server; pure
 //	certs         decides what the webhook serves with; pure
@@ -36,6 +37,7 @@ import (
 
 	everynode "github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/internal/beside/gates"
+	"github.com/everynode/everynode/internal/beside/makers"
 	"github.com/everynode/everynode/internal/beside/registration"
 	"github.com/everynode/everynode/internal/beside/webhook"
 )
@@ -87,6 +89,9 @@ type Guest struct {
 	trials    trials
 	waiting   waiting
 	again     gates.Again
+	makers    makers.Book
+	// toldOther says of DaemonSets what was last told of who makes their pods.
+	toldOther map[types.UID]string
 	startups  startups
 	// led is since when it leads.
 	led time.Time
@@ -96,7 +101,8 @@ type Guest struct {
 func New(ctx context.Context, cfg Config) (*Guest, error) {
 	g := &Guest{cfg: cfg, held: map[string]string{}, wake: make(chan struct{}, 1), looked: make(chan struct{}),
 		wrongPods: map[string]map[types.UID]bool{}, trials: trials{last: map[string]trial{}},
-		waiting: waiting{pods: map[types.UID]*corev1.Pod{}, sets: map[types.UID]int{}}}
+		toldOther: map[types.UID]string{},
+		waiting:   waiting{pods: map[types.UID]*corev1.Pod{}, sets: map[types.UID]int{}}}
 	var err error
 	g.client, err = kubernetes.NewForConfig(cfg.API)
 	if err != nil {
@@ -141,7 +147,7 @@ func asked(cfg Config, account string) (*webhook.Server, error) {
 		return nil, fmt.Errorf("make the webhook's client of our own kinds: %w", err)
 	}
 	return webhook.New(webhook.Config{
-		Client: api, Own: own, Account: account, Fail: cfg.Fail, Registerer: cfg.Registerer,
+		Client: api, Own: own, Account: account, Maker: cfg.Maker, Fail: cfg.Fail, Registerer: cfg.Registerer,
 	})
 }
 

@@ -157,7 +157,7 @@ func TestTheRegistrationIsRestored(t *testing.T) {
 		t.Errorf("%d writes put two objects right", n)
 	}
 	have, err = hooks.Get(t.Context(), registration.Name, metav1.GetOptions{})
-	if err != nil || len(have.Webhooks) != 3 || have.Labels["team"] != "platform" ||
+	if err != nil || len(have.Webhooks) != 4 || have.Labels["team"] != "platform" ||
 		!bytes.Equal(have.Webhooks[0].ClientConfig.CABundle, certs.Trusted(held)) {
 		t.Errorf("it is %+v (%v)", have, err)
 	}

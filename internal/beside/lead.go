@@ -57,8 +57,10 @@ func (g *Guest) lead(ctx context.Context, objects cache.Cache) error {
 			return err
 		}
 	}
-	_, err := follow(ctx, objects, &corev1.Pod{}, as(func(p *corev1.Pod) { g.nudgeIf(g.waiting.set(p)) }),
-		as(func(p *corev1.Pod) { g.nudgeIf(g.waiting.gone(p)) }))
+	_, err := follow(ctx, objects, &corev1.Pod{}, as(func(p *corev1.Pod) {
+		g.nudgeIf(g.waiting.set(p))
+		g.nudgeIf(g.makers.Set(p, g.cfg.Maker))
+	}), as(func(p *corev1.Pod) { g.nudgeIf(g.waiting.gone(p)) }))
 	if err != nil {
 		return err
 	}
@@ -174,8 +176,10 @@ func (g *Guest) look(ctx context.Context, objects client.Reader) error {
 	for i := range s.sets {
 		ds := &s.sets[i]
 		if ds.DeletionTimestamp != nil {
+			g.makers.Forget(ds.UID)
 			continue
 		}
+		g.tellOther(ctx, ds)
 		errs = append(errs, g.keepStable(ctx, s, ds), g.countWrong(ctx, objects, s, ds), g.move(ctx, objects, s, ds),
 			g.condition(ctx, objects, s, ds))
 	}
@@ -313,7 +317,7 @@ func (g *Guest) tell(ds *appsv1.DaemonSet, why string) {
 
 // condition has the DaemonSet's own conditions say how far its change is.
 func (g *Guest) condition(ctx context.Context, objects client.Reader, s *seen, ds *appsv1.DaemonSet) error {
-	want := conditions.Of(ds, s.rolloutOf(ds), g.hindered(ctx, objects, ds.Namespace))
+	want := conditions.Of(ds, s.rolloutOf(ds), g.hindered(ctx, objects, ds))
 	patch, err := conditions.Patch(ds, want, time.Now())
 	if err != nil || patch == nil {
 		return err

@@ -99,7 +99,7 @@ func TestNodesAreAskedAboutWhileThereAreNodeStartups(t *testing.T) {
 	}
 	for _, c := range []struct {
 		known, many, want int
-	}{{0, 0, 3}, {1, 1, 4}, {0, 0, 4}, {1, 2, 4}, {1, 0, 3}, {0, 0, 3}} {
+	}{{0, 0, 4}, {1, 1, 5}, {0, 0, 5}, {1, 2, 5}, {1, 0, 4}, {0, 0, 4}} {
 		g.startups.objects.Store(nil)
 		if c.known > 0 {
 			reader := client.Reader(listing{many: c.many})

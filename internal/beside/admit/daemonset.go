@@ -16,6 +16,10 @@ import (
 // OnDelete because it follows a policy. It is the truth while it is there.
 const UpdateStrategy = "everynode.io/update-strategy"
 
+// MadeBy is the annotation of a pod of a DaemonSet under a policy that another account has made than the DaemonSet
+// controller's, as far as we were told. It names the account.
+const MadeBy = "everynode.io/made-by"
+
 // Standing is how a DaemonSet, with the labels of the write, stands to policies.
 type Standing uint8
 

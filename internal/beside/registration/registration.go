@@ -25,6 +25,8 @@ const (
 	SetsWebhook      = "daemonsets.everynode.io"
 	PlacementWebhook = "placement.everynode.io"
 	NodesWebhook     = "nodes.everynode.io"
+	// OthersWebhook is that for pods of DaemonSets which another account makes than the DaemonSet controller's.
+	OthersWebhook = "pods-of-others.everynode.io"
 )
 
 // Oldest is the oldest version of Kubernetes beside whose DaemonSet controller Everynode runs.
@@ -66,8 +68,7 @@ func Webhooks(o Options) *admission.MutatingWebhookConfiguration {
 	pods.Rules[0].Operations = []admission.OperationType{admission.Create}
 	pods.MatchConditions = []admission.MatchCondition{
 		{Name: "made-by-the-daemonset-controller", Expression: fmt.Sprintf("request.userInfo.username == %q", o.Maker)},
-		{Name: "of-a-daemonset", Expression: "object.metadata.?ownerReferences.orValue([]).exists(" +
-			`o, o.kind == "DaemonSet" && o.?controller.orValue(false))`},
+		ofADaemonSet,
 	}
 	// Whoever adds to the pod after us may change what we took off: we look again.
 	pods.ReinvocationPolicy = ptr.To(admission.IfNeededReinvocationPolicy)
@@ -87,10 +88,26 @@ func Webhooks(o Options) *admission.MutatingWebhookConfiguration {
 		strictSets, hostSets := split(sets, "object.spec.template.spec")
 		all = []admission.MutatingWebhook{strictPods, strictSets, moves, hostPods, hostSets}
 	}
+	all = append(all, others(o))
 	if o.Startups {
 		all = append(all, joins(o))
 	}
 	return &admission.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: Name}, Webhooks: all}
+}
+
+// ofADaemonSet tells that a DaemonSet controls the object.
+var ofADaemonSet = admission.MatchCondition{Name: "of-a-daemonset", Expression: "object.metadata." +
+	`?ownerReferences.orValue([]).exists(o, o.kind == "DaemonSet" && o.?controller.orValue(false))`}
+
+// others is the webhook for pods that are made by another account, which it marks. None is refused for it.
+func others(o Options) admission.MutatingWebhook {
+	o.Fail = false
+	h := hook(o, OthersWebhook, PodsPath, "", "pods")
+	h.Rules[0].Operations = []admission.OperationType{admission.Create}
+	h.MatchConditions = []admission.MatchCondition{
+		{Name: "made-by-another-account", Expression: fmt.Sprintf("request.userInfo.username != %q", o.Maker)}, ofADaemonSet,
+	}
+	return h
 }
 
 // split has what runs in its node's network be admitted while nobody answers, where all else is refused: such daemons

@@ -21,7 +21,7 @@ func options(fail bool, url string) Options {
 func TestWebhooksHoldNobodyUp(t *testing.T) {
 	for _, fail := range []bool{false, true} {
 		c := Webhooks(options(fail, ""))
-		if c.Name > "001" || len(c.Webhooks) != map[bool]int{false: 3, true: 5}[fail] {
+		if c.Name > "001" || len(c.Webhooks) != map[bool]int{false: 4, true: 6}[fail] {
 			t.Fatalf("%s has %d webhooks, and must be asked before others", c.Name, len(c.Webhooks))
 		}
 		for _, w := range c.Webhooks {
@@ -29,7 +29,7 @@ func TestWebhooksHoldNobodyUp(t *testing.T) {
 				t.Errorf("%s may take %d s, side effects are %s", w.Name, *w.TimeoutSeconds, *w.SideEffects)
 			}
 			host := strings.HasPrefix(w.Name, "host-")
-			if (*w.FailurePolicy == admission.Fail) != (fail && !host || w.Name == PlacementWebhook) {
+			if (*w.FailurePolicy == admission.Fail) != (fail && !host && w.Name != OthersWebhook || w.Name == PlacementWebhook) {
 				t.Errorf("%s: %s", w.Name, *w.FailurePolicy)
 			}
 			if s := w.ClientConfig.Service; s == nil || s.Namespace != "kube-system" || *s.Port != 443 || w.ClientConfig.URL != nil {
@@ -54,8 +54,8 @@ func TestWebhooksHoldNobodyUp(t *testing.T) {
 // webhook's own pods may need it. It is asked about all the same, and about nothing twice.
 func TestNetworksComeUpWhileNobodyAnswers(t *testing.T) {
 	for _, w := range Webhooks(options(true, "")).Webhooks {
-		if w.Name == PlacementWebhook {
-			continue // nodes keep the daemons that they have
+		if w.Name == PlacementWebhook || w.Name == OthersWebhook {
+			continue // nodes keep the daemons that they have, and pods of others are never refused
 		}
 		last := w.MatchConditions[len(w.MatchConditions)-1].Expression
 		spec := map[string]string{"pods": "object.spec", "daemonsets": "object.spec.template.spec"}[w.Rules[0].Resources[0]]
@@ -79,7 +79,7 @@ func TestNodesAreAskedAboutWhileThereAreNodeStartups(t *testing.T) {
 	o.Startups = true
 	all := Webhooks(o).Webhooks
 	w := all[len(all)-1]
-	if len(all) != 6 || w.Name != NodesWebhook || *w.FailurePolicy != admission.Ignore || *w.TimeoutSeconds > 3 {
+	if len(all) != 7 || w.Name != NodesWebhook || *w.FailurePolicy != admission.Ignore || *w.TimeoutSeconds > 3 {
 		t.Fatalf("the last of %d webhooks is %s: %s, %d s", len(all), w.Name, *w.FailurePolicy, *w.TimeoutSeconds)
 	}
 	r := w.Rules[0]
@@ -92,6 +92,20 @@ func TestNodesAreAskedAboutWhileThereAreNodeStartups(t *testing.T) {
 	}
 	if *all[0].FailurePolicy != admission.Fail {
 		t.Errorf("pods are asked about with %s", *all[0].FailurePolicy)
+	}
+}
+
+// TestPodsOfOtherAccountsAreNoticed: a pod of a DaemonSet is asked about by one webhook, whoever makes it.
+func TestPodsOfOtherAccountsAreNoticed(t *testing.T) {
+	o := options(true, "")
+	all := Webhooks(o).Webhooks
+	w := all[len(all)-1]
+	if w.Name != OthersWebhook || *w.FailurePolicy != admission.Ignore || *w.ClientConfig.Service.Path != PodsPath {
+		t.Fatalf("the last webhook is %s, %s", w.Name, *w.FailurePolicy)
+	}
+	others, own := w.MatchConditions, all[0].MatchConditions
+	if others[0].Expression != strings.Replace(own[0].Expression, "==", "!=", 1) || others[1] != own[1] {
+		t.Errorf("it is asked where %v, and the other one where %v", others, own)
 	}
 }
 

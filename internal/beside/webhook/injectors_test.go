@@ -116,7 +116,7 @@ func answers(t *testing.T, objects map[string]any) (at string, trusted []byte) {
 	must(t, err)
 	own, err := everynode.NewForConfig(&rest.Config{Host: server.URL})
 	must(t, err)
-	s, err := webhook.New(webhook.Config{Client: client, Own: own, Account: "us", Fail: true})
+	s, err := webhook.New(webhook.Config{Client: client, Own: own, Account: "us", Maker: maker, Fail: true})
 	must(t, err)
 	held, err := certs.Renew(nil, []string{"127.0.0.1"}, time.Now(), rand.Reader)
 	must(t, err)

@@ -5,6 +5,14 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/everynode/everynode/internal/beside/admit"
+)
+
+// The answers that people are told of by alerts, beside that which is unknown.
+const (
+	notUnderstood = "not understood"
+	otherAccount  = "other account"
 )
 
 // metrics are those of what runs beside another controller.
@@ -19,7 +27,8 @@ func newMetrics(to prometheus.Registerer) (*metrics, error) {
 		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "everynode_beside_answers_total",
 			Help: "Answers to the API server, by what was asked about (pod, daemonset, placement, node) and what was " +
-				"answered. `unknown` means that what is needed could not be read.",
+				"answered. `unknown` means that what is needed could not be read, `other account` that the pod was made by " +
+				"another account than --daemonset-account says.",
 		}, []string{"about", "answer"}),
 		wrong: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "everynode_beside_wrong_pods",
@@ -31,6 +40,12 @@ func newMetrics(to prometheus.Registerer) (*metrics, error) {
 			Help: "When the webhook's certificate ends, in seconds since 1970.",
 		}),
 	}
+	// A rate of what is not there yet does not see the first one.
+	for _, about := range []string{"pod", "daemonset", "placement", "node"} {
+		m.answers.WithLabelValues(about, admit.Unknown.String())
+		m.answers.WithLabelValues(about, notUnderstood)
+	}
+	m.answers.WithLabelValues("pod", otherAccount)
 	if to == nil {
 		return m, nil
 	}

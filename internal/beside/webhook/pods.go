@@ -26,6 +26,9 @@ import (
 
 // pod answers for a pod that is made for a DaemonSet.
 func (s *Server) pod(ctx context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, string) {
+	if r.UserInfo.Username != s.cfg.Maker {
+		return s.stranger(ctx, r)
+	}
 	a, err := s.decide(ctx, r)
 	if err != nil {
 		a = admit.Answer{Verb: admit.Unknown, Why: err.Error()}

@@ -46,6 +46,8 @@ type Config struct {
 	Own    *everynode.Client
 	// Account is our own: what it writes may give a DaemonSet back.
 	Account string
+	// Maker is the account of the controller that makes DaemonSets' pods: for those of others nothing is answered.
+	Maker string
 	// Fail has a pod refused whose revision cannot be told; it is admitted as it was made without.
 	Fail       bool
 	Registerer prometheus.Registerer
@@ -145,7 +147,7 @@ func (s *Server) handler(ctx context.Context, about string, decide answer) http.
 		var review admissionv1.AdmissionReview
 		err := json.NewDecoder(io.LimitReader(r.Body, maxReview)).Decode(&review)
 		if err != nil || review.Request == nil {
-			s.metrics.answers.WithLabelValues(about, "not understood").Inc()
+			s.metrics.answers.WithLabelValues(about, notUnderstood).Inc()
 			http.Error(w, "this is no AdmissionReview", http.StatusBadRequest)
 			return
 		}
