@@ -41,6 +41,7 @@ func TestBesideKubernetes(t *testing.T) {
 		{"a policy takes a DaemonSet over", b.takesOver},
 		{"a bad image stops at its canary, and comes back", b.badImage},
 		{"a good one waits for approval, and goes on", b.goodImage},
+		{"a node in maintenance is changed after it", b.maintained},
 	} {
 		if !t.Run(step.name, step.do) {
 			return
@@ -233,6 +234,26 @@ func (b *beside) goodImage(t *testing.T) {
 	b.stored(t, true)
 	b.kubectl(t, "wait", "ds/agent", "--for=condition=Reconciling=false", "--timeout=1m")
 	b.seen(t, "Current", "Healthy")
+}
+
+// maintained has somebody work on a node while a change goes over all others.
+func (b *beside) maintained(t *testing.T) {
+	const node = "sim-0001"
+	says := func(status string) {
+		b.kubectl(t, "patch", "node", node, "--subresource=status", "--type=strategic", "-p",
+			`{"status":{"conditions":[{"type":"MaintenanceInProgress","status":"`+status+`","reason":"Kernel"}]}}`)
+	}
+	says("True")
+	b.kubectl(t, "apply", "-f", "agent.yaml")
+	b.phase(t, "WaitingForApproval")
+	b.run(t, "rollout", "approve", "daemonset/agent").ends(t, 0)
+	b.phase(t, "Complete")
+	b.with(t, map[string]int{"1": nodes - 1, "2": 1})
+	b.run(t, "why", "daemonset/agent", "--verdict", "InMaintenance").ends(t, 0).
+		says(t, node, "in maintenance", "MaintenanceInProgress")
+	says("False")
+	b.images(t, "example.com/agent:1")
+	b.phase(t, "Complete")
 }
 
 // front takes connections in turn to replicas, as a Service does.
