@@ -37,8 +37,14 @@ func (g *ground) writes(t *testing.T) {
 	}
 	client, server := g.write("client.yaml", without("client", "")), g.write("server.yaml", without("server", ""))
 	bare, bareServer := g.write("bare.yaml", without("client", strategy)), g.write("bare-server.yaml", without("server", strategy))
+	made := g.write("made.yaml", without("made", ""))
+	g.kubectl(t, "create", "-f", made, "--save-config")
+	// Whoever edits sees OnDelete, and writes what he wants in its place.
+	t.Setenv("KUBE_EDITOR", `sed -i 's/type: OnDelete/rollingUpdate: {maxUnavailable: 7}/'`)
 	limit := `{"spec":{"updateStrategy":{"rollingUpdate":{"maxUnavailable":"20%"}}}}`
+	add := `[{"op":"add","path":"/spec/updateStrategy/rollingUpdate","value":{"maxUnavailable":"20%"}}]`
 	const three, fifth, plain = `"maxUnavailable":3`, `"maxUnavailable":"20%"`, `"maxUnavailable":1`
+	const seventh = `"maxUnavailable":7`
 	for _, w := range []struct{ name, keeps, command string }{
 		{"client", three, "apply -f " + client},
 		{"server", three, "apply --server-side -f " + server},
@@ -53,6 +59,19 @@ func (g *ground) writes(t *testing.T) {
 		{"client", three, "apply -f " + client},
 		{"client", three, "label ds/client a=b --overwrite"},
 		{"client", three, "set image ds/client c=example.com/c:2"},
+		{"client", three, "set env ds/client A=b"},
+		{"client", three, "annotate ds/client a=b --overwrite"},
+		{"client", fifth, "patch ds/client --type=json -p " + add},
+		{"client", plain, `patch ds/client --type=json -p [{"op":"remove","path":"/spec/updateStrategy"}]`},
+		{"client", seventh, "edit ds/client"},
+		{"client", three, "apply -f " + client},
+		{"client", three, "apply --server-side --force-conflicts --field-manager=argocd-controller -f " + client},
+		{"client", three, "apply --server-side --force-conflicts -f " + client},
+		{"server", three, "apply --server-side --field-manager=kustomize-controller -f " + bareServer},
+		{"server", plain, "apply --server-side -f " + bareServer},
+		{"server", three, "apply --server-side -f " + server},
+		{"made", three, "replace --force -f " + made},
+		{"made", three, "apply -f " + made},
 	} {
 		var first *appsv1.DaemonSet
 		for range 2 {
