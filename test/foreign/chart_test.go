@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/beside/admit"
 )
 
 // chartAccount is whose rights the chart gives.
@@ -53,6 +55,7 @@ func TestChartKubernetes(t *testing.T) {
 			do   func(*testing.T)
 		}{
 			{"install", c.install},
+			{"somebody's chart with a DaemonSet, each write twice", c.writesTwice},
 			{"upgrade and rollback in the middle of a change", c.upgrade},
 			{"a bad image halts, and helm uninstall is refused", c.refused},
 			{"uninstall", c.uninstall},
@@ -88,6 +91,41 @@ func (c *chart) install(t *testing.T) {
 	c.phase(t, "Complete")
 	c.samePods(t, before)
 	c.run(t, "doctor").ends(t, 0)
+}
+
+// writesTwice has Helm write a DaemonSet under a policy. What it writes again makes no new generation, and what it changes
+// arrives.
+func (c *chart) writesTwice(t *testing.T) {
+	err := os.MkdirAll(filepath.Join(c.dir, "daemon", "templates"), 0o755)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := strings.NewReplacer("NAME", "helmed", "follows: a-policy", "tier: agent").Replace(followed)
+	c.write("daemon/Chart.yaml", "apiVersion: v2\nname: daemon\nversion: 1.0.0\n")
+	c.write("daemon/templates/set.yaml", set)
+	c.helm(t, "install", "daemon", "daemon").ends(t, 0)
+	for _, w := range []struct{ limit, command string }{
+		{"3", "upgrade daemon daemon"}, {"7", "upgrade daemon daemon"}, {"3", "rollback daemon 1"},
+	} {
+		c.write("daemon/templates/set.yaml", strings.Replace(set, "maxUnavailable: 3", "maxUnavailable: "+w.limit, 1))
+		var generation int64
+		for range 2 {
+			c.helm(t, strings.Fields(w.command)...).ends(t, 0)
+			ds, err := c.client.AppsV1().DaemonSets("default").Get(t.Context(), "helmed", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			kept := ds.Annotations[admit.UpdateStrategy]
+			if !strings.Contains(kept, `"maxUnavailable":`+w.limit) || ds.Spec.UpdateStrategy.Type != "OnDelete" {
+				t.Errorf("after helm %s the strategy is %+v, and %s is kept", w.command, ds.Spec.UpdateStrategy, kept)
+			}
+			if generation > 0 && ds.Generation != generation {
+				t.Errorf("helm %s, done again, makes generation %d of %d", w.command, ds.Generation, generation)
+			}
+			generation = ds.Generation
+		}
+	}
+	c.helm(t, "uninstall", "daemon").ends(t, 0)
 }
 
 // replace has what the Deployment's pods would run run here, in place of what ran before.
