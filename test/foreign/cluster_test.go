@@ -170,6 +170,7 @@ func folder(t *testing.T) *cluster {
 		t.Fatal("set EVERYNODE_BINARY to the program under test; make foreign does")
 	}
 	c.kubeconfig, c.audit = filepath.Join(c.dir, "admin.kubeconfig"), filepath.Join(c.dir, "audit.log")
+	t.Cleanup(c.noteRights)
 	c.keys()
 	return c
 }
