@@ -3,15 +3,19 @@
 package client
 
 import (
+	"context"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/gentype"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 
+	"github.com/everynode/everynode/api/newer"
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
@@ -32,9 +36,27 @@ type Client struct{ api rest.Interface }
 
 var (
 	scheme         = newScheme()
-	codecs         = serializer.NewCodecFactory(scheme)
+	codecs         = newCodecs()
 	parameterCodec = runtime.NewParameterCodec(scheme)
 )
+
+// marking are codecs that read objects with the names of the fields that this program does not know, and write none by
+// which these would be lost.
+type marking struct {
+	serializer.WithoutConversionCodecFactory
+}
+
+func newCodecs() marking {
+	return marking{serializer.NewCodecFactory(scheme).WithoutConversion().(serializer.WithoutConversionCodecFactory)}
+}
+
+// SupportedMediaTypes implements runtime.NegotiatedSerializer: it is JSON alone.
+func (m marking) SupportedMediaTypes() []runtime.SerializerInfo {
+	info, _ := runtime.SerializerInfoForMediaType(m.WithoutConversionCodecFactory.SupportedMediaTypes(),
+		runtime.ContentTypeJSON)
+	info.Serializer = newer.ForClients(scheme)
+	return []runtime.SerializerInfo{info}
+}
 
 func newScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
@@ -49,7 +71,7 @@ func NewForConfig(config *rest.Config) (*Client, error) {
 	c.GroupVersion, c.APIPath = &v1alpha1.GroupVersion, "/apis"
 	// The kinds have no binary form.
 	c.ContentType, c.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
-	c.NegotiatedSerializer = codecs.WithoutConversion()
+	c.NegotiatedSerializer = codecs
 	if c.UserAgent == "" {
 		c.UserAgent = rest.DefaultKubernetesUserAgent()
 	}
@@ -94,4 +116,34 @@ func (c *Client) DaemonSetVariants(namespace string) *DaemonSetVariants {
 		func() *v1alpha1.DaemonSetVariant { return &v1alpha1.DaemonSetVariant{} },
 		func() *v1alpha1.DaemonSetVariantList { return &v1alpha1.DaemonSetVariantList{} },
 	)
+}
+
+// ListWatch returns by what an informer reads all objects of one of the kinds, or nil for another kind.
+func (c *Client) ListWatch(of runtime.Object) cache.ListerWatcher {
+	switch of.(type) {
+	case *v1alpha1.RolloutPolicy:
+		return listWatch(c.RolloutPolicies(metav1.NamespaceAll))
+	case *v1alpha1.DaemonSetRollout:
+		return listWatch(c.DaemonSetRollouts(metav1.NamespaceAll))
+	case *v1alpha1.NodeStartup:
+		return listWatch(c.NodeStartups())
+	case *v1alpha1.DaemonSetVariant:
+		return listWatch(c.DaemonSetVariants(metav1.NamespaceAll))
+	}
+	return nil
+}
+
+// reader lists and watches the objects of a kind.
+type reader[L runtime.Object] interface {
+	List(ctx context.Context, options metav1.ListOptions) (L, error)
+	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
+}
+
+func listWatch[L runtime.Object](by reader[L]) cache.ListerWatcher {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return by.List(ctx, o)
+		},
+		WatchFuncWithContext: by.Watch,
+	}
 }

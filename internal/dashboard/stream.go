@@ -279,7 +279,7 @@ func setOf(s *survey.Survey, ds *appsv1.DaemonSet) *set {
 func contentOf(
 	p *v1alpha1.RolloutPolicy, locate rolloutpolicy.Locate, ds *appsv1.DaemonSet, r *rollout.State,
 ) *setContent {
-	compiled, err := rolloutpolicy.Compile(&p.Spec, locate)
+	compiled, err := rolloutpolicy.Follow(p, locate)
 	if err != nil || compiled.Content == nil {
 		return nil // Of a policy that cannot be followed the rollout speaks.
 	}

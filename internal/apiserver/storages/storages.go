@@ -26,6 +26,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	"github.com/everynode/everynode/api/newer"
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/apiserver/hotstore"
 	"github.com/everynode/everynode/internal/apiserver/registry/lease"
 	"github.com/everynode/everynode/internal/apiserver/registry/service"
@@ -134,6 +136,10 @@ func (o *Getter) GetRESTOptions(resource schema.GroupResource, example runtime.O
 	}
 	info, _ := runtime.SerializerInfoForMediaType(o.Types.Codecs.SupportedMediaTypes(), format)
 	internal := schema.GroupVersion{Group: version.Group, Version: runtime.APIVersionInternal}
+	if version == v1alpha1.GroupVersion {
+		own := newer.ForStorage(o.Types.Scheme)
+		return o.encoded(resource, o.Types.Codecs.CodecForVersions(own, own, version, internal), version), nil
+	}
 	codec := o.Types.Codecs.CodecForVersions(info.Serializer, o.Types.Codecs.UniversalDeserializer(), version, internal)
 	return o.encoded(resource, codec, version), nil
 }

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/api/newer"
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/history"
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
@@ -139,14 +140,15 @@ func (b *Book) Step(
 func (b *Book) fleet(set types.UID, policy *v1alpha1.RolloutPolicy, by *appsv1.ControllerRevision) (*fleet, error) {
 	hash := history.HashOf(by)
 	f := b.fleets[set]
-	if f != nil && f.policyUID == policy.UID && f.generation == policy.Generation && f.revision == hash {
+	if f != nil && f.policyUID == policy.UID && f.generation == policy.Generation && f.revision == hash &&
+		newer.Check(policy) == nil {
 		return f, nil
 	}
 	template, err := history.Template(by)
 	if err != nil {
 		return nil, fmt.Errorf("read the template of %s: %w", by.Name, err)
 	}
-	compiled, err := rolloutpolicy.Compile(&policy.Spec, time.LoadLocation)
+	compiled, err := rolloutpolicy.Follow(policy, time.LoadLocation)
 	if err != nil {
 		return nil, fmt.Errorf("policy %s: %w: %w", policy.Name, ErrNotFollowed, err)
 	}

@@ -116,7 +116,7 @@ func (s *Server) early(ctx context.Context, r *admissionv1.AdmissionRequest, ds 
 	if err != nil || policy == nil {
 		return admit.Answer{Why: "its DaemonSet follows no policy"}, err
 	}
-	compiled, err := rolloutpolicy.Compile(&policy.Spec, time.LoadLocation)
+	compiled, err := rolloutpolicy.Follow(policy, time.LoadLocation)
 	if err != nil {
 		return admit.Answer{Why: "its policy cannot be followed"}, nil
 	}

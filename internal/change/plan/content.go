@@ -77,7 +77,7 @@ func takes(s *survey.Survey, ds *appsv1.DaemonSet) (out []content.Ref) {
 	if policy == nil {
 		return nil
 	}
-	p, err := rolloutpolicy.Compile(&policy.Spec, s.Locate)
+	p, err := rolloutpolicy.Follow(policy, s.Locate)
 	if err != nil || p.Content == nil {
 		return nil
 	}
@@ -95,7 +95,7 @@ func apart(s *survey.Survey, ds *appsv1.DaemonSet, o *content.Object) string {
 	if policy == nil {
 		return "it follows no policy"
 	}
-	p, err := rolloutpolicy.Compile(&policy.Spec, s.Locate)
+	p, err := rolloutpolicy.Follow(policy, s.Locate)
 	switch {
 	case err != nil:
 		return "its policy cannot be followed"

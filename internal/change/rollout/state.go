@@ -3,6 +3,7 @@ package rollout
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/everynode/everynode/api/newer"
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
@@ -72,5 +73,19 @@ func StateOf(r *v1alpha1.DaemonSetRollout, daemonSet int64) State {
 	case s.Phase == v1alpha1.PhaseComplete, s.Phase == v1alpha1.PhaseHalted, s.Phase == v1alpha1.PhaseRolledBack:
 		out.Finished = true
 	}
+	out.Message = About(r, out.Message)
 	return out
+}
+
+// About adds to what a rollout says of itself that it says more than this program knows: a controller that is as old
+// does not follow it.
+func About(r *v1alpha1.DaemonSetRollout, message string) string {
+	err := newer.Check(r)
+	switch {
+	case err == nil:
+		return message
+	case message == "":
+		return err.Error()
+	}
+	return message + "; but " + err.Error()
 }

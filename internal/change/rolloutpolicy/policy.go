@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/api/newer"
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
@@ -106,6 +107,15 @@ func (l Limit) String() string { return l.value.String() }
 
 // Locate finds a time zone by its name.
 type Locate func(name string) (*time.Location, error)
+
+// Follow makes a policy ready that is to be followed. The error says why nobody follows it: as Compile does, or that it
+// holds what this program does not know.
+func Follow(p *v1alpha1.RolloutPolicy, locate Locate) (*Policy, error) {
+	if err := newer.Check(p); err != nil {
+		return nil, err
+	}
+	return Compile(&p.Spec, locate)
+}
 
 // Compile checks a spec and makes it ready. The error names everything that is
 // wrong with it, in words for the one who wrote it.

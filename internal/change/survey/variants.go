@@ -1,6 +1,7 @@
 package survey
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/api/newer"
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/variant"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
@@ -23,6 +25,10 @@ func (s *Set) addVariants() error {
 	var all []variant.Variant
 	for _, v := range s.survey.Variants {
 		if v.Namespace == s.DaemonSet.Namespace && variant.Selects(v, s.DaemonSet.Labels) {
+			if err := newer.Check(v); err != nil {
+				return fmt.Errorf("what pods of DaemonSet %s are to be cannot be told: DaemonSetVariant %s: %w",
+					s.DaemonSet.Name, v.Name, err)
+			}
 			all = append(all, variant.Of(v))
 		}
 	}

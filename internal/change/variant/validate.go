@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/everynode/everynode/api/newer"
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/variant/formula"
 )
@@ -39,6 +40,14 @@ func Validate(v *v1alpha1.DaemonSetVariant) field.ErrorList {
 		}
 	}
 	return append(errs, validateResources(v.Spec.Resources, at.Child("resources"))...)
+}
+
+// Check says why a DaemonSetVariant is not to be used; nil if it is.
+func Check(v *v1alpha1.DaemonSetVariant) error {
+	if err := newer.Check(v); err != nil {
+		return err
+	}
+	return Validate(v).ToAggregate()
 }
 
 func validateResources(all map[string]v1alpha1.VariantResources, at *field.Path) (errs field.ErrorList) {

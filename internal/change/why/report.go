@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/rollout"
 	"github.com/everynode/everynode/internal/change/survey"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/node"
@@ -191,7 +192,7 @@ func Set(s *survey.Survey, ds *appsv1.DaemonSet, all standing.Verdict) (*SetRepo
 	if v.Rollout != nil {
 		status := &v.Rollout.Status
 		r.Content, r.Images, r.Fetch = status.Content, status.Images, status.Fetch
-		r.Phase, r.Message, r.Step = string(status.Phase), numbered(v, status.Message), status.Step
+		r.Phase, r.Message, r.Step = string(status.Phase), numbered(v, rollout.About(v.Rollout, status.Message)), status.Step
 		r.Stable, r.Target = revision(v, status.StableRevision), revision(v, status.TargetRevision)
 	}
 	nodes := map[standing.Verdict][]string{}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/everynode/everynode/api/newer"
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/nodestartup/plan"
 	"github.com/everynode/everynode/internal/loop/deadline"
@@ -85,7 +86,7 @@ func (c *controller) writeStatuses(ctx context.Context) error {
 // writeStatus writes one status, if it differs. A NodeStartup that changed meanwhile is news.
 func (c *controller) writeStatus(ctx context.Context, s *v1alpha1.NodeStartup,
 	status *v1alpha1.NodeStartupStatus) error {
-	if plan.Same(&s.Status, status) {
+	if plan.Same(&s.Status, status) || newer.Check(s) != nil { // writing would lose what a newer program wrote
 		return nil
 	}
 	next := s.DeepCopy()

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/everynode/everynode/api/newer"
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
@@ -191,8 +192,10 @@ func (c *controller) onStartup(ctx context.Context, old, s *v1alpha1.NodeStartup
 		}
 		c.startups[name] = true
 	}
-	if old == nil || s == nil || old.Generation != s.Generation ||
-		(old.DeletionTimestamp == nil) != (s.DeletionTimestamp == nil) {
+	if s != nil && newer.Check(s) != nil && says(old, s) {
+		c.event(s, corev1.EventTypeWarning, "NotFollowed", "No node is closed or opened: %v", newer.Check(s))
+	}
+	if says(old, s) {
 		for node, at := range c.starting {
 			if at.startup == name {
 				c.queue.Add(node)
@@ -201,6 +204,13 @@ func (c *controller) onStartup(ctx context.Context, old, s *v1alpha1.NodeStartup
 		c.queueAll(ctx)
 		c.tell()
 	}
+}
+
+// says reports whether a NodeStartup says something else than before: it came, went, was changed, or was read by a
+// server that knows more or less of it.
+func says(old, s *v1alpha1.NodeStartup) bool {
+	return old == nil || s == nil || old.Generation != s.Generation || newer.Fields(old) != newer.Fields(s) ||
+		(old.DeletionTimestamp == nil) != (s.DeletionTimestamp == nil)
 }
 
 // noteAll takes note of all daemons' pods; c.mu is held.

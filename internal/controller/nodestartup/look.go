@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/everynode/everynode/api/newer"
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/controller/nodestartup/plan"
@@ -62,8 +63,11 @@ func (c *controller) lead(ctx context.Context, n *corev1.Node, gate *corev1.Tain
 	if err != nil {
 		return time.Time{}, err
 	}
-	if behind {
+	switch {
+	case behind:
 		return now.Add(soon), nil
+	case s != nil && newer.Check(s) != nil:
+		return time.Time{}, nil // only who knows all that it says knows whether the node may open
 	}
 	facts, until, err := c.factsOf(ctx, n, s, now)
 	if err != nil {

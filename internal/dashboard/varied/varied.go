@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/everynode/everynode/api/newer"
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/survey"
 	"github.com/everynode/everynode/internal/change/variant"
@@ -79,6 +80,9 @@ func isSaid(v *v1alpha1.DaemonSetVariant) bool {
 // Remarks says what the controller has against a variant as it is now.
 func Remarks(v *v1alpha1.DaemonSetVariant) []Remark {
 	out := []Remark{}
+	if err := newer.Check(v); err != nil {
+		return append(out, Remark{"bad", err.Error(), v.CreationTimestamp.UTC()})
+	}
 	if !isSaid(v) {
 		return out
 	}

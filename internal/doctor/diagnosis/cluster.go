@@ -109,7 +109,7 @@ func OfCluster(c Cluster) []Finding {
 		{"api", answers}, {"members", serversOf}, {"clock", clocks}, {"versions", nodeVersions}, {"nodes", nodes},
 		{"daemons", daemons}, {"rollouts", rollouts}, {"fetch", fetches}, {"services", services},
 		{"webhooks", webhooks}, {"beside", besides}, {"startups", startups}, {"variants", variants},
-		{"definitions", outdated}, {"gates", gated},
+		{"definitions", outdated}, {"fields", strange}, {"gates", gated},
 	} {
 		f := findings{check: check.name}
 		check.look(&f, &c)

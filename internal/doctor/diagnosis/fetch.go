@@ -6,6 +6,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/everynode/everynode/api/newer"
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/registration"
 	"github.com/everynode/everynode/internal/change/fetch"
@@ -56,7 +57,7 @@ func fetchingPolicy(p *v1alpha1.RolloutPolicy) *rolloutpolicy.Policy {
 	spec := p.Spec
 	spec.Windows = nil // they say when, and need to know time zones
 	policy, err := rolloutpolicy.Compile(&spec, nil)
-	if err != nil || !policy.Fetches() {
+	if err != nil || newer.Check(p) != nil || !policy.Fetches() {
 		return nil // the rollout says why it cannot be followed
 	}
 	return policy

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/api/newer"
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
@@ -196,8 +197,8 @@ type selecting struct {
 	selector labels.Selector
 }
 
-// NewSet reads the selectors of NodeStartups. One that is being deleted, or whose selector cannot be read, chooses
-// none.
+// NewSet reads the selectors of NodeStartups. One that is being deleted, whose selector cannot be read, or in which a
+// newer program wrote what this one does not know, chooses none.
 func NewSet(all []*v1alpha1.NodeStartup) Set {
 	var s Set
 	for _, one := range all {
@@ -209,7 +210,7 @@ func NewSet(all []*v1alpha1.NodeStartup) Set {
 				continue
 			}
 		}
-		if one.DeletionTimestamp == nil {
+		if one.DeletionTimestamp == nil && newer.Check(one) == nil {
 			s.sorted = append(s.sorted, selecting{one, selector})
 		}
 	}

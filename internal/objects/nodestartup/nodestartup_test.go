@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/everynode/everynode/api/newer"
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
@@ -134,5 +135,14 @@ func TestPodsSayWhenTheyStart(t *testing.T) {
 		if got := OpensAfter(p); got != 0 {
 			t.Errorf("%q is taken for %v", text, got)
 		}
+	}
+}
+
+// One in which a newer program wrote what nobody here knows chooses no node.
+func TestANodeStartupOfANewerProgram(t *testing.T) {
+	all := []*v1alpha1.NodeStartup{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, {ObjectMeta: metav1.ObjectMeta{Name: "b"}}}
+	all[0].Annotations = map[string]string{newer.Annotation: "spec.zones"}
+	if got := NewSet(all).Matching(nil); len(got) != 1 || got[0].Name != "b" {
+		t.Errorf("a node follows %v", got)
 	}
 }

@@ -68,13 +68,9 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	options := loops.ManagerOptions(ctx)
-	// Nobody reads who wrote which field, so that is not kept.
-	options.Cache.DefaultTransform = cache.TransformStripManagedFields()
-	watches := daemonset.NewWatches(clock.RealClock{})
-	options.Cache.NewInformer = func(lw toolscache.ListerWatcher, of runtime.Object, resync time.Duration,
-		indexers toolscache.Indexers) toolscache.SharedIndexInformer {
-		return toolscache.NewSharedIndexInformer(watches.Of(lw, of), of, resync, indexers)
+	options, watches, err := reading(ctx, o)
+	if err != nil {
+		return err
 	}
 	events := actors.NewBroadcaster(ctx)
 	defer events.Shutdown()
@@ -137,6 +133,26 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("run the DaemonSet controller: %w", err)
 	}
 	return nil
+}
+
+// reading says how the manager reads objects, and returns what notices when Everynode's own kinds cannot be read.
+func reading(ctx context.Context, o Options) (manager.Options, *daemonset.Watches, error) {
+	options := loops.ManagerOptions(ctx)
+	// Nobody reads who wrote which field, so that is not kept.
+	options.Cache.DefaultTransform = cache.TransformStripManagedFields()
+	own, err := everynode.NewForConfig(o.Config)
+	if err != nil {
+		return options, nil, fmt.Errorf("make the client that reads the controller's own kinds: %w", err)
+	}
+	watches := daemonset.NewWatches(clock.RealClock{})
+	options.Cache.NewInformer = func(lw toolscache.ListerWatcher, of runtime.Object, resync time.Duration,
+		indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+		if by := own.ListWatch(of); by != nil { // the manager's would not say which fields it leaves out
+			lw = by
+		}
+		return toolscache.NewSharedIndexInformer(watches.Of(lw, of), of, resync, indexers)
+	}
+	return options, watches, nil
 }
 
 // trials are how pods of variants are tried before nodes are changed. Beside another controller nobody here may make a

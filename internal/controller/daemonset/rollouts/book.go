@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/api/newer"
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/admit"
 	"github.com/everynode/everynode/internal/change/approval"
@@ -187,7 +188,8 @@ func (b *Book) onPolicy(e Policy) {
 		delete(b.tasks, uid)
 	case have != nil && older(e.Object, have.object):
 		return
-	case have != nil && have.object.Generation == e.Object.Generation:
+	case have != nil && have.object.Generation == e.Object.Generation &&
+		newer.Fields(have.object) == newer.Fields(e.Object):
 		have.object = e.Object
 		b.changed[ns] = true
 		return
@@ -207,7 +209,7 @@ func (b *Book) onPolicy(e Policy) {
 
 func (b *Book) compile(object *v1alpha1.RolloutPolicy) *policy {
 	p := &policy{object: object}
-	p.compiled, p.err = rolloutpolicy.Compile(&object.Spec, b.locate)
+	p.compiled, p.err = rolloutpolicy.Follow(object, b.locate)
 	return p
 }
 
@@ -290,16 +292,12 @@ func (b *Book) assign(ds *appsv1.DaemonSet) {
 		b.unfollow(ds)
 		return
 	}
-	info := fact.Rollout{UID: ds.UID}
-	if r := b.rollouts[nameOf(ds)]; r != nil {
-		info.Generation, info.Spec, info.Status = r.Generation, r.Spec, statusFor(ds, r)
-		info.PausedWhy = pausedBecause(r)
-	} else if why := b.wasErased(ds, found); why != "" {
-		info.Spec.Paused, info.PausedWhy = true, why
-	}
+	info := b.stored(ds, found)
 	switch {
 	case b.sight.lost() && (found != nil || b.known(ds, had)):
 		b.standStill(ds, found, had, &info)
+	case b.isNewer(ds, found, &info):
+		b.holdNewer(ds, found, &info)
 	case found != nil && found.err != nil:
 		b.follows[ds.UID] = found
 		info.PolicyUID, info.Following = found.object.UID, course.Lost
@@ -328,6 +326,34 @@ func (b *Book) generationOf(p *policy) int64 {
 		return 0
 	}
 	return p.object.Generation
+}
+
+// stored is what the rollout of the DaemonSet says.
+func (b *Book) stored(ds *appsv1.DaemonSet, found *policy) fact.Rollout {
+	info := fact.Rollout{UID: ds.UID}
+	if r := b.rollouts[nameOf(ds)]; r != nil {
+		info.Generation, info.Spec, info.Status = r.Generation, r.Spec, statusFor(ds, r)
+		info.PausedWhy, info.Newer = pausedBecause(r), newer.Check(r) != nil
+		info.Unread = info.Newer && r.Status.TargetRevision == "" // this program may not know what stands in its place
+	} else if why := b.wasErased(ds, found); why != "" {
+		info.Spec.Paused, info.PausedWhy = true, why
+	}
+	return info
+}
+
+// isNewer reports whether the DaemonSet goes by a rollout that a newer program has written.
+func (b *Book) isNewer(ds *appsv1.DaemonSet, found *policy, info *fact.Rollout) bool {
+	return info.Newer && (found != nil || b.inTheMiddle(ds, info))
+}
+
+// holdNewer has the DaemonSet wait whose rollout a newer program has written: nobody here knows all that it says.
+func (b *Book) holdNewer(ds *appsv1.DaemonSet, found *policy, info *fact.Rollout) {
+	info.Following = course.Lost
+	info.Why = "its DaemonSetRollout cannot be followed: " + newer.Check(b.rollouts[nameOf(ds)]).Error()
+	if found != nil {
+		b.follows[ds.UID] = found
+		info.PolicyUID, info.Policy = found.object.UID, found.compiled
+	}
 }
 
 // followed is the policy that the DaemonSet follows, or followed last by its rollout's status.

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/api/newer"
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/admit"
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
@@ -189,7 +190,7 @@ func (b *Book) NextTick() (at time.Time, ok bool) {
 func (b *Book) leftover(name types.NamespacedName) *Job {
 	r, ds := b.rollouts[name], b.sets[name]
 	switch {
-	case r == nil || r.DeletionTimestamp != nil:
+	case r == nil || r.DeletionTimestamp != nil, newer.Check(r) != nil: // what a newer one knows of it is not ours to end
 		delete(b.left, name)
 		return nil
 	case ds == nil || r.Labels[OwnerLabel] != string(ds.UID):
@@ -267,6 +268,9 @@ func (b *Book) policyStatuses(ns string) (out []*Job, again bool) {
 	sets := b.setsIn(ns)
 	for _, p := range b.policies[ns] {
 		next := b.statusOf(p, sets)
+		if newer.Check(p.object) != nil { // who writes its status would lose what it holds
+			continue
+		}
 		if apiequality.Semantic.DeepEqual(next, &p.object.Status) {
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/api/newer"
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/variant"
 	"github.com/everynode/everynode/internal/controller/daemonset/contents"
@@ -140,7 +141,8 @@ func (b *Book) TellVariant(v *v1alpha1.DaemonSetVariant, gone bool) {
 		b.all[v.UID] = v
 	}
 	b.moved = true
-	if was != nil && !gone && was.Generation == v.Generation && was.DeletionTimestamp == v.DeletionTimestamp {
+	if was != nil && !gone && was.Generation == v.Generation && was.DeletionTimestamp == v.DeletionTimestamp &&
+		newer.Fields(was) == newer.Fields(v) {
 		return // its status
 	}
 	delete(b.wrong, v.UID)

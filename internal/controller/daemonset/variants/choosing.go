@@ -31,9 +31,9 @@ func (b *Book) TellUnread(why string) {
 // foreign reports whether another controller makes the pods of a DaemonSet and nobody says what they are to be like.
 func (b *Book) foreign(s *set) bool { return b.Guest && !s.followed }
 
-// check finds what a schema of another API cannot refuse.
+// check finds what a schema of another API cannot refuse, and what a newer program has written.
 func (b *Book) check(v *v1alpha1.DaemonSetVariant) {
-	if err := variant.Validate(v).ToAggregate(); err != nil {
+	if err := variant.Check(v); err != nil {
 		b.wrong[v.UID] = err.Error()
 	}
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/api/newer"
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
@@ -209,5 +210,34 @@ func TestALongReasonIsCut(t *testing.T) {
 	w.begin()
 	if got := strings.TrimPrefix(w.says("large"), "False "); len(got) > maxMessage+len("…") || !strings.HasSuffix(got, "ä…") {
 		t.Errorf("a message of %d bytes: %.20s", len(got), got)
+	}
+}
+
+// A DaemonSet keeps the variants that it has while one that chooses it holds what nobody here knows, and nothing is
+// written into that one.
+func TestAVariantOfANewerProgram(t *testing.T) {
+	w := newWorld()
+	w.setNode("n", "xl", 4)
+	w.setVariant("large", "xl", 1, 30, 0)
+	w.begin()
+	had := w.newest()
+	next := w.all["large"].DeepCopy()
+	next.Annotations = map[string]string{newer.Annotation: "spec.zones"}
+	next.Spec.Priority = 7
+	w.TellVariant(next, false)
+	w.settle()
+	if got := w.newest(); got != had || !strings.Contains(w.sets["ds"].refused, "spec.zones") {
+		t.Errorf("it has %s, and %q is said; want %s", got, w.sets["ds"].refused, had)
+	}
+	w.Tick(w.now.Add(2 * statusAgain))
+	if all, moved := w.Statuses(); len(all) > 0 || !moved {
+		t.Errorf("statuses are written: %v, %t", all, moved)
+	}
+	known := next.DeepCopy()
+	known.Annotations = nil
+	w.TellVariant(known, false)
+	w.settle()
+	if w.newest() == had || w.sets["ds"].refused != "" {
+		t.Errorf("it still has %s: %s", had, w.sets["ds"].refused)
 	}
 }

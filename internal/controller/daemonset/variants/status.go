@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/everynode/everynode/api/newer"
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/variant"
@@ -58,7 +59,7 @@ func (b *Book) Statuses() (out []*v1alpha1.DaemonSetVariant, moved bool) {
 		v := b.all[uid]
 		next := v.DeepCopy()
 		b.describe(next)
-		if apiequality.Semantic.DeepEqual(v.Status, next.Status) || v.DeletionTimestamp != nil {
+		if apiequality.Semantic.DeepEqual(v.Status, next.Status) || v.DeletionTimestamp != nil || newer.Check(v) != nil {
 			continue
 		}
 		if b.writing[uid] {

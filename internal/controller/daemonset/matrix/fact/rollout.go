@@ -36,6 +36,8 @@ type Rollout struct {
 	// DaemonSet's own condition says that there is one.
 	Unread bool `json:",omitempty"`
 	ToldOf bool `json:",omitempty"`
+	// Newer tells that the rollout holds what a newer program wrote and this one does not know: it is not written.
+	Newer bool `json:",omitempty"`
 }
 
 // RolloutGone says that the changes of a DaemonSet follow no policy any more.

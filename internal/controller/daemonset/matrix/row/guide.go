@@ -203,7 +203,7 @@ func (r *Row) likelyStable() string {
 // the API holds, paced as the DaemonSet's own is, and faster while nodes wait for it.
 func (r *Row) readyRollout(out []action.Action) []action.Action {
 	g := r.guide
-	if g == nil || g.inFlight || g.info.Unread {
+	if g == nil || g.inFlight || g.info.Unread || g.info.Newer {
 		return out
 	}
 	if !g.course.Started() {
@@ -271,7 +271,7 @@ func (g *guide) progressing(r *Row, counts string) fact.Condition {
 	}
 	const refused = "the API takes the status of its DaemonSetRollout; the controller's log says why it does not"
 	switch {
-	case g.info.Unread && g.info.ToldOf: // what follows must be seen to have been in the middle of something
+	case g.info.Newer, g.info.Unread && g.info.ToldOf: // what follows must be seen to have been in the middle of something
 	case !g.stored && g.setback.failures == 0:
 		return fact.Condition{Status: status, Reason: fact.NotStored, Message: counts + "; " + why}
 	case !g.stored:

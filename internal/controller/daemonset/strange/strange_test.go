@@ -1,0 +1,71 @@
+package strange
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/everynode/everynode/api/newer"
+	"github.com/everynode/everynode/api/v1alpha1"
+)
+
+type said []string
+
+func (s *said) Event(object runtime.Object, kind, reason, _ string) {
+	*s = append(*s, fmt.Sprintf("%s %s %s", object.(metav1.Object).GetName(), kind, reason))
+}
+
+// An object is told of once for what it holds, and counted while it is there and holds it.
+func TestStrangeObjectsAreToldOfOnce(t *testing.T) {
+	var events said
+	reg := prometheus.NewRegistry()
+	teller, err := New(&events, reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := func(field string) *v1alpha1.RolloutPolicy {
+		out := &v1alpha1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p"}}
+		if field != "" {
+			out.Annotations = map[string]string{newer.Annotation: field}
+		}
+		return out
+	}
+	for i, step := range []struct {
+		kind  string
+		obj   any
+		gone  bool
+		told  int
+		count float64
+	}{
+		{"RolloutPolicy", p(""), false, 0, 0},
+		{"RolloutPolicy", p("spec.a"), false, 1, 1},
+		{"RolloutPolicy", p("spec.a"), false, 1, 1},
+		{"RolloutPolicy", p("spec.b"), false, 2, 1},
+		{"RolloutPolicy", p(""), false, 2, 0},
+		{"RolloutPolicy", p("spec.b"), false, 3, 1},
+		{"RolloutPolicy", toolscache.DeletedFinalStateUnknown{Obj: p("spec.b")}, true, 3, 0},
+		{"DaemonSetVariant", p("spec.b"), false, 4, 1},
+	} {
+		teller.look(t.Context(), step.kind, step.obj, step.gone)
+		all, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		count := -1.0
+		for _, m := range all[0].GetMetric() {
+			if m.GetLabel()[0].GetValue() == step.kind {
+				count = m.GetGauge().GetValue()
+			}
+		}
+		if len(events) != step.told || count != step.count {
+			t.Errorf("step %d: %v are told, and %v counted; want %d and %v", i, events, count, step.told, step.count)
+		}
+	}
+	if want := "p Warning NotFollowed"; events[0] != want {
+		t.Errorf("told is %q, want %q", events[0], want)
+	}
+}
