@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"cmp"
 	"context"
 	"reflect"
 	"slices"
@@ -18,6 +19,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/names"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/everynode/everynode/api/newer"
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/apiserver/alike"
 )
 
@@ -70,6 +73,7 @@ func (s strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorL
 	}
 	errs := validation.ValidateObjectMetaAccessor(accessor(obj), s.NamespaceScoped(), name, metadataPath)
 	errs = append(errs, finalizersOf(accessor(obj))...)
+	errs = append(errs, s.loses(obj, obj)...)
 	if s.validate != nil {
 		errs = append(errs, s.validate(ctx, obj)...)
 	}
@@ -112,6 +116,7 @@ func (s strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object)
 func (s strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	errs := validation.ValidateObjectMetaAccessorUpdate(accessor(obj), accessor(old), metadataPath)
 	errs = append(errs, finalizersOf(accessor(obj))...)
+	errs = append(errs, s.loses(obj, old)...)
 	switch {
 	case s.validateUpdate != nil:
 		errs = append(errs, s.validateUpdate(ctx, obj, old)...)
@@ -126,6 +131,18 @@ func (s strategy) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object)
 		return nil
 	}
 	return s.warnUpdate(ctx, obj, old)
+}
+
+// loses refuses a write of an object of our own kinds that would lose fields which only a newer server knows. The last
+// finalizer of an object that is being deleted may go: there is nothing left to lose.
+func (s strategy) loses(obj, old runtime.Object) field.ErrorList {
+	now := accessor(obj)
+	fields := cmp.Or(newer.Fields(now), newer.Fields(accessor(old)))
+	ends := now.GetDeletionTimestamp() != nil && len(now.GetFinalizers()) == 0
+	if s.kind.GroupVersion.Group != v1alpha1.GroupVersion.Group || fields == "" || newer.Dropped(now) || ends {
+		return nil
+	}
+	return field.ErrorList{newer.Refusal(fields)}
 }
 
 // GetResetFields implements rest.ResetFieldsStrategy for server-side apply.
@@ -166,6 +183,7 @@ func (s statusStrategy) PrepareForUpdate(ctx context.Context, obj, old runtime.O
 func (s statusStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	errs := validation.ValidateObjectMetaAccessorUpdate(accessor(obj), accessor(old), metadataPath)
 	errs = append(errs, finalizersOf(accessor(obj))...)
+	errs = append(errs, s.loses(obj, old)...)
 	if s.validateStatus != nil {
 		errs = append(errs, s.validateStatus(ctx, obj, old)...)
 	}

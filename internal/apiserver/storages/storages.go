@@ -138,7 +138,9 @@ func (o *Getter) GetRESTOptions(resource schema.GroupResource, example runtime.O
 	internal := schema.GroupVersion{Group: version.Group, Version: runtime.APIVersionInternal}
 	if version == v1alpha1.GroupVersion {
 		own := newer.ForStorage(o.Types.Scheme)
-		return o.encoded(resource, o.Types.Codecs.CodecForVersions(own, own, version, internal), version), nil
+		options := o.encoded(resource, o.Types.Codecs.CodecForVersions(own, own, version, internal), version)
+		options.Decorator = keeping(options.Decorator)
+		return options, nil
 	}
 	codec := o.Types.Codecs.CodecForVersions(info.Serializer, o.Types.Codecs.UniversalDeserializer(), version, internal)
 	return o.encoded(resource, codec, version), nil
