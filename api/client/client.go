@@ -5,7 +5,9 @@ package client
 import (
 	"context"
 	"fmt"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -146,4 +148,32 @@ func listWatch[L runtime.Object](by reader[L]) cache.ListerWatcher {
 		},
 		WatchFuncWithContext: by.Watch,
 	}
+}
+
+// Strange names the objects that hold what this program, or the API's, does not know, since a newer one wrote it.
+func (c *Client) Strange(ctx context.Context) (out []string, err error) {
+	cached := metav1.ListOptions{ResourceVersion: "0"} // what the API server has in memory costs it little
+	for _, kind := range []struct {
+		name string
+		all  func() (runtime.Object, error)
+	}{
+		{"rolloutpolicy", func() (runtime.Object, error) { return c.RolloutPolicies("").List(ctx, cached) }},
+		{"daemonsetrollout", func() (runtime.Object, error) { return c.DaemonSetRollouts("").List(ctx, cached) }},
+		{"daemonsetvariant", func() (runtime.Object, error) { return c.DaemonSetVariants("").List(ctx, cached) }},
+		{"nodestartup", func() (runtime.Object, error) { return c.NodeStartups().List(ctx, cached) }},
+	} {
+		list, err := kind.all()
+		if err == nil {
+			err = meta.EachListItem(list, func(item runtime.Object) error {
+				if o := item.(metav1.Object); newer.Fields(o) != "" {
+					out = append(out, kind.name+" "+strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/"))
+				}
+				return nil
+			})
+		}
+		if err != nil {
+			return nil, fmt.Errorf("look for what a newer program wrote into each %s: %w", kind.name, err)
+		}
+	}
+	return out, nil
 }
