@@ -17,6 +17,10 @@ import (
 // GroupVersion is the name under which the kinds are served.
 var GroupVersion = schema.GroupVersion{Group: "everynode.io", Version: "v1alpha1"}
 
+// Schema is how much a program knows of the kinds. It is raised whenever a field or a value is added, at least once for
+// each version of the program: of two programs the one with the greater number knows all that the other one does.
+const Schema = 1
+
 // AddToScheme makes the kinds known to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion, &RolloutPolicy{}, &RolloutPolicyList{}, &DaemonSetRollout{}, &DaemonSetRolloutList{},

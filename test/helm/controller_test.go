@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -27,6 +28,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/apiserver/definitions"
 	"github.com/everynode/everynode/internal/cli"
 	"github.com/everynode/everynode/internal/testenv/freeport"
@@ -242,6 +244,9 @@ func definitionsAreThoseOfTheProgram(t *testing.T, texts []string) {
 		var got apiextensionsv1.CustomResourceDefinition
 		if err := yaml.UnmarshalStrict([]byte(text), &got); err != nil {
 			t.Fatal(err)
+		}
+		if got.Annotations[definitions.SchemaAnnotation] != strconv.Itoa(v1alpha1.Schema) {
+			t.Errorf("%s does not say which schema it has: %v", got.Name, got.Annotations)
 		}
 		if got.Annotations["helm.sh/resource-policy"] != "keep" {
 			t.Errorf("%s goes with the chart, and all policies with it", got.Name)

@@ -10,6 +10,7 @@ package definitions
 import (
 	"fmt"
 	"io"
+	"strconv"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,9 +18,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/apiserver/registry/rollout"
 	"github.com/everynode/everynode/internal/apiserver/resource"
 )
+
+// SchemaAnnotation says how much a definition knows: of two the one with the greater number has what the other has.
+const SchemaAnnotation = "everynode.io/schema"
 
 // All returns the definitions.
 func All() ([]*apiextensionsv1.CustomResourceDefinition, error) {
@@ -128,7 +133,8 @@ func define(kind resource.Kind, rules rules, columns []apiextensionsv1.CustomRes
 			APIVersion: apiextensionsv1.SchemeGroupVersion.String(),
 			Kind:       "CustomResourceDefinition",
 		},
-		ObjectMeta: metav1.ObjectMeta{Name: kind.Plural + "." + kind.GroupVersion.Group},
+		ObjectMeta: metav1.ObjectMeta{Name: kind.Plural + "." + kind.GroupVersion.Group,
+			Annotations: map[string]string{SchemaAnnotation: strconv.Itoa(v1alpha1.Schema)}},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: kind.GroupVersion.Group,
 			Names: apiextensionsv1.CustomResourceDefinitionNames{
