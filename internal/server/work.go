@@ -10,6 +10,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
+	everynode "github.com/everynode/everynode/api/client"
 	"github.com/everynode/everynode/internal/apiserver/bootstrap"
 	"github.com/everynode/everynode/internal/server/backups/schedule"
 	"github.com/everynode/everynode/internal/server/election"
@@ -58,9 +59,19 @@ func (s *Server) loopsLeaseKey() string {
 // candidate is this server in the election of whose control loops work.
 func (s *Server) candidate() *election.Candidate {
 	return &election.Candidate{
-		Name:  s.servers.Name(),
-		API:   func() *restclient.Config { return s.api.ConfigFor(bootstrap.ManagerAccount()) },
-		Begin: s.beginTurn,
-		Work:  s.work,
+		Name:     s.servers.Name(),
+		API:      func() *restclient.Config { return s.api.ConfigFor(bootstrap.ManagerAccount()) },
+		Begin:    s.beginTurn,
+		Work:     s.work,
+		GivesWay: func(ctx context.Context) string { return s.servers.GivesWay(ctx, s.strange) },
 	}
+}
+
+// strange returns the objects of our own kinds that hold what this server does not know.
+func (s *Server) strange(ctx context.Context) ([]string, error) {
+	client, err := everynode.NewForConfig(s.api.ConfigFor(bootstrap.ManagerAccount()))
+	if err != nil {
+		return nil, err
+	}
+	return client.Strange(ctx)
 }

@@ -294,6 +294,9 @@ func role(s members.Server) string {
 	if s.Loops {
 		roles = append(roles, "control loops")
 	}
+	if s.GivesWay != "" {
+		roles = append(roles, "gives way")
+	}
 	if len(roles) == 0 {
 		return "<none>"
 	}

@@ -31,6 +31,9 @@ const (
 	// tryFor is how long one attempt may take. A write that was under way to a database
 	// that died is answered much later; the next one finds the new leader.
 	tryFor = 1500 * time.Millisecond
+	// considerEvery is how often a server asks whether it is to give way: while another knows more that reads all
+	// objects of our own kinds.
+	considerEvery = 4 * time.Second
 )
 
 // Candidate is a server whose control loops may be those that work.
@@ -43,6 +46,9 @@ type Candidate struct {
 	Begin func(ctx context.Context, revision int64) (*members.Turn, error)
 	// Work runs the control loops until ctx ends.
 	Work func(ctx context.Context) error
+	// GivesWay says why the control loops of another server are to work in place of this one's; "" if they need not. It
+	// is asked again and again, also while they work.
+	GivesWay func(ctx context.Context) string
 }
 
 // Run runs the control loops whenever this server is the one whose loops work,
@@ -60,11 +66,46 @@ func (c *Candidate) Run(ctx context.Context) error {
 		LockConfig: resourcelock.ResourceLockConfig{Identity: c.Name + "_" + uuid.NewString()},
 	}
 	for ctx.Err() == nil {
+		if !c.mayStand(ctx) {
+			return nil
+		}
 		if err := c.lead(ctx, lock); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// mayStand waits until this server need not give way to another. False means that ctx ended first.
+func (c *Candidate) mayStand(ctx context.Context) bool {
+	said := ""
+	for ctx.Err() == nil {
+		why := c.GivesWay(ctx)
+		if why == "" {
+			return true
+		}
+		if why != said {
+			klog.FromContext(ctx).Info("This server does not stand for election", "reason", why)
+			said = why
+		}
+		sleep(ctx, considerEvery)
+	}
+	return false
+}
+
+// giveWay ends a term in which this server is to give way to another.
+func (c *Candidate) giveWay(term context.Context, stop func()) {
+	for {
+		sleep(term, considerEvery)
+		if term.Err() != nil {
+			return
+		}
+		if why := c.GivesWay(term); why != "" {
+			klog.FromContext(term).Info("The control loops of this server give way to those of another", "reason", why)
+			stop()
+			return
+		}
+	}
 }
 
 // lead waits until this server is elected, and runs the loops in a turn of theirs; see contend.
@@ -79,6 +120,7 @@ func (c *Candidate) lead(ctx context.Context, lock resourcelock.Interface) error
 			return nil
 		}
 		logger.Info("The control loops of this server work")
+		go c.giveWay(term, stop)
 		return afterTerm(ctx, term, c.Work(members.InTurn(term, turn)))
 	})
 }
@@ -180,7 +222,7 @@ func afterTerm(ctx, term context.Context, err error) error {
 		return err
 	}
 	klog.FromContext(ctx).Info(
-		"The control loops of this server rest: it could not renew its lease in time; the API is served on",
+		"The control loops of this server rest: it gave way, or could not renew its lease in time; the API is served on",
 	)
 	return nil
 }

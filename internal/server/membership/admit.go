@@ -173,7 +173,7 @@ func (s *Servers) known() (out []members.Known) {
 
 // List implements apiserver.Members.
 func (s *Servers) List(ctx context.Context) members.List {
-	working := s.loopsOf(ctx)
+	working, ways := s.loopsOf(ctx), s.waysOf(ctx)
 	out := members.List{Asked: s.Name()}
 	if s.file == nil {
 		status := s.etcd.Status()
@@ -200,10 +200,31 @@ func (s *Servers) List(ctx context.Context) members.List {
 		case hashcheck.Disputed:
 			server.Differs = members.Disputed
 		}
-		server.Loops = answer.Err == nil && server.Name == working
+		server.Loops, server.GivesWay = answer.Err == nil && server.Name == working, ways[server.Name]
 		out.Servers = append(out.Servers, server)
 	}
 	slices.SortFunc(out.Servers, func(a, b members.Server) int { return strings.Compare(a.Name, b.Name) })
+	return out
+}
+
+// waysOf is why servers give way to others, by their names, as far as that is known.
+func (s *Servers) waysOf(ctx context.Context) map[string]string {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	client, err := kubernetes.NewForConfig(s.api())
+	if err != nil {
+		return nil
+	}
+	list, err := client.CoordinationV1().Leases(members.LoopsNamespace).List(ctx,
+		metav1.ListOptions{LabelSelector: presenceLabel + "=" + presenceKind})
+	if err != nil {
+		return nil
+	}
+	out := map[string]string{}
+	for i := range list.Items {
+		l := &list.Items[i]
+		out[strings.TrimPrefix(l.Name, presencePrefix)] = l.Annotations[presenceGivesWay]
+	}
 	return out
 }
 

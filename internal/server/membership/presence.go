@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"strconv"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -13,7 +15,9 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/apiserver/bootstrap/services"
+	"github.com/everynode/everynode/internal/server/election/fitness"
 	"github.com/everynode/everynode/internal/storage/members"
 	"github.com/everynode/everynode/internal/storage/members/jointoken"
 )
@@ -25,6 +29,8 @@ const (
 	presenceLabel    = "apiserver.kubernetes.io/identity"
 	presenceKind     = "everynode-server"
 	presenceAddress  = "everynode.io/advertise-address"
+	presenceSchema   = "everynode.io/schema"
+	presenceGivesWay = "everynode.io/gives-way"
 	presenceInterval = 2 * time.Second
 	// presenceForgotten is after how long the Lease of a dead server is removed.
 	presenceForgotten = time.Hour
@@ -66,13 +72,19 @@ func (s *Servers) bePresent(ctx context.Context, client kubernetes.Interface, se
 	wanted := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: members.LoopsNamespace, Name: presencePrefix + s.Name(),
-			Labels:      map[string]string{presenceLabel: presenceKind},
-			Annotations: map[string]string{presenceAddress: fmt.Sprint(netip.AddrPortFrom(addrOf(ip), uint16(port)))}, //nolint:gosec // A port.
+			Labels: map[string]string{presenceLabel: presenceKind},
+			Annotations: map[string]string{
+				presenceAddress: fmt.Sprint(netip.AddrPortFrom(addrOf(ip), uint16(port))), //nolint:gosec // A port.
+				presenceSchema:  strconv.Itoa(v1alpha1.Schema),
+			},
 		},
 		Spec: coordinationv1.LeaseSpec{
 			HolderIdentity: ptr.To(s.Name()), RenewTime: &metav1.MicroTime{Time: time.Now()},
 			LeaseDurationSeconds: ptr.To(int32(members.Patience / time.Second)),
 		},
+	}
+	if why := s.givesWay(); why != "" {
+		wanted.Annotations[presenceGivesWay] = why
 	}
 	current, err := leases.Get(ctx, wanted.Name, metav1.GetOptions{})
 	switch {
@@ -120,20 +132,27 @@ func (s *Servers) publish(ctx context.Context, client kubernetes.Interface, seen
 	if err != nil {
 		return fmt.Errorf("list the servers' leases: %w", err)
 	}
-	marks, addresses := map[string]string{}, map[string]netip.AddrPort{}
+	marks, addresses, knows := map[string]string{}, map[string]netip.AddrPort{}, map[string]fitness.Server{}
 	for _, l := range list.Items {
 		address, err := netip.ParseAddrPort(l.Annotations[presenceAddress])
 		if err != nil || l.Spec.RenewTime == nil {
 			continue // somebody else's
 		}
 		marks[l.Name], addresses[l.Name] = l.Spec.RenewTime.String(), address
+		schema, _ := strconv.Atoi(l.Annotations[presenceSchema]) // 0 for a program of before that was said
+		knows[l.Name] = fitness.Server{Name: strings.TrimPrefix(l.Name, presencePrefix), Knows: schema}
 	}
 	living, dead := seen.Look(time.Now(), marks, presenceForgotten)
 	var at []netip.AddrPort
+	var others []fitness.Server
 	for _, name := range living {
 		at = append(at, addresses[name])
+		if name != presencePrefix+s.Name() {
+			others = append(others, knows[name])
+		}
 	}
 	s.living.Store(&at)
+	s.others.Store(&others)
 	if err := services.PointAt(ctx, client, at); err != nil {
 		return fmt.Errorf("write the API's endpoints: %w", err)
 	}

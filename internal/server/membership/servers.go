@@ -10,10 +10,13 @@ import (
 	"sync/atomic"
 
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/apiserver/options"
 	"github.com/everynode/everynode/internal/node"
 	"github.com/everynode/everynode/internal/server/config"
+	"github.com/everynode/everynode/internal/server/election/fitness"
 	"github.com/everynode/everynode/internal/storage/etcd"
 )
 
@@ -52,6 +55,9 @@ type Servers struct {
 	beginAnew  chan struct{}
 	// living are where the servers are that live.
 	living atomic.Pointer[[]netip.AddrPort]
+	// others are the other servers that live, and way is why this one gives way to one of them.
+	others atomic.Pointer[[]fitness.Server]
+	way    atomic.Pointer[string]
 }
 
 // New returns the servers as one of them knows them that has this file; nil if it is alone.
@@ -132,4 +138,33 @@ func (s *Servers) Name() string {
 		name = fmt.Sprintf("%s-%x", name, h.Sum32())
 	}
 	return name
+}
+
+// GivesWay says why the control loops of this server give way to those of another, which knows more of what is stored;
+// "" if they do not. Strange returns the objects that this server does not know all of. It is not asked while no server
+// lives that knows more.
+func (s *Servers) GivesWay(ctx context.Context, strange func(context.Context) ([]string, error)) string {
+	var others []fitness.Server
+	if known := s.others.Load(); known != nil {
+		others = *known
+	}
+	why := ""
+	if fitness.Newer(v1alpha1.Schema, others).Name != "" {
+		all, err := strange(ctx)
+		if err != nil { // it is asked again soon
+			klog.FromContext(ctx).V(2).Info("Cannot tell whether this server is to give way to another", "err", err)
+			return s.givesWay()
+		}
+		why = fitness.GivesWay(v1alpha1.Schema, others, all)
+	}
+	s.way.Store(&why)
+	return why
+}
+
+// givesWay is what was last found.
+func (s *Servers) givesWay() string {
+	if why := s.way.Load(); why != nil {
+		return *why
+	}
+	return ""
 }

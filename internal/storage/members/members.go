@@ -85,6 +85,8 @@ type Server struct {
 	Bytes int64
 	// Loops tells that its control loops work.
 	Loops bool
+	// GivesWay says why its control loops do not work, where those of a server that knows more are to; "" for others.
+	GivesWay string `json:",omitempty"`
 	// Serving tells that it serves the API.
 	Serving bool
 	// Differs tells that its database holds something else than others': Corrupt or Disputed; empty if nothing is
