@@ -43,52 +43,47 @@ func chartOf(t *testing.T, number string) string {
 // No Helm puts an older definition over a newer one: a rollback is refused, an upgrade to an older chart leaves the
 // newer one, and both ways all else can go back.
 func TestOlderDefinitionsNeverReplaceNewerOnes(t *testing.T) {
-	on := start(t, "--daemonset-controller=false")
 	for version := range versions {
-		program := Program(t, version)
-		old, next := chartOf(t, "1"), chartOf(t, "2")
-		r := &release{cluster: on, t: t, program: program, home: t.TempDir(), chart: old, name: "everynode", namespace: "agents"}
-		objects := dynamic.NewForConfigOrDie(on.Config).Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io",
-			Version: "v1", Resource: "customresourcedefinitions"})
-		is := func(number string, quorum bool) {
-			t.Helper()
-			u, err := objects.Get(t.Context(), "rolloutpolicies.everynode.io", metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			var d apiextensionsv1.CustomResourceDefinition
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &d); err != nil {
-				t.Fatal(err)
-			}
-			_, has := d.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["quorum"]
-			if got := d.Annotations["everynode.io/schema"]; got != number || has != quorum {
-				t.Fatalf("with Helm %s the definition has the schema %s and the new field: %t; want %s, %t", version, got, has, number, quorum)
-			}
-		}
-		values := []string{"--set", "replicas=1,image.tag=v1,image.repository=everynode.io/demo"}
-		r.install(append(values, "--create-namespace")...)
-		is("1", false)
-		r.chart = next
-		r.upgrade(values...)
-		is("2", true)
-		r.refused("the definition in the cluster is newer", "rollback", r.name, "1", "--wait", "--timeout", patience)
-		is("2", true)
-		r.chart = old
-		r.upgrade(append(values, "--set", "controller.verbosity=3")...)
-		is("2", true)
-		r.chart = next
-		r.upgrade(values...)
-		is("2", true)
-		r.helm("uninstall", r.name, "--wait", "--timeout", patience)
-		is("2", true)
-		all, err := objects.List(t.Context(), metav1.ListOptions{})
+		t.Run(version, func(t *testing.T) { olderDefinitions(t, version) })
+	}
+}
+
+func olderDefinitions(t *testing.T, version string) {
+	program := Program(t, version)
+	on := start(t, "--daemonset-controller=false")
+	old, next := chartOf(t, "1"), chartOf(t, "2")
+	r := &release{cluster: on, t: t, program: program, home: t.TempDir(), chart: old, name: "everynode", namespace: "agents"}
+	objects := dynamic.NewForConfigOrDie(on.Config).Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io",
+		Version: "v1", Resource: "customresourcedefinitions"})
+	is := func(number string, quorum bool) {
+		t.Helper()
+		u, err := objects.Get(t.Context(), "rolloutpolicies.everynode.io", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range all.Items {
-			if err := objects.Delete(t.Context(), all.Items[i].GetName(), metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
+		var d apiextensionsv1.CustomResourceDefinition
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &d); err != nil {
+			t.Fatal(err)
+		}
+		_, has := d.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["quorum"]
+		if got := d.Annotations["everynode.io/schema"]; got != number || has != quorum {
+			t.Fatalf("with Helm %s the definition has the schema %s and the new field: %t; want %s, %t", version, got, has, number, quorum)
 		}
 	}
+	values := []string{"--set", "replicas=1,image.tag=v1,image.repository=everynode.io/demo"}
+	r.install(append(values, "--create-namespace")...)
+	is("1", false)
+	r.chart = next
+	r.upgrade(values...)
+	is("2", true)
+	r.refused("the definition in the cluster is newer", "rollback", r.name, "1", "--wait", "--timeout", patience)
+	is("2", true)
+	r.chart = old
+	r.upgrade(append(values, "--set", "controller.verbosity=3")...)
+	is("2", true)
+	r.chart = next
+	r.upgrade(values...)
+	is("2", true)
+	r.helm("uninstall", r.name, "--wait", "--timeout", patience)
+	is("2", true)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -112,4 +113,41 @@ func TestElectionIsGivenUpAfterTheLoopsHaveStopped(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A server does not stand while it is to give way, and ends its term when it is to from then on.
+func TestACandidateThatGivesWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var why atomic.Value
+		why.Store("another knows more")
+		c := &Candidate{GivesWay: func(context.Context) string { return why.Load().(string) }}
+		stands := make(chan bool)
+		go func() { stands <- c.mayStand(t.Context()) }()
+		synctest.Wait()
+		select {
+		case <-stands:
+			t.Error("it stands, and is to give way")
+		case <-time.After(time.Hour):
+		}
+		why.Store("")
+		if !<-stands {
+			t.Error("it does not stand, and may")
+		}
+		term, stop := context.WithCancel(t.Context())
+		go c.giveWay(term, stop)
+		time.Sleep(time.Hour)
+		if term.Err() != nil {
+			t.Error("its term ends, and it need not give way")
+		}
+		why.Store("another knows more")
+		<-term.Done()
+
+		why.Store("for ever")
+		leaving, leave := context.WithCancel(t.Context())
+		go func() { stands <- c.mayStand(leaving) }()
+		leave()
+		if <-stands {
+			t.Error("it stands, and ends")
+		}
+	})
 }
