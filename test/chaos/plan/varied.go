@@ -97,8 +97,8 @@ func (p *Plan) start(dice Dice, length time.Duration) {
 	}
 }
 
-// Calm and Waits are the numbers of a policy with a canary and zones. All their nodes are waited for to fetch images, for
-// longer than they need.
+// Calm and Waits are the numbers of a policy with a canary and zones. All their nodes are waited for to fetch images,
+// for longer than they need.
 const (
 	Calm  = 20
 	Waits = 592

@@ -61,8 +61,7 @@ func (c *Course) recall(n *node, in *standing.Input, available bool) {
 
 // blameFor counts a node as failed if the target fails on it.
 func (c *Course) blameFor(n *node, in *standing.Input, available bool) {
-	f := c.failing(n, in, available)
-	if f.Why != "" {
+	if f := c.failing(n, in, available); f.Why != "" {
 		c.state.failures.Blame(n.Name, f)
 	}
 }
@@ -70,8 +69,7 @@ func (c *Course) blameFor(n *node, in *standing.Input, available bool) {
 // refusedBeside: the pod that was to start beside the old one was refused, by the try
 // that has just ended and by all for long enough.
 func (c *Course) refusedBeside(n *node) {
-	d := &n.daemon
-	begun := n.change.begun
+	d, begun := &n.daemon, n.change.begun
 	if begun != nil && d.Revision == *begun && d.Revision != "" && d.Held && c.refused(n, c.state.target) &&
 		!c.state.failures.Has(n.Name) && c.changing && c.target(n) == c.state.target {
 		c.state.failures.Blame(n.Name, failures.Failure{Reason: standing.BecauseRefused, Why: d.Refused})

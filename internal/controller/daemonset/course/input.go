@@ -18,16 +18,14 @@ func (c *Course) input(n *node) standing.Input {
 	in := standing.Input{
 		Now: c.now, Daemon: &n.daemon, Fault: n.fact.Fault, Want: want, Leaves: c.leaves(n, want),
 		Lost: want != "" && c.ds.Of(want) == nil, Maintained: n.fact.Maintained,
-		Target: c.state.target,
-		Back:   c.back, Changing: c.changing, IsNew: c.isNew, Begun: n.change.begun != nil,
+		Target: c.state.target, Back: c.back, Changing: c.changing, IsNew: c.isNew, Begun: n.change.begun != nil,
 		Unmoved: c.unmoved(n), Sure: c.sureFrom(n), Recovers: c.recovers(n),
 		Restarted: c.policy != nil && c.restarts(n) >= c.policy.Failure.Restarts,
 		Late:      c.deadline(n), Lingers: c.lingersFrom(n), Patience: c.patience(n), Room: c.roomUntil(n),
 	}
 	in.Fetch, in.Joins, in.Departs = n.fetched, c.joins(n), c.departs(n)
-	in.First = c.untouched(n, in.Joins)
+	in.First, in.Crowded = c.untouched(n, in.Joins), n.daemon.NoRoom != "" && in.Room.IsZero()
 	in.Refused = n.daemon.Revision == "" && c.refused(n, want)
-	in.Crowded = n.daemon.NoRoom != "" && in.Room.IsZero()
 	// A pod from before the target was tried again has the time of a start to show that it is another.
 	in.Hopeless = n.daemon.Certain && in.Sure.IsZero() && !c.old(n)
 	if in.Changing {
