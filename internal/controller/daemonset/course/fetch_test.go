@@ -247,3 +247,57 @@ func TestAnAbortWhileNodesFetch(t *testing.T) {
 	w.pass(time.Hour)
 	w.expect(t, v1alpha1.PhaseComplete, "4 of 4")
 }
+
+// Outside of windows nodes are asked, and nothing is taken away; when one opens all have the images.
+func TestNodesFetchOutsideOfWindows(t *testing.T) {
+	w := fetchingWorld(t, 3, "waves: [{name: all, nodes: {}, fetch: true}]\nwindows: [{from: \"12:00\", to: \"13:00\"}]")
+	w.check = func(p Permit) { t.Errorf("%+v begins", p) }
+	w.update("v2")
+	w.pass(time.Minute)
+	w.expect(t, v1alpha1.PhaseOutsideWindow, "")
+	for _, name := range w.names() {
+		if said := w.nodes[name].daemon.Fetch; said.Revision != "v2" || said.Reason != fetch.Fetched {
+			t.Errorf("%s says %+v", name, said)
+		}
+	}
+	w.pass(90 * time.Minute)
+	w.check = nil
+	w.pass(time.Hour)
+	w.expect(t, v1alpha1.PhaseComplete, "3 of 3")
+}
+
+// With another content of the same template there is nothing to fetch.
+func TestAnotherContentFetchesNothing(t *testing.T) {
+	w := fetchingWorld(t, 3, "waves: [{name: all, nodes: {}, fetch: true}]")
+	asked := false
+	w.check = func(Permit) {
+		for _, m := range w.nodes {
+			asked = asked || m.daemon.Fetch != (fetch.Report{})
+		}
+	}
+	w.update("v1." + strings.Repeat("a", 24))
+	w.pass(time.Minute)
+	w.expect(t, v1alpha1.PhaseComplete, "3 of 3")
+	if asked {
+		t.Error("a node was asked for images that it has")
+	}
+}
+
+// A policy that is edited while nodes fetch asks nobody again, and gives nobody more time.
+func TestAPolicyThatIsEditedWhileNodesFetch(t *testing.T) {
+	const rules = "waves: [{name: all, nodes: {}, maxUnavailable: 2, fetch: true, fetchDeadline: 5m}]"
+	w := fetchingWorld(t, 2, rules)
+	soon, never := "z0-r0-00", "z0-r0-01"
+	w.nodes[never].fetches = "never"
+	w.update("v2")
+	w.pass(3 * time.Minute)
+	was := w.nodes[soon].daemon.Fetch
+	w.policy = policy(t, rules+"\nfailure: {min: 2}")
+	w.course.SetPolicy(w.policy, Followed, "")
+	w.pass(time.Minute)
+	if now := w.nodes[soon].daemon.Fetch; now != was || now.Reason != fetch.Fetched || w.on("v2") > 0 {
+		t.Errorf("it said %+v, and says %+v; %d nodes have v2", was, now, w.on("v2"))
+	}
+	w.pass(2 * time.Minute)
+	w.expect(t, v1alpha1.PhaseComplete, "2 of 2")
+}
