@@ -30,11 +30,11 @@ faults:
   crash: {after: 50ms, exitCode: 3}
 `
 
-// slowPulls have the nodes of a rack take their time for an image, so that others have fetched it before them.
+// slowPulls have the nodes of two racks take their time for an image, so that others have fetched it before them.
 const slowPulls = `- name: slow pulls
-  nodes: {matchLabels: {rack: r1}}
+  nodes: {matchExpressions: [{key: rack, operator: In, values: [r1, r2]}]}
   pods: {image: "` + SlowImage + `"}
-  slowPull: {takes: 2s}
+  slowPull: {takes: 3s}
 `
 
 // Ills are the labels of nodes and what ails pods.
