@@ -231,7 +231,8 @@ func (r *round) run(ctx context.Context) (err error) {
 // finishing is how the last changes are made.
 func (r *round) finishing() *tailor.Finish {
 	nodes := func() typed.NodeInterface { return r.cluster.api().CoreV1().Nodes() }
-	f := &tailor.Finish{Nodes: nodes, Until: until, Settle: r.user.settle, Last: r.plan.Last(), Do: r.user.do}
+	f := &tailor.Finish{Nodes: nodes, Until: until, Settle: r.user.settle, Do: r.user.do}
+	f.Rules, f.Last = r.plan.Last()
 	if r.plan.Kind == plan.Parts && r.seed%2 == 1 {
 		f.Kill = func(ctx context.Context) {
 			sleep(ctx, time.Duration(r.seed%7)*20*time.Millisecond)

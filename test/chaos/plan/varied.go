@@ -110,17 +110,17 @@ const (
 	slow  = 2
 )
 
-// Last are the steps of a round whose nodes fetch images when all faults are over, in groups: the policies wait for
-// that, and then each DaemonSet gets another template. In the midst of faults few templates get through a step.
-func (p *Plan) Last() [][]Step {
+// Last are the steps of a round whose nodes fetch images when all faults are over: policies wait for that, and later
+// each DaemonSet gets another template. In the midst of faults few templates get through a step.
+func (p *Plan) Last() (rules, templates []Step) {
 	if !p.Fetches {
-		return nil
+		return nil, nil
 	}
-	rules, templates := []Step{{Op: MakePolicy, Other: Calm, Third: Waits}}, []Step{}
+	rules = []Step{{Op: MakePolicy, Other: Calm, Third: Waits}}
 	for i := range Sets {
 		rules = append(rules, Step{Op: EditPolicy, Pick: i, Other: Calm, Third: Waits},
 			Step{Op: EditStrategy, Pick: i, Other: quick})
 		templates = append(templates, Step{Op: EditTemplate, Pick: i, Other: slow})
 	}
-	return [][]Step{rules, templates}
+	return rules, templates
 }

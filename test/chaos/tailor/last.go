@@ -23,9 +23,9 @@ type Finish struct {
 	Settle func(ctx context.Context) error
 	// Kill ends the controller, and another one begins; nil where none ends.
 	Kill func(ctx context.Context)
-	// Last are steps that Do takes then, each time until the fleet is as it should be.
-	Last [][]plan.Step
-	Do   func(ctx context.Context, s plan.Step)
+	// Rules are steps that Do takes before, and Last such as it takes after them, until the fleet is as it should be.
+	Rules, Last []plan.Step
+	Do          func(ctx context.Context, s plan.Step)
 }
 
 // change is one of them. With waits nothing comes of it, with kills the controller ends in its middle.
@@ -41,6 +41,9 @@ const untouched = 1500 * time.Millisecond
 // Finish changes variants and the classes of nodes in a fleet that is well, each time until it is as it should be: then
 // each change reaches all its nodes.
 func (t *Tailor) Finish(ctx context.Context, f *Finish) error {
+	for _, step := range f.Rules {
+		f.Do(ctx, step)
+	}
 	for _, c := range []change{
 		{what: "each class has a variant", do: first},
 		{what: "all have other amounts", do: amounts, kills: true},
@@ -64,16 +67,17 @@ func (t *Tailor) Finish(ctx context.Context, f *Finish) error {
 			return fmt.Errorf("when %s: %w", c.what, err)
 		}
 	}
-	for i, steps := range f.Last {
-		for _, s := range steps {
-			f.Do(ctx, s)
-		}
-		if i > 0 && f.Kill != nil {
-			f.Kill(ctx)
-		}
-		if err := f.Settle(ctx); err != nil {
-			return fmt.Errorf("when %s is over: %w", steps[0].Op, err)
-		}
+	if len(f.Last) == 0 {
+		return nil
+	}
+	for _, step := range f.Last {
+		f.Do(ctx, step)
+	}
+	if f.Kill != nil {
+		f.Kill(ctx)
+	}
+	if err := f.Settle(ctx); err != nil {
+		return fmt.Errorf("after the last steps: %w", err)
 	}
 	return nil
 }
