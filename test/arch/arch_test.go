@@ -121,7 +121,7 @@ func pure(path string) bool {
 		"podadmission", "matrix", "belongings", "history", "course", "admit", "rollouts", "rolloutpolicy", "plan", "podworker", "graph", "health", "fit", "score", "queue", "placement", "changes", "ruleset",
 		"survey", "why", "news", "standing", "fetching", "row", "eviction", "illness", "imagegc", "journal", "ledger", "deadline", "zone", "userns", "turns", "timeline", "diagnosis", "volume", "servicenetwork",
 		"space", "hashcheck", "share", "roster", "content", "contents", "startups", "variant", "variants", "resizing", "way", "reservations", "pins", "pinning", "approval", "gates", "joining", "renewal",
-		"fitness",
+		"fitness", "fetchpod", "fetches",
 	}, name)
 }
 

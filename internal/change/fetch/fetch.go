@@ -159,6 +159,8 @@ type Report struct {
 	// Answered is since when it says that it has the images, or that it cannot have them: by the node's clock, and not
 	// before At. Zero for no answer.
 	Answered time.Time `json:",omitzero"`
+	// Queued: it is not asked yet, since enough others are; nobody's deadline begins.
+	Queued bool `json:",omitempty"`
 }
 
 // ReportOf reads what a pod says. What cannot be read is none of ours.
@@ -220,10 +222,10 @@ func (r *Request) Answer(reason Reason, why string) corev1.PodCondition {
 		c.Status = corev1.ConditionUnknown
 	}
 	if why != "" {
-		c.Message += ": " + plaintext.Cut(why, longest, "…")
+		c.Message += ": " + Short(why)
 	}
 	return c
 }
 
-// longest is how many bytes are kept of what a registry or a runtime says.
-const longest = 512
+// Short is as much as is kept of what a registry, a runtime or an API server says.
+func Short(said string) string { return plaintext.Cut(said, 512, "…") }
