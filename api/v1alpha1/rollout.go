@@ -259,21 +259,28 @@ type Replacing struct {
 }
 
 // NoFetch is the message of a controller that asks no node for images.
-const NoFetch = "nodes fetch no images before their turn: " +
-	"that needs Everynode's own API server and DaemonSet controller"
+const NoFetch = "nodes fetch no images before their turn: that needs Everynode's own API server and DaemonSet " +
+	"controller, or pods that fetch them: everynode controller --fetch-image"
 
 // Fetches reports whether the controller asks nodes for images where a policy wants that.
 func (s *DaemonSetRolloutStatus) Fetches() bool { return s.Fetch == nil || s.Fetch.Message != NoFetch }
 
-// FetchStatus says what hinders fetching.
+// FetchesByPods reports whether pods have nodes fetch images, and no agents of Everynode do.
+func (s *DaemonSetRolloutStatus) FetchesByPods() bool { return s.Fetch != nil && s.Fetch.ByPods }
+
+// FetchStatus says how nodes are had to fetch images, and what hinders that.
 type FetchStatus struct {
 	// Message says what, for people.
-	Message string `json:"message"`
+	// +optional
+	Message string `json:"message,omitempty"`
+	// ByPods tells that pods have nodes fetch images, since no agents of Everynode can be asked.
+	// +optional
+	ByPods bool `json:"byPods,omitempty"`
 }
 
 // Lines says for people what hinders fetching.
 func (f *FetchStatus) Lines() []string {
-	if f == nil {
+	if f == nil || f.Message == "" {
 		return nil
 	}
 	return []string{"fetch: " + f.Message}

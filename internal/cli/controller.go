@@ -57,8 +57,7 @@ this one leads changes: docs/another-kubernetes.md.`,
 				return err
 			}
 			config.QPS, config.Burst, config.UserAgent = qps, burst, "everynode-daemonset-controller"
-			o.Config = config
-			guest.Namespace = cmp.Or(guest.Namespace, o.LeaseNamespace)
+			o.Config, guest.Namespace = config, cmp.Or(guest.Namespace, o.LeaseNamespace)
 			if isLeaving {
 				l := beside.Leaver{
 					Options: guest, API: config, Keep: keep, Roll: roll, Normalize: defaults.SetTemplate,
@@ -86,6 +85,7 @@ this one leads changes: docs/another-kubernetes.md.`,
 		&o.Listen, "listen", "",
 		"host:port where metrics and health are served, without TLS: /metrics, /healthz, /readyz; nowhere without it",
 	)
+	addFetchFlag(f, &o)
 	addBesideFlags(f, &isBeside, &guest)
 	f.BoolVar(&isLeaving, "leave", false, "give every DaemonSet back that --beside took over, as its author wrote it, "+
 		"and restart no pod; refuse while one has pods of another revision")
@@ -119,6 +119,11 @@ func (p *printed) to(out io.Writer) error {
 		return definitions.Print(out)
 	}
 	return registration.PrintStartupPolicy(out, p.startupPolicy)
+}
+
+func addFetchFlag(f *pflag.FlagSet, o *standalone.Options) {
+	f.StringVar(&o.FetchImage, "fetch-image", "", "image of Everynode, of which pods are made that have nodes fetch "+
+		"images before their turn, where a policy says fetch; without it nobody has them do that")
 }
 
 // addBesideFlags adds the flags of what runs beside another DaemonSet controller.

@@ -69,7 +69,8 @@ Start with "everynode up": a cluster of three nodes on this machine.`,
 		newUpCommand(), newDownCommand(), newImageCommand(), newServerCommand(), admin.NewMembers(), admin.NewBackup(),
 		newAgentCommand(), admin.NewToken(), admin.NewNode(), admin.NewCertificates(), admin.NewSecrets(),
 		newControllerCommand(),
-		newKubectlCommand(), newVersionCommand(), newManualCommand(), newFetchProgramCommand(),
+		newKubectlCommand(), newVersionCommand(), newManualCommand(),
+		newFetchProgramCommand(),
 	)
 	root.AddCommand(client.Commands(false)...)
 	return root

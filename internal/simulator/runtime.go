@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/internal/agent/podworker"
+	"github.com/everynode/everynode/internal/change/fetch/fetchpod"
 	podfacts "github.com/everynode/everynode/internal/objects/pod"
 	"github.com/everynode/everynode/internal/simulator/illness"
 	"github.com/everynode/everynode/internal/simulator/mounts"
@@ -213,6 +214,8 @@ func (p *pod) endPull(object *corev1.Pod, now time.Time) {
 	if message := p.behaviour(object, action.Container).PullError; message != "" {
 		p.present = ""
 		outcome = podworker.Outcome{Reason: podworker.ReasonErrImagePull, Message: message}
+	} else if fetchpod.Is(object) {
+		p.keepImage(image)
 	}
 	p.notePull(action.Container, image, outcome, true)
 	p.memory.Done(action, outcome, now)

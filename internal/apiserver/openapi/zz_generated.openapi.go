@@ -1920,19 +1920,24 @@ func schema_everynode_everynode_api_v1alpha1_FetchStatus(ref common.ReferenceCal
 	return common.OpenAPIDefinition{
 		Schema: spec.Schema{
 			SchemaProps: spec.SchemaProps{
-				Description: "FetchStatus says what hinders fetching.",
+				Description: "FetchStatus says how nodes are had to fetch images, and what hinders that.",
 				Type:        []string{"object"},
 				Properties: map[string]spec.Schema{
 					"message": {
 						SchemaProps: spec.SchemaProps{
 							Description: "Message says what, for people.",
-							Default:     "",
 							Type:        []string{"string"},
 							Format:      "",
 						},
 					},
+					"byPods": {
+						SchemaProps: spec.SchemaProps{
+							Description: "ByPods tells that pods have nodes fetch images, since no agents of Everynode can be asked.",
+							Type:        []string{"boolean"},
+							Format:      "",
+						},
+					},
 				},
-				Required: []string{"message"},
 			},
 		},
 	}

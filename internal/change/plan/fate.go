@@ -150,7 +150,9 @@ func (p *planner) fetches(step string) bool {
 
 // warnOfFetch says which nodes cannot be asked for images that they are to have before.
 func (p *planner) warnOfFetch() {
-	if !slices.ContainsFunc(p.out.Steps, func(s Step) bool { return p.fetches(s.Name) }) {
+	r := p.set.Rollout
+	byPods := r != nil && r.Status.FetchesByPods()
+	if byPods || !slices.ContainsFunc(p.out.Steps, func(s Step) bool { return p.fetches(s.Name) }) {
 		return
 	}
 	unable, such := 0, ""

@@ -140,7 +140,7 @@ func (s *Set) Project(p *corev1.Pod) fact.Pod {
 	info := fact.OfPod(p, s.DaemonSet.UID)
 	info.Point(p)
 	info.Resize(p)
-	info.Fetch = fetch.ReportOf(p)
+	info.Fetch = s.survey.fetched(p)
 	if s.content == "" {
 		info.Revision = content.TemplateOf(info.Revision)
 	}
@@ -242,6 +242,7 @@ func (s *Set) surroundings(cfg row.Config) *Core {
 	cfg.Foretells = true
 	// The survey itself asks no node: it knows only of a controller that does.
 	cfg.Fetches = cfg.Fetches && s.Rollout != nil && s.Rollout.Status.Fetches()
+	cfg.FetchPods = cfg.Fetches && s.Rollout.Status.FetchesByPods()
 	c := &Core{Matrix: matrix.New(cfg)}
 	c.Book = rollouts.New(c, all.Locate)
 	c.Step(fact.Now{Time: all.Now})

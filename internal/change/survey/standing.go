@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/everynode/everynode/internal/change/fetch"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
@@ -266,7 +265,7 @@ func podSince(verdict standing.Verdict, p *corev1.Pod) time.Time {
 		at, _ := pod.ReadySince(p)
 		return at
 	case standing.Changing, standing.FailedRevision, standing.NoRoom:
-		if says := fetch.ReportOf(p); says.Reason != "" && !says.Reason.Done() {
+		if says := fetchReport(p); says.Reason != "" && !says.Reason.Done() {
 			return says.Answered
 		}
 		return p.CreationTimestamp.Time

@@ -12,6 +12,8 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/admit"
 	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/fetch"
+	"github.com/everynode/everynode/internal/change/fetch/fetchpod"
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/change/variant"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
@@ -54,7 +56,9 @@ type Survey struct {
 	// byOwner are the pods of each DaemonSet, by the node that they are on or meant for.
 	byOwner map[types.UID]map[string][]*corev1.Pod
 	onNode  map[string][]*corev1.Pod
-	cluster *fit.Cluster
+	// fetchers are the pods that fetch images, by the UID of the daemon's pod after which these are needed.
+	fetchers map[types.UID]*corev1.Pod
+	cluster  *fit.Cluster
 	// listed are views that were needed to say for which daemons nodes wait that start.
 	listed map[types.UID]*View
 	// given are the DaemonSets as they are stored.
@@ -70,6 +74,7 @@ func New(o Objects) *Survey {
 	s := &Survey{
 		Objects: o, given: o.DaemonSets, nodes: map[string]*corev1.Node{},
 		byOwner: map[types.UID]map[string][]*corev1.Pod{}, onNode: map[string][]*corev1.Pod{},
+		fetchers: map[types.UID]*corev1.Pod{},
 	}
 	for _, n := range o.Nodes {
 		s.nodes[n.Name] = n
@@ -78,6 +83,10 @@ func New(o Objects) *Survey {
 		target := pod.TargetNode(p)
 		if p.Spec.NodeName != "" {
 			s.onNode[p.Spec.NodeName] = append(s.onNode[p.Spec.NodeName], p)
+		}
+		if fetchpod.Is(p) {
+			after, _ := fetchpod.Of(p)
+			s.fetchers[after] = p
 		}
 		owner := belongings.OwnerOf(p)
 		if owner == "" {
@@ -101,6 +110,30 @@ func New(o Objects) *Survey {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return s
+}
+
+// fetched is what a daemon's pod, or the pod that fetches after it, says of images for the one that comes next.
+func (s *Survey) fetched(daemon *corev1.Pod) fetch.Report {
+	by := s.fetchers[daemon.UID]
+	said := fetchReport(daemon)
+	if by == nil {
+		return said
+	}
+	_, revision := fetchpod.Of(by)
+	if said.Revision == revision {
+		return said
+	}
+	says := fetchpod.Read(by, fetchpod.Answer{})
+	return fetch.Report{Revision: revision, At: by.CreationTimestamp.UTC(), Reason: says.Reason, Why: says.Why}
+}
+
+// fetchReport is what a daemon's pod itself says of that.
+func fetchReport(daemon *corev1.Pod) fetch.Report {
+	r := fetch.ReportOf(daemon)
+	if r != (fetch.Report{}) {
+		return r
+	}
+	return fetchpod.Noted(daemon)
 }
 
 // Given are the objects of which this is a survey, for another one of nearly the same.

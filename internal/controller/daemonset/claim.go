@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/internal/change/fetch/fetchpod"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 )
 
@@ -15,7 +16,7 @@ var controllerKind = belongings.Kind
 
 func ownerOf(obj metav1.Object) types.UID { return belongings.OwnerOf(obj) }
 
-func concerns(obj metav1.Object) bool { return belongings.Concerns(obj) }
+func concerns(obj metav1.Object) bool { return belongings.Concerns(obj) || fetchpod.Is(obj) }
 
 // labelPatch sets the label that says which revision an object belongs to.
 func labelPatch(hash string) []byte {

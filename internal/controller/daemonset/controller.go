@@ -37,6 +37,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/contents"
+	"github.com/everynode/everynode/internal/controller/daemonset/fetches/asking"
 	"github.com/everynode/everynode/internal/controller/daemonset/lane"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
@@ -90,6 +91,10 @@ type Config struct {
 	// LiveContent tells that the API server lets this controller alone say what the volumes of running pods show, and
 	// what their nodes fetch.
 	LiveContent bool
+	// FetchImage is the image of Everynode, of which pods are that have nodes fetch images where no agents of ours can be
+	// asked; "" for no such pods. FetchBy makes and deletes them.
+	FetchImage string
+	FetchBy    asking.Writer
 	// Startups tells that daemons start on new nodes in the order of NodeStartups, as far as these can be read.
 	Startups bool
 	// Placements is told by which rules nodes get the daemons that NodeStartups list. Optional.
@@ -129,7 +134,8 @@ func (c Config) complete() (Config, error) {
 	if c.Clock == nil {
 		c.Clock = clock.RealClock{}
 	}
-	c.Limits.Guest, c.Limits.Fetches = c.Limits.Guest || c.Guest, c.Limits.Fetches || c.LiveContent
+	c.Limits.Guest, c.Limits.FetchPods = c.Limits.Guest || c.Guest, c.Limits.FetchPods || c.FetchImage != ""
+	c.Limits.Fetches = c.Limits.Fetches || c.LiveContent && !c.Limits.Guest || c.Limits.FetchPods
 	if c.Workers == 0 {
 		c.Workers = 32
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/fetch"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
+	"github.com/everynode/everynode/internal/controller/daemonset/fetches/asking"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/mold"
 	"github.com/everynode/everynode/internal/objects/claim"
@@ -282,10 +283,7 @@ func (e *executor) pointPod(
 
 // fetchImages asks the node of a pod for the images of a revision, or takes that back.
 func (e *executor) fetchImages(ctx context.Context, a *action.FetchImages, request *fetch.Request) action.Outcome {
-	patch, err := fetchPatch(a, request, e.clock.Now())
-	if err == nil {
-		_, err = e.writer.PatchPod(ctx, a.Namespace, a.PodName, patch)
-	}
+	err := asking.Agent(ctx, e.writer, a, request, e.clock.Now())
 	switch {
 	case err == nil:
 		klog.FromContext(ctx).V(3).Info("Asked a node for images", "node", a.Node, "revision", a.Revision)
@@ -296,26 +294,6 @@ func (e *executor) fetchImages(ctx context.Context, a *action.FetchImages, reque
 	klog.FromContext(ctx).V(2).Info("Cannot ask a node for images", "node", a.Node, "err", err)
 	e.metrics.writesFailed.Inc()
 	return refused(err)
-}
-
-// fetchPatch is the strategic merge patch; the UID in it is a precondition. A nil request takes back what was asked.
-func fetchPatch(a *action.FetchImages, request *fetch.Request, now time.Time) ([]byte, error) {
-	var value any
-	if request != nil {
-		request.At = now.UTC()
-		text, err := request.Text()
-		if err != nil {
-			return nil, err
-		}
-		value = text
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": a.PodUID, "annotations": map[string]any{fetch.Name: value},
-	}})
-	if err != nil {
-		return nil, fmt.Errorf("write the patch of pod %s: %w", a.PodName, err)
-	}
-	return patch, nil
 }
 
 // pointPatch is the strategic merge patch; the UID in it is a precondition.

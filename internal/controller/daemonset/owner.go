@@ -15,8 +15,11 @@ import (
 	"github.com/everynode/everynode/internal/beside/admit"
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/fetch"
+	"github.com/everynode/everynode/internal/change/fetch/fetchpod"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/contents"
+	"github.com/everynode/everynode/internal/controller/daemonset/fetches"
+	"github.com/everynode/everynode/internal/controller/daemonset/fetches/asking"
 	"github.com/everynode/everynode/internal/controller/daemonset/lane"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
@@ -46,6 +49,8 @@ type owner struct {
 	contents *contents.Book
 	// pins stands between both: it keeps what images are resolved to.
 	pins *pins.Book
+	// fetches stands behind pins: it adds what nodes say that pods ask for images.
+	fetches *fetches.Book
 	// startups stands before the matrix itself: it adds which daemons wait for others on nodes that start.
 	startups *startups.Book
 	// variants stands before startups: it adds how pods differ from node to node.
@@ -73,7 +78,8 @@ func newOwner(c *Controller, pods, rows, claims *lane.Lane) *owner {
 	}
 	o.startups = startups.New(o.matrix)
 	o.variants = variants.New(o.startups)
-	o.pins = pins.New(o.variants)
+	o.fetches = fetches.New(o.variants, c.cfg.FetchImage)
+	o.pins = pins.New(o.fetches)
 	o.contents, o.following = contents.New(o.pins), map[followed]context.CancelFunc{}
 	o.contents.Live, o.contents.Linger = c.cfg.LiveContent, cmp.Or(c.cfg.CopiesLinger, o.contents.Linger)
 	o.book = belongings.New(o.contents, c.cfg.NormalizeTemplate)
@@ -84,7 +90,7 @@ func newOwner(c *Controller, pods, rows, claims *lane.Lane) *owner {
 	o.molds = mold.NewMaker(mold.Maker{Revisions: o.book, Contents: o.contents, Pins: o.pins, Startups: o.startups,
 		Variants: o.variants, Follows: func(uid types.UID) bool { _, is := o.matrix.Rollout(uid); return is }})
 	o.book.Guest, o.rollouts.Guest, o.book.Live = c.cfg.Guest, c.cfg.Guest, c.cfg.LiveContent
-	o.contents.Guest, o.variants.Guest = c.cfg.Guest, c.cfg.Guest
+	o.contents.Guest, o.variants.Guest, o.fetches.Objects = c.cfg.Guest, c.cfg.Guest, o.molds
 	return o
 }
 
@@ -144,6 +150,7 @@ func (o *owner) turn(ctx context.Context) {
 	o.rollouts.Step(rollouts.Now{Time: o.now})
 	o.contents.Tell(contents.Now{Time: o.now})
 	o.pins.Tick(o.now)
+	o.fetches.Tick(o.now)
 	o.variants.Tick(o.now)
 	own, unread := o.own.look() // before draining: what has been read by now is in the buffer
 	if unread != "" {
@@ -177,6 +184,7 @@ func (o *owner) turn(ctx context.Context) {
 	for _, a := range o.matrix.Ready() {
 		o.dispatch(a)
 	}
+	o.fetchByPods()
 	o.cfg.Placements.Answer(o.startups.ListedSets(), o.matrix)
 	o.metrics.turnSeconds.Observe(o.cfg.Clock.Since(start).Seconds())
 }
@@ -198,7 +206,8 @@ func (o *owner) look(own rollouts.Sight) {
 // nextTurn returns when there is something to do without any event.
 func (o *owner) nextTurn() (time.Time, bool) {
 	at, ok := o.matrix.NextTick()
-	for _, book := range []interface{ NextTick() (time.Time, bool) }{o.book, o.rollouts, o.contents, o.pins, o.variants} {
+	type ticks interface{ NextTick() (time.Time, bool) }
+	for _, book := range []ticks{o.book, o.rollouts, o.contents, o.pins, o.fetches, o.variants} {
 		if t, also := book.NextTick(); also && (!ok || t.Before(at)) {
 			at, ok = t, true
 		}
@@ -242,11 +251,19 @@ func (o *owner) apply(kind string, c change) {
 	case *v1alpha1.NodeStartup:
 		o.startups.Tell(obj, c.deleted)
 	case *corev1.Pod:
-		o.book.Step(belongings.Pod{Object: obj, Gone: c.deleted})
+		o.applyPod(obj, c.deleted)
 	case *corev1.ConfigMap, *corev1.Secret:
 		o.contents.Tell(contents.Object{Object: obj.(metav1.Object), Gone: c.deleted})
 	default:
 		o.log.Error(nil, "Informer delivers an unexpected type", "kind", kind)
+	}
+}
+
+func (o *owner) applyPod(p *corev1.Pod, gone bool) {
+	if fetchpod.Is(p) {
+		o.fetches.Tell(p, gone)
+	} else {
+		o.book.Step(belongings.Pod{Object: p, Gone: gone})
 	}
 }
 
@@ -330,50 +347,39 @@ func (o *owner) dispatch(a action.Action) {
 	}
 }
 
-// point has a worker point a pod at the content of a revision.
-func (o *owner) point(ds *appsv1.DaemonSet, a *action.PointPod, done func(action.Answer)) {
-	members, may := o.contents.Given(a.UID, a.Revision)
-	if !may {
-		o.matrix.Step(action.Answer{Action: a, Outcome: action.Failed})
-		return
-	}
-	o.podLane.Submit(func(ctx context.Context) { done(o.exec.pointPod(ctx, ds, a, members)) })
-}
-
 // forget drops what is kept about a DaemonSet that is gone.
 func (o *owner) forget(ds *appsv1.DaemonSet) {
 	o.molds.Forget(ds.UID)
 	o.metrics.rollouts.forget(types.NamespacedName{Namespace: ds.Namespace, Name: ds.Name})
 }
 
-// fetch has a worker ask a node for images.
+// fetch has a worker ask a node for images, or a pod of its own kind.
 func (o *owner) fetch(ds *appsv1.DaemonSet, a *action.FetchImages, done func(action.Answer)) {
-	request, err := o.requestOf(ds, a)
-	if err != nil {
-		o.log.V(2).Info("Cannot ask a node for images", "node", a.Node, "err", err)
-		o.matrix.Step(action.Answer{Action: a, Outcome: action.Failed})
+	if o.fetches.Takes(a) {
+		o.matrix.Step(action.Answer{Action: a, Outcome: action.OK})
 		return
 	}
-	o.podLane.Submit(func(ctx context.Context) {
-		done(action.Answer{Outcome: o.exec.fetchImages(ctx, a, request)})
-	})
+	var request *fetch.Request
+	if a.Revision != "" {
+		of, err := o.molds.Of(ds, a.Revision)
+		if err != nil {
+			o.log.V(2).Info("Cannot ask a node for images", "node", a.Node, "err", err)
+			o.matrix.Step(action.Answer{Action: a, Outcome: action.Failed})
+			return
+		}
+		request = asking.For(a.Revision, of.Spec(), o.book.Pod(a.PodUID))
+	}
+	o.podLane.Submit(func(ctx context.Context) { done(action.Answer{Outcome: o.exec.fetchImages(ctx, a, request)}) })
 }
 
-// requestOf is what a node is asked for; nil for nothing any more.
-func (o *owner) requestOf(ds *appsv1.DaemonSet, a *action.FetchImages) (*fetch.Request, error) {
-	if a.Revision == "" {
-		return nil, nil
+// fetchByPods hands out what is to be done about pods that fetch.
+func (o *owner) fetchByPods() {
+	for _, j := range o.fetches.Jobs() {
+		o.podLane.Submit(func(ctx context.Context) {
+			r := asking.Do(ctx, o.cfg.FetchBy, j)
+			o.buffer.result(func(o *owner) { o.fetches.TellResult(r) })
+		})
 	}
-	of, err := o.molds.Of(ds, a.Revision)
-	if err != nil {
-		return nil, err
-	}
-	request := &fetch.Request{Revision: a.Revision}
-	request.Images, _ = fetch.Images(of.Spec()) // the rollout's status says that there are more
-	if p := o.book.Pod(a.PodUID); p != nil {
-		request.Lacks = fetch.Lacks(of.Spec(), &p.Spec)
-	}
-	return request, nil
 }
 
 // followed is a kind that is read in a namespace.

@@ -33,6 +33,16 @@ func (o *owner) resize(ds *appsv1.DaemonSet, a *action.ResizePod, done func(acti
 	}
 }
 
+// point has a worker point a pod at the content of a revision.
+func (o *owner) point(ds *appsv1.DaemonSet, a *action.PointPod, done func(action.Answer)) {
+	members, may := o.contents.Given(a.UID, a.Revision)
+	if !may {
+		o.matrix.Step(action.Answer{Action: a, Outcome: action.Failed})
+		return
+	}
+	o.podLane.Submit(func(ctx context.Context) { done(o.exec.pointPod(ctx, ds, a, members)) })
+}
+
 // remove has a worker delete a pod, unless none can be made in its place.
 func (o *owner) remove(ds *appsv1.DaemonSet, a *action.DeletePod, done func(action.Answer)) {
 	next, err := o.variants.Outcome(a.UID, a.Next, a.Node)

@@ -16,9 +16,10 @@ import (
 
 // fetches looks whether nodes can fetch images before their turn where a policy wants that.
 func fetches(f *findings, c *Cluster) {
+	byPods := slices.ContainsFunc(c.Rollouts, func(r *v1alpha1.DaemonSetRollout) bool { return r.Status.FetchesByPods() })
 	nobody := slices.ContainsFunc(c.Webhooks, func(w Webhook) bool { return w.Configuration == registration.Name }) ||
 		slices.ContainsFunc(c.Rollouts, func(r *v1alpha1.DaemonSetRollout) bool { return !r.Status.Fetches() })
-	if !nobody && !slices.ContainsFunc(c.Nodes, cannotFetch) {
+	if byPods || !nobody && !slices.ContainsFunc(c.Nodes, cannotFetch) {
 		return
 	}
 	for _, p := range c.Policies {

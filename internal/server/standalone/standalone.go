@@ -51,6 +51,8 @@ type Options struct {
 	// Listen is the host:port where metrics and health are served, without TLS; empty for
 	// nowhere.
 	Listen string
+	// FetchImage is the image of Everynode by whose pods nodes fetch images before their turn; empty for none.
+	FetchImage string
 	// Beside has it run beside the API's own DaemonSet controller, which goes on making the pods; nil in its place.
 	Beside *beside.Options
 }
@@ -116,11 +118,11 @@ func Run(ctx context.Context, o Options) error {
 	}
 	run, err := loops.DaemonSets(daemonset.Config{
 		Registerer: shown.registry, Guest: o.Beside != nil, Startups: o.Beside == nil, Placements: placements,
-		Rollouts: daemonset.NewRolloutWriter(own), Watches: watches, Content: copies.Access{Client: writing},
+		FetchImage: o.FetchImage, FetchBy: podwriter.Writer{Client: writing}, Watches: watches,
+		Rollouts: daemonset.NewRolloutWriter(own), Content: copies.Access{Client: writing},
 		Variants: daemonset.NewVariantWriter(own), Trials: trials(o, client),
 		Informers: mgr.GetCache(), Writer: writer, Workers: o.Workers,
-		Recorder:          recorder,
-		NormalizeTemplate: defaults.SetTemplate,
+		Recorder: recorder, NormalizeTemplate: defaults.SetTemplate,
 	}, o.RecordDecisions)
 	if err != nil {
 		return fmt.Errorf("set up the DaemonSet controller: %w", err)

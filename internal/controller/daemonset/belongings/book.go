@@ -84,6 +84,13 @@ type Revision struct {
 	Gone, Added bool
 }
 
+// Retell has the matrix be told again of a pod.
+func (b *Book) Retell(uid types.UID) {
+	if p := b.pods.all[uid]; p != nil {
+		b.claimPod(p)
+	}
+}
+
 // Pod is a pod as it is now, or gone.
 type Pod struct {
 	Object *corev1.Pod

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/fetching"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 )
 
@@ -28,8 +29,10 @@ type DaemonSet struct {
 	// Beside tells that another controller makes the pods: of the newest revision, where nobody says which one
 	// is the node's. A node that has the target before its step has begun goes back, before anything else begins.
 	Beside bool
-	// Fetches tells that nodes can be asked for images, Foretells that nobody is: the times of requests are believed.
+	// Fetches tells that nodes can be asked for images, FetchPods that pods do, Foretells that nobody does: the times of
+	// requests are believed.
 	Fetches, Foretells bool
+	FetchPods          fetching.Pods
 	// MoreImages is how many images the newest revision has beyond those that a node can be asked for.
 	MoreImages int
 }

@@ -49,8 +49,15 @@ func (c *Course) fetching(n *node) standing.Fetching {
 	return n.change.fetch.Look(&fetching.Input{
 		Now: c.now, Wanted: wanted && (c.begun(n.step) || c.gate.MayFetch(n.step)), May: c.followed(),
 		Target: c.state.target, Since: c.state.since, Says: d.Fetch, Deadline: c.policy.Waves[n.step.Wave].FetchDeadline,
-		Free: !d.Available && c.recovers(n).IsZero(), Foretells: c.ds.Foretells,
+		Free: !d.Available && c.recovers(n).IsZero(), Foretells: c.ds.Foretells, ByPods: c.ds.FetchPods.Ask,
 	})
+}
+
+// MayFetch is how many nodes pods may ask for images at a time where this one is asked, and how long each may take.
+func (c *Course) MayFetch(name string) (atOnce int, patience time.Duration) {
+	n := c.nodes[name]
+	wave := &c.policy.Waves[n.step.Wave]
+	return fetching.AtOnce(wave, c.queue.Steps[n.step].Sums[standing.Selected], c.most()), wave.FetchDeadline
 }
 
 // target is the revision that a pod made now on the node is to have; "" if none is to be made.
@@ -277,8 +284,7 @@ func (c *Course) quietUntil() time.Time {
 // changed, since the next process has to see the soak from its beginning.
 func (c *Course) stepSoaks() bool {
 	s := c.queue.Steps[c.state.open]
-	return c.policy != nil && c.changing && !c.isNew && !c.back && !c.targetFailed && s != nil &&
-		s.Over()+s.Sums[standing.Soaks] >= s.Sums[standing.Selected]
+	return c.policy != nil && c.changing && !c.isNew && !c.back && !c.targetFailed && s != nil && s.Changed()
 }
 
 // soakUnseen has the pods soak from now on that came after the last status, while nobody looked.

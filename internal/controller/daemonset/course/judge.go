@@ -17,7 +17,7 @@ func (c *Course) reason(n *node, in *standing.Input, s standing.State, by standi
 		f, _ := c.state.failures.Of(n.Name)
 		return cmp.Or(f.Why, in.Why(s, by))
 	case standing.Awaiting, standing.Unfetched:
-		return fetching.Words(&in.Fetch, c.state.target, n.canFetch())
+		return fetching.Words(&in.Fetch, c.state.target, c.canFetch(n))
 	}
 	return in.Why(s, by)
 }
@@ -77,7 +77,7 @@ func (c *Course) count(n *node, in *standing.Input, v *view) {
 		With(standing.Removed, v.State == standing.LeftOut && in.Want == in.Target && in.Departs).With(standing.Down, down).
 		With(standing.Fetches, in.Fetch.Images == standing.Awaited).
 		With(standing.Fetched, in.Fetch.Images == standing.HasImages).
-		With(standing.Unasked, in.Fetch.Wish == standing.Ask && !n.canFetch())
+		With(standing.Unasked, in.Fetch.Wish == standing.Ask && !c.canFetch(n)).With(standing.Queued, in.Fetch.Queued)
 	held := mayChange && !free && n.Group.Stuck()
 	if held {
 		e = e&^standing.SetOf(standing.Passed) | standing.SetOf(standing.Excused)

@@ -40,12 +40,12 @@ func (c *Course) lookAhead() bool {
 	if !c.ds.Fetches || c.policy == nil || !c.policy.Fetches() || !c.changing || c.isNew || c.back {
 		return false
 	}
-	awaited, changed := 0, true
+	awaited, queued, changed, stands := 0, 0, true, !c.followed()
 	if s := c.queue.Steps[c.state.open]; s != nil {
-		awaited, changed = s.Sums[standing.Fetches], s.Over()+s.Sums[standing.Soaks] >= s.Sums[standing.Selected]
+		awaited, queued, changed = s.Sums[standing.Fetches], s.Sums[standing.Queued], s.Changed()
 	}
-	stands := !c.followed()
-	c.gate.Look(c.state.open, c.state.openSince, c.now, awaited, stands, c.policy.Waves[c.state.open.Wave].FetchDeadline)
+	rests, patience := stands || queued > 0, c.policy.Waves[c.state.open.Wave].FetchDeadline
+	c.gate.Look(c.state.open, c.state.openSince, c.now, awaited, rests, patience)
 	if !changed || stands || c.gate.IsAhead() {
 		return false
 	}
@@ -414,8 +414,7 @@ func (c *Course) standInStep() (v1alpha1.Phase, string, time.Time) {
 func (c *Course) soaks(name string) string {
 	s, t, ends := c.queue.Steps[c.state.open], &c.queue.Totals, c.quietUntil()
 	switch {
-	case !c.isNew && s != nil && s.Sums[standing.Soaks] > 0 &&
-		s.Over()+s.Sums[standing.Soaks] == s.Sums[standing.Selected]:
+	case !c.isNew && s != nil && s.Sums[standing.Soaks] > 0 && s.Changed():
 		return fmt.Sprintf("step %s: %s", name, words.Soaking(s.Sums[standing.Soaks]))
 	case !ends.IsZero() && s.Over() == s.Sums[standing.Selected]:
 		return fmt.Sprintf("step %s soaks until %s; the daemon was taken away from %s", name, words.Clock(ends),

@@ -36,16 +36,13 @@ func (c *Course) progress() string {
 	return text
 }
 
-// canFetch reports whether the node's agent says that it fetches images.
-func (n *node) canFetch() bool { return fetch.Can(n.fact.labels()) }
+// canFetch reports whether the node can be asked for images: its agent says so, or pods ask it.
+func (c *Course) canFetch(n *node) bool { return c.ds.FetchPods.Ask || fetch.Can(n.fact.labels()) }
 
-// fetchStatus says what hinders that nodes fetch images as the policy wants; nil for nothing.
+// fetchStatus says how nodes fetch images as the policy wants, and what hinders that; nil for nothing.
 func (c *Course) fetchStatus() *v1alpha1.FetchStatus {
-	why := fetching.Hindrance(c.ds.Fetches, c.queue.Totals[standing.Unasked], c.ds.MoreImages)
-	if why == "" || !c.changing || c.isNew || c.back || !c.policy.Fetches() {
-		return nil
-	}
-	return &v1alpha1.FetchStatus{Message: why}
+	hinders := fetching.Hindrance(c.ds.Fetches, c.queue.Totals[standing.Unasked], c.ds.MoreImages)
+	return c.ds.FetchPods.Status(c.policy, c.changing && !c.isNew && !c.back, hinders)
 }
 
 // awaits says which nodes of the step fetch images while others wait for them; "" if none.

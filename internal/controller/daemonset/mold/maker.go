@@ -126,6 +126,30 @@ func (t Templates) Template(uid types.UID, hash string) *corev1.PodTemplateSpec 
 	return template
 }
 
+// Template is that of a revision without its content; nil if it is gone.
+func (k *Maker) Template(uid types.UID, hash string) *corev1.PodTemplateSpec {
+	return Templates{k.Revisions}.Template(uid, hash)
+}
+
+// Pod is nil if there is none.
+func (k *Maker) Pod(uid types.UID) *corev1.Pod { return k.Revisions.Pod(uid) }
+
+// Retell has the matrix be told again of a pod.
+func (k *Maker) Retell(uid types.UID) { k.Revisions.Retell(uid) }
+
+// Spec is that of the pods of a revision.
+func (k *Maker) Spec(uid types.UID, revision string) (*corev1.PodSpec, error) {
+	ds, _ := k.Revisions.Acted(uid)
+	if ds == nil {
+		return nil, errors.New("the DaemonSet is gone")
+	}
+	m, err := k.Of(ds, revision)
+	if err != nil {
+		return nil, err
+	}
+	return m.Spec(), nil
+}
+
 // errVariant is why the pod of a node cannot be made of its variant.
 type errVariant struct{ error }
 

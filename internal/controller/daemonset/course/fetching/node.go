@@ -4,12 +4,14 @@
 package fetching
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/fetch"
+	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
 )
@@ -41,7 +43,9 @@ type Input struct {
 	Free bool
 	// Foretells tells that the time of a request is believed.
 	Foretells bool
-	Deadline  time.Duration
+	// ByPods tells that pods ask nodes, a few at a time: one that is not asked waits for its turn to be.
+	ByPods   bool
+	Deadline time.Duration
 }
 
 // Look finds out where the node is.
@@ -58,11 +62,12 @@ func (n *Node) Look(in *Input) (out standing.Fetching) {
 	if !asked && in.May {
 		out.Wish = standing.Ask
 	}
+	out.Queued = asked && in.Says.Queued || out.Wish == standing.Ask && in.ByPods
 	says := fetch.Report{}
 	if asked {
 		says = in.Says
 	}
-	n.remember(in, &says, asked)
+	n.remember(in, &says, asked, out.Queued)
 	out.Why = says.Why
 	switch {
 	case says.Reason.Done():
@@ -75,6 +80,12 @@ func (n *Node) Look(in *Input) (out standing.Fetching) {
 			out.Until = n.asked.Add(in.Deadline)
 		}
 	}
+	n.give(in, &out)
+	return out
+}
+
+// give has nobody wait for what is past its time, or has no daemon to lose.
+func (n *Node) give(in *Input, out *standing.Fetching) {
 	switch {
 	case out.Images != standing.Awaited:
 	case standing.IsPast(out.Until, in.Now), in.Free && n.failed.IsZero():
@@ -82,7 +93,6 @@ func (n *Node) Look(in *Input) (out standing.Fetching) {
 	case in.Free: // until its failure has lasted
 		out.Images = standing.NotAwaited
 	}
-	return out
 }
 
 // asked reports whether the node was asked for the images of the target, since the evidence about it begins.
@@ -90,9 +100,9 @@ func (in *Input) asked() bool { return in.Says.Revision == in.Target && !in.Says
 
 // remember keeps since when the node is asked, and fails. Who starts again waits for it again: the time of a request
 // is by another process' clock, which may have been behind.
-func (n *Node) remember(in *Input, says *fetch.Report, asked bool) {
+func (n *Node) remember(in *Input, says *fetch.Report, asked, queued bool) {
 	switch {
-	case !asked && !in.May:
+	case !asked && !in.May, queued:
 		n.asked = time.Time{} // nobody could ask it: its time begins when somebody can
 	case !n.asked.IsZero():
 	case asked && in.Foretells && says.At.Before(in.Now):
@@ -132,12 +142,42 @@ func Words(f *standing.Fetching, target string, canFetch bool) string {
 		return "it cannot fetch " + of + words.Colon(f.Why)
 	case f.Why != "":
 		return "it tries to fetch " + of + words.Colon(f.Why)
+	case f.Queued:
+		return "it is asked for " + of + " once fewer others are"
 	case f.Until.IsZero():
 		return "it is not asked for " + of + " while nothing may begin"
 	case f.Wish == standing.Ask && !canFetch:
 		return "its agent does not say that it can fetch images; it is waited for until " + words.Clock(f.Until)
 	}
 	return "it fetches " + of + ", and is waited for until " + words.Clock(f.Until)
+}
+
+// AtOnce is how many nodes pods may ask at a time: as many as a step may have without their daemon, by its own limit or
+// by that of the DaemonSet, own.
+func AtOnce(wave *rolloutpolicy.Wave, nodes, own int) int {
+	if wave.MaxUnavailable == nil {
+		return own
+	}
+	return max(wave.MaxUnavailable.Of(nodes), 1)
+}
+
+// Pods tells that pods ask nodes for images, a few at a time, and what hinders these; "" for nothing.
+type Pods struct {
+	Ask      bool
+	Hindered string
+}
+
+// Status is what a rollout says of fetching by a policy: while nodes are to change, what hinders that, pods or others;
+// nil for nothing.
+func (p *Pods) Status(by *rolloutpolicy.Policy, changing bool, hinders string) *v1alpha1.FetchStatus {
+	is := v1alpha1.FetchStatus{ByPods: p.Ask}
+	if changing {
+		is.Message = cmp.Or(hinders, p.Hindered)
+	}
+	if is == (v1alpha1.FetchStatus{}) || !by.Fetches() {
+		return nil
+	}
+	return &is
 }
 
 // Hindrance says for people what hinders that nodes have all images before their turn: that nobody asks them, that so

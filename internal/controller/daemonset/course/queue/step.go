@@ -117,6 +117,9 @@ func (s *Step) Status(name string) v1alpha1.StepStatus {
 // Over is how many nodes the next step does not wait for.
 func (s *Step) Over() int { return s.Sums.Over() + s.Sums[standing.Passed] }
 
+// Changed reports whether all nodes that the next step waits for are changed; they may soak yet.
+func (s *Step) Changed() bool { return s.Over()+s.Sums[standing.Soaks] >= s.Sums[standing.Selected] }
+
 // empty reports whether the step has no nodes.
 func (s *Step) empty() bool {
 	return s.Sums[standing.Selected] == 0 && s.Changing.Len() == 0 && s.Free.Len() == 0 && s.Asking.Len() == 0

@@ -40,9 +40,11 @@ const (
 	// Removed: its daemon was taken away, as it is to be.
 	Removed
 	// Fetches: its images are awaited. Fetched: it has them, and is to change. Unasked: its agent cannot be asked.
+	// Queued: it is asked once fewer others are.
 	Fetches
 	Fetched
 	Unasked
+	Queued
 
 	EffectCount
 )

@@ -45,6 +45,8 @@ type Fetching struct {
 	Images HasFetched
 	// Until is when Awaited ends by time alone; zero if it does not.
 	Until time.Time
+	// Queued: it is to be asked, once fewer others are. Nobody's time runs.
+	Queued bool
 	// Why is what the node says beside.
 	Why string
 }

@@ -107,6 +107,8 @@ type DaemonSet struct {
 	Images *v1alpha1.ImagesStatus `json:",omitempty"`
 	// MoreImages is how many images the current template has beyond those that a node can be asked for.
 	MoreImages int `json:",omitempty"`
+	// FetchHindered is what hinders that pods fetch images before their turn; "" for nothing.
+	FetchHindered string `json:",omitempty"`
 	// First says of which templates pods wait for what the first one's node finds out.
 	First     Firsts `json:",omitzero"`
 	Placement *placement.Rules

@@ -32,8 +32,9 @@ type Config struct {
 	// Guest: another controller makes the pods, each of the newest revision unless admission gives it its node's, and
 	// tidies up. Pods are deleted in their node's turn of a rollout, and nothing else is done.
 	Guest bool
-	// Fetches: nodes can be asked to fetch images before their turn.
-	Fetches bool `json:",omitempty"`
+	// Fetches: nodes can be asked to fetch images before their turn. FetchPods: pods ask them, and no agent does.
+	Fetches   bool `json:",omitempty"`
+	FetchPods bool `json:",omitempty"`
 }
 
 // WithDefaults sets what is not.

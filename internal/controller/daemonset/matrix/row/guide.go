@@ -11,6 +11,7 @@ import (
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/fetching"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/news"
@@ -101,7 +102,8 @@ func (r *Row) forCourse() course.DaemonSet {
 	return course.DaemonSet{
 		Set: r.rules, Digest: r.info.Digest, Renamed: r.info.Renamed, MoreImages: r.info.MoreImages,
 		MaxUnavailable: rolloutpolicy.LimitOf(limit), Surge: r.surge, MinReadySeconds: r.info.MinReadySeconds,
-		Beside: r.cfg.Guest, Fetches: r.cfg.Fetches && !r.cfg.Guest, Foretells: r.cfg.Foretells,
+		Beside: r.cfg.Guest, Fetches: r.cfg.Fetches, Foretells: r.cfg.Foretells,
+		FetchPods: fetching.Pods{Ask: r.cfg.FetchPods, Hindered: r.info.FetchHindered},
 	}
 }
 

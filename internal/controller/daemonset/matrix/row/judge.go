@@ -61,6 +61,7 @@ func (r *Row) judge(c *cell, order standing.Order) *judgement {
 	switch {
 	case r.cfg.Guest:
 		j.beside()
+		j.fetches()
 	case c.column == nil:
 		j.stranded()
 	case c.eligibility == placement.ShouldNotRun:

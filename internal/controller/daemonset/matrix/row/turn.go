@@ -184,7 +184,7 @@ func (j *judgement) fetches() {
 	p, wish := firstOf(j.oldestOld, j.oldestNew), j.order.Fetch
 	switch {
 	case !p.info.Bound || !p.fetchUntil.IsZero():
-	case wish == standing.Ask && j.cell.column != nil && fetch.Can(j.cell.column.Node.Labels),
+	case wish == standing.Ask && j.cell.column != nil && (j.row.cfg.FetchPods || fetch.Can(j.cell.column.Node.Labels)),
 		wish == standing.NoWish && p.info.Fetch.Revision != "":
 		j.verdict.work, j.removals = workFetch, []removal{{p, action.ReasonFetch}}
 	}
@@ -197,6 +197,7 @@ func (r *Row) fetch(c *cell, p *Pod) action.Action {
 	a := &action.FetchImages{Target: r.target(), Node: c.node, PodName: p.info.Name, PodUID: p.info.UID}
 	if r.order(c.node).Fetch == standing.Ask {
 		a.Revision = r.info.Revision
+		a.AtOnce, a.Deadline = r.guide.course.MayFetch(c.node)
 	}
 	return a
 }
