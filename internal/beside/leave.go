@@ -23,6 +23,7 @@ import (
 	"github.com/everynode/everynode/internal/beside/admit"
 	"github.com/everynode/everynode/internal/beside/conditions"
 	"github.com/everynode/everynode/internal/beside/registration"
+	"github.com/everynode/everynode/internal/change/fetch/fetchpod"
 	"github.com/everynode/everynode/internal/change/pinning"
 	"github.com/everynode/everynode/internal/change/variant"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
@@ -88,6 +89,10 @@ func (l *Leaver) leave(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	err = l.endFetches(ctx)
+	if err != nil {
+		return err
+	}
 	err = l.openGates(ctx)
 	if err != nil {
 		return err
@@ -99,6 +104,25 @@ func (l *Leaver) leave(ctx context.Context) error {
 	fmt.Fprintf(l.Out, "%d DaemonSets are given back, and %d stay OnDelete; no webhook of Everynode is left.\n", len(back),
 		stays)
 	fmt.Fprintf(l.Out, "Stop the controller within %s: after that it takes over again what policies select.\n", leaveFor)
+	return nil
+}
+
+// endFetches deletes the pods that fetch images for changes that nobody leads any more.
+func (l *Leaver) endFetches(ctx context.Context) error {
+	list, err := l.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{LabelSelector: fetchpod.Label})
+	if err != nil {
+		return fmt.Errorf("list the pods that fetch images: %w", err)
+	}
+	for i := range list.Items {
+		p := &list.Items[i]
+		if !fetchpod.Is(p) {
+			continue
+		}
+		err = l.client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, *metav1.NewPreconditionDeleteOptions(string(p.UID)))
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return fmt.Errorf("delete pod %s/%s, which fetches images: %w", p.Namespace, p.Name, err)
+		}
+	}
 	return nil
 }
 

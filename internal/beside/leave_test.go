@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/beside/admit"
+	"github.com/everynode/everynode/internal/change/fetch/fetchpod"
 	"github.com/everynode/everynode/internal/change/history"
 )
 
@@ -76,5 +77,22 @@ func TestLeavingRefusesWhatCannotBeGivenBack(t *testing.T) {
 		if err != nil || admit.Taken(is) || is.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable.String() != "20%" {
 			t.Errorf("the other one is %+v (%v)", is, err)
 		}
+	}
+}
+
+// TestLeavingEndsFetches: pods that fetch images go, and no others.
+func TestLeavingEndsFetches(t *testing.T) {
+	fetches := (&fetchpod.Order{Namespace: "default", Owner: "logs", Daemon: "logs-x", DaemonUID: "u", Node: "n", Revision: "b",
+		Spec: &corev1.PodSpec{Containers: []corev1.Container{{Image: "agent:2"}}}}).Pod()
+	other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "other",
+		Labels: map[string]string{fetchpod.Label: "u"}}}
+	client := fake.NewClientset(fetches, other)
+	said, err := leaves(t, client)
+	if err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	left, err := client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(left.Items) != 1 || left.Items[0].Name != "other" {
+		t.Errorf("pods are left: %v (%v)", left.Items, err)
 	}
 }
