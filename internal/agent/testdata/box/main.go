@@ -8,6 +8,7 @@
 //	box last TEXT FILE N           write TEXT to FILE, exit N
 //	box fail-once FILE             exit 1 if FILE does not exist (and make it), else sleep
 //	box touch FILE                 make FILE
+//	box fetch-program FILE         do what everynode does by that
 //	box cat FILE...                print files
 //	box fill-once MARK FILE MIB    write so many MiB to FILE unless MARK is there (and make it), then sleep
 //	box hold-once MARK MIB         have so much memory unless MARK is there (and make it), then sleep
@@ -23,6 +24,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/everynode/everynode/internal/change/fetch/fetchpod"
 )
 
 func main() {
@@ -52,6 +55,15 @@ func main() {
 			os.Exit(1)
 		}
 		sleep()
+	case fetchpod.Command:
+		program, err := fetchpod.Build(runtime.GOARCH)
+		if err == nil {
+			err = os.WriteFile(args[1], program, 0o555)
+		}
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
 	case "touch":
 		must(os.WriteFile(args[1], nil, 0o644))
 	case "cat":
