@@ -236,6 +236,14 @@ func TestJudgeOfImagesBeforeTheirTurn(t *testing.T) {
 			s.takes(2)
 			return s
 		}, Unfetched + ": node n2 lost its daemon, and node n3 of the same step has not answered; it could be asked since ", 1 + 1},
+		{"another node of a step that the status does not tell of yet was not asked", func() *guidedStory {
+			s := fetchingFleet()
+			s.has(1)
+			s.changes(1, true)
+			s.has(2)
+			s.takes(2)
+			return s
+		}, Unfetched + ": node n2 lost its daemon, and node n3 of the same step has not answered; it could be asked since ", 2},
 		{"another node of the step cannot have them", func() *guidedStory {
 			s := fetchingFleet().racks()
 			s.has(2)

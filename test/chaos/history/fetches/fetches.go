@@ -200,7 +200,11 @@ func (t *Take) waits(others []Place, from time.Time) string {
 		return ""
 	}
 	for _, r := range t.Rollouts {
-		if r.Status.Step != step[0].Name(p) {
+		at := func(name string) int {
+			return slices.IndexFunc(r.Status.Steps, func(s v1alpha1.StepStatus) bool { return s.Name == name })
+		}
+		own := at(step[0].Name(p))
+		if own < 0 || at(r.Status.Step) > own {
 			return "" // who comes later waits for itself alone
 		}
 	}
