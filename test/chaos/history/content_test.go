@@ -192,6 +192,13 @@ func TestHistoriesWithContent(t *testing.T) {
 			s.userTakes(2)
 			s.put(s.pod("new-2", "n2"))
 		}, Assigned + `: pod new-2 on node n2 was made of template "t1", which was not the node's`},
+		{"no content, since its policy has gone in the middle of a change", func(s *guidedStory) {
+			s.rollout.Status.Phase = v1alpha1.PhaseProgressing
+			s.put(s.rollout)
+			s.userTakes(2)
+			s.gone(s.policy)
+			s.put(s.pod("new-2", "n2"))
+		}, Assigned + `: pod new-2 on node n2 was made of template "t1", which was not the node's`},
 		{"a failed content again", func(s *guidedStory) {
 			s.takes(1)
 			fails(s)

@@ -77,7 +77,7 @@ func (j *judge) look(g *guidance, d decision, name string, m int64) {
 		if !slices.Contains(g.policies, p) {
 			g.policies = append(g.policies, p)
 		}
-	case r == nil, r.Status.StableRevision == r.Status.TargetRevision, told.LetGo(r), j.wasLetGo(set, r, m):
+	case r == nil, told.NothingUnderWay(&r.Status), told.LetGo(r), j.wasLetGo(set, r, m):
 		g.free = true
 	}
 }

@@ -9,6 +9,12 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
+// NothingUnderWay reports whether the target is the stable revision, or no node was to have it: what has run nowhere is
+// not stable.
+func NothingUnderWay(s *v1alpha1.DaemonSetRolloutStatus) bool {
+	return s.StableRevision == s.TargetRevision || s.StableRevision == "" && s.Phase == v1alpha1.PhaseComplete
+}
+
 // LetGo reports whether somebody lets the change under way go on without a policy, or the retry that is asked for.
 func LetGo(r *v1alpha1.DaemonSetRollout) bool {
 	a := r.Spec.Approved
