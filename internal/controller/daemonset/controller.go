@@ -56,10 +56,8 @@ type Informers interface {
 // ContentAccess reads ConfigMaps and Secrets in some namespaces, and writes copies of them.
 type ContentAccess interface {
 	// Follow reads a kind in a namespace until ctx ends, and reports whether it can be read. It returns at once.
-	Follow(
-		ctx context.Context, namespace string, kind content.Kind,
-		handler toolscache.ResourceEventHandler, tell func(contents.Sight),
-	)
+	Follow(ctx context.Context, namespace string, kind content.Kind, handler toolscache.ResourceEventHandler,
+		tell func(contents.Sight))
 	CarryOut(ctx context.Context, j *contents.Job) contents.Result
 }
 

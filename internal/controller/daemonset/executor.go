@@ -49,9 +49,8 @@ func (e *executor) createPod(ctx context.Context, ds *appsv1.DaemonSet, of *mold
 	created, err := e.writer.CreatePod(ctx, of.Pod(a))
 	switch {
 	case err == nil:
-		klog.FromContext(ctx).V(3).Info(
-			"Created pod", "pod", klog.KRef(a.Namespace, a.PodName), "node", a.Node, "reason", a.Reason,
-		)
+		klog.FromContext(ctx).V(3).Info("Created pod", "pod", klog.KRef(a.Namespace, a.PodName), "node", a.Node,
+			"reason", a.Reason)
 		e.recorder.Eventf(ds, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", a.PodName)
 		e.metrics.podsCreated.Inc()
 		return action.Answer{Outcome: action.OK, Pod: created.UID}
@@ -61,9 +60,8 @@ func (e *executor) createPod(ctx context.Context, ds *appsv1.DaemonSet, of *mold
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return action.Answer{Outcome: action.Failed}
 	}
-	klog.FromContext(ctx).V(2).Info(
-		"Cannot create pod", "pod", klog.KRef(a.Namespace, a.PodName), "node", a.Node, "err", err,
-	)
+	klog.FromContext(ctx).V(2).Info("Cannot create pod", "pod", klog.KRef(a.Namespace, a.PodName), "node", a.Node,
+		"err", err)
 	e.recorder.Eventf(ds, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
 	e.metrics.writesFailed.Inc()
 	answer := action.Answer{Outcome: refused(err)}
@@ -125,18 +123,16 @@ func (e *executor) deletePod(ctx context.Context, ds *appsv1.DaemonSet, a *actio
 	err := e.writer.DeletePod(ctx, a.Namespace, a.PodName, a.PodUID)
 	switch {
 	case err == nil:
-		klog.FromContext(ctx).V(3).Info(
-			"Deleted pod", "pod", klog.KRef(a.Namespace, a.PodName), "node", a.Node, "reason", a.Reason, "detail", a.Detail,
-		)
+		klog.FromContext(ctx).V(3).Info("Deleted pod", "pod", klog.KRef(a.Namespace, a.PodName), "node", a.Node,
+			"reason", a.Reason, "detail", a.Detail)
 		e.recorder.Eventf(ds, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %v", a.PodName)
 		e.metrics.podsDeleted.WithLabelValues(string(a.Reason)).Inc()
 		return action.OK
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return action.Gone
 	}
-	klog.FromContext(ctx).V(2).Info(
-		"Cannot delete pod", "pod", klog.KRef(a.Namespace, a.PodName), "node", a.Node, "err", err,
-	)
+	klog.FromContext(ctx).V(2).Info("Cannot delete pod", "pod", klog.KRef(a.Namespace, a.PodName), "node", a.Node,
+		"err", err)
 	e.recorder.Eventf(ds, corev1.EventTypeWarning, "FailedDelete", "Error deleting: %v", err)
 	e.metrics.writesFailed.Inc()
 	return refused(err)

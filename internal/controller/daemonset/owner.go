@@ -299,13 +299,17 @@ func (o *owner) dispatch(a action.Action) {
 	}
 	done := func(e action.Answer) {
 		e.Action = a
-		o.buffer.result(func(o *owner) { o.matrix.Step(e) })
+		o.buffer.result(func(o *owner) {
+			o.pins.Answered(e)
+			o.matrix.Step(e)
+		})
 	}
 	switch a := a.(type) {
 	case *action.CreatePod:
 		o.pins.Begun(a.Row(), a.Revision, a.PodName)
 		of, err := o.molds.For(ds, a)
 		if err != nil {
+			o.pins.NotMade(a)
 			o.cfg.Recorder.Eventf(ds, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
 			o.matrix.Step(action.Answer{Action: a, Outcome: action.Failed, Refused: mold.Refusal(err)})
 			return

@@ -36,9 +36,8 @@ func (e *executor) applyRevisions(ctx context.Context, job *belongings.RevisionJ
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			w.metrics.writesFailed.Inc()
-			klog.FromContext(ctx).Info(
-				"Cannot write revisions, will try again", "daemonSet", klog.KObj(job.DaemonSet), "err", err,
-			)
+			klog.FromContext(ctx).Info("Cannot write revisions, will try again", "daemonSet", klog.KObj(job.DaemonSet),
+				"err", err)
 			w.result.Failed = true
 			break
 		}
@@ -54,9 +53,8 @@ func (e *executor) cleanUp(ctx context.Context, job *belongings.CleanupJob) belo
 	deleted, err := e.deleteRevisions(ctx, job.Revisions)
 	if err != nil {
 		e.metrics.writesFailed.Inc()
-		klog.FromContext(ctx).Info(
-			"Cannot delete old revisions, will try again", "daemonSet", klog.KObj(job.DaemonSet), "err", err,
-		)
+		klog.FromContext(ctx).Info("Cannot delete old revisions, will try again", "daemonSet",
+			klog.KObj(job.DaemonSet), "err", err)
 	}
 	return belongings.CleanupResult{Job: job, Deleted: deleted, Failed: err != nil}
 }

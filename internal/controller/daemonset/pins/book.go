@@ -174,18 +174,6 @@ func (s *set) next() (at time.Time) {
 	return at
 }
 
-// Begun says that a pod of the DaemonSet, of that name, was asked for.
-func (b *Book) Begun(uid types.UID, revision, name string) {
-	s := b.sets[uid]
-	if s == nil || s.info == nil {
-		return
-	}
-	if u := s.unknown[content.TemplateOf(revision)]; u != nil && !s.blind {
-		u.begun, u.asked = b.now, name
-		b.tell(s)
-	}
-}
-
 func (b *Book) onRollout(e fact.Rollout) {
 	s, begins := b.followed(&e)
 	if s != nil && e.Status != nil {
