@@ -182,6 +182,11 @@ foreign: deps build ## Prove on a real kube-apiserver what is said to work on an
 	@hack/helm.sh v3
 	@EVERYNODE_BINARY="$(CURDIR)/bin/everynode" $(GO) test -trimpath -count 1 -timeout 60m -v ./test/foreign -kubernetes '$(FOREIGN_PROGRAMS)'
 
+.PHONY: bench-beside
+bench-beside: deps build ## Compare changes by Kubernetes alone with those by a policy beside it, in turn (NODES=2000 RUNS=3); the first run builds Kubernetes.
+	@hack/foreign-kubernetes.sh '$(FOREIGN)' '$(FOREIGN_PROGRAMS)'
+	@EVERYNODE_BINARY="$(CURDIR)/bin/everynode" $(GO) test -trimpath -count 1 -timeout 60m -v -run TestComparedWithKubernetesAlone ./test/foreign -kubernetes '$(FOREIGN_PROGRAMS)' -compared '$(if $(filter file,$(origin NODES)),2000,$(NODES))' -turns $(RUNS)
+
 # The oldest Kubernetes that Everynode runs beside, in its last version.
 OLDEST          ?= v1.33.13
 OLDEST_PROGRAMS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/everynode/kubernetes-$(OLDEST)
