@@ -170,6 +170,7 @@ func (b *beside) staysOpen(t *testing.T) {
 // eager is an ordinary pod that nothing but a node's taint keeps from being bound there.
 func (b *beside) eager(t *testing.T, node string) {
 	t.Helper()
+	b.kubectl(t, "wait", "serviceaccount/default", "--for=create", "--timeout=1m")
 	b.kubectl(t, "apply", "-f", b.write(node+".yaml", strings.ReplaceAll(`apiVersion: v1
 kind: Pod
 metadata: {name: eager-NODE, namespace: default}
