@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -56,6 +57,16 @@ func (g *Guest) MayDelete(ctx context.Context, objects client.Reader, namespace 
 		g.trials.last[namespace] = last
 	}
 	return last.err
+}
+
+// mayReplace returns an error while no pod of a DaemonSet may be replaced: another account makes them than we were told,
+// or MayDelete says so.
+func (g *Guest) mayReplace(ctx context.Context, objects client.Reader, set types.UID, namespace string) error {
+	err := g.makers.Other(set, g.cfg.Maker)
+	if err != nil {
+		return err
+	}
+	return g.MayDelete(ctx, objects, namespace)
 }
 
 // hindered says why no pod of a DaemonSet may be deleted, as long as nobody is asked about them; "" if they may. It

@@ -26,10 +26,7 @@ func (g *Guest) DeletePod(ctx context.Context, by kubernetes.Interface, objects 
 	}
 	// The trial takes a while. What becomes of the pod in that time counts too.
 	version := seen.ResourceVersion
-	err = g.makers.Other(belongings.OwnerOf(&seen), g.cfg.Maker)
-	if err == nil {
-		err = g.MayDelete(ctx, objects, pod.Namespace)
-	}
+	err = g.mayReplace(ctx, objects, belongings.OwnerOf(&seen), pod.Namespace)
 	if err != nil {
 		return fmt.Errorf("leave pod %s as it is: %w", pod, err)
 	}

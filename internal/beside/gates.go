@@ -201,10 +201,7 @@ func (g *Guest) carryOut(ctx context.Context, objects client.Reader, ds *appsv1.
 	again := func(m gates.Move) bool { return m.Deed == gates.Remake }
 	var hindered error
 	if pinned && slices.ContainsFunc(due, again) {
-		err := g.makers.Other(ds.UID, g.cfg.Maker)
-		if err == nil {
-			err = g.MayDelete(ctx, objects, ds.Namespace)
-		}
+		err := g.mayReplace(ctx, objects, ds.UID, ds.Namespace)
 		if err != nil {
 			hindered = fmt.Errorf("leave the pods of DaemonSet %s/%s that wait: %w", ds.Namespace, ds.Name, err)
 			due = slices.DeleteFunc(due, again)

@@ -64,7 +64,7 @@ func TestAssignedIsWhatTheCourseSays(t *testing.T) {
 		c.SetDaemonSet(course.DaemonSet{Beside: true, Set: placement.Set{Newest: newest, Rules: rules,
 			Earlier: &placement.Revisions{ByRevision: all}}})
 		c.SetPolicy(policy, course.Followed, "")
-		c.Tick(now.Time)
+		c.Reach(now.Time)
 		for i, labels := range []map[string]string{{"fleet": "canary"}, {"zone": "x"}, {"zone": "y"}, {}} {
 			name := fmt.Sprint("node-", i)
 			fleet.Set(name, labels)

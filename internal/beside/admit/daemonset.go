@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -298,15 +299,12 @@ func patched(ds *appsv1.DaemonSet, strategy appsv1.DaemonSetUpdateStrategy, kept
 	if !reflect.DeepEqual(ds.Spec.UpdateStrategy, strategy) {
 		patch = append(patch, step{"add", "/spec/updateStrategy", strategy})
 	}
-	const path = "/metadata/annotations/everynode.io~1update-strategy"
 	was, isKept := keptBy(ds)
 	switch {
 	case kept == "" && isKept:
-		patch = append(patch, step{Op: "remove", Path: path})
-	case kept != "" && ds.Annotations == nil:
-		patch = append(patch, step{"add", "/metadata/annotations", map[string]string{UpdateStrategy: kept}})
+		patch = append(patch, step{Op: "remove", Path: annotationPath(UpdateStrategy)})
 	case kept != "" && kept != was:
-		patch = append(patch, step{"add", path, kept})
+		patch = append(patch, annotate(ds.Annotations, UpdateStrategy, kept))
 	}
 	if patch == nil {
 		return Stored{}
@@ -316,4 +314,22 @@ func patched(ds *appsv1.DaemonSet, strategy appsv1.DaemonSetUpdateStrategy, kept
 		return Stored{Refusal: fmt.Sprintf("the DaemonSet cannot be stored: %v", err)}
 	}
 	return Stored{Patch: raw}
+}
+
+// annotate is the step that gives an object with these annotations one more, or another value of it.
+func annotate(have map[string]string, name, value string) step {
+	if have == nil {
+		return step{"add", "/metadata/annotations", map[string]string{name: value}}
+	}
+	return step{"add", annotationPath(name), value}
+}
+
+// annotationPath is where an annotation is, as a JSON pointer (RFC 6901).
+func annotationPath(name string) string {
+	return "/metadata/annotations/" + strings.ReplaceAll(name, "/", "~1")
+}
+
+// NoteMaker is the JSON patch (RFC 6902) that notes on a pod with these annotations by which account it is made.
+func NoteMaker(have map[string]string, account string) ([]byte, error) {
+	return json.Marshal([]step{annotate(have, MadeBy, account)})
 }

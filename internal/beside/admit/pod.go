@@ -236,7 +236,7 @@ func refer(pod object, in NewPod) Answer {
 		why = "the whole of " + in.Want
 	}
 	if part(pod, "metadata", "annotations")[variant.Annotation] != nil {
-		patch = append(patch, step{Op: "remove", Path: "/metadata/annotations/everynode.io~1variant"})
+		patch = append(patch, step{Op: "remove", Path: annotationPath(variant.Annotation)})
 		why = "no variant"
 	}
 	filled, err := in.pin(part(pod, "spec"))

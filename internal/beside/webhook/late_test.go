@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/everynode/everynode/api/newer"
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/history"
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
@@ -143,6 +144,25 @@ func TestALateReplicaReadsTheNodesLabels(t *testing.T) {
 		got := made(t, s, objects)
 		if stable := strings.Contains(string(got.Patch), "agent:0"); !got.Allowed || stable == labelled {
 			t.Errorf("the node is a canary: %v, and its pod is stable: %v (%+v)", labelled, stable, got)
+		}
+	}
+}
+
+// TestAPolicyOfANewerVersionIsNotFollowed by who answers either: a node gets the stable revision, for which step it is in
+// may depend on what this program does not know.
+func TestAPolicyOfANewerVersionIsNotFollowed(t *testing.T) {
+	for _, written := range []bool{true, false} {
+		objects := changing(t)
+		if written {
+			objects[rolloutPath].(*v1alpha1.DaemonSetRollout).Status.Cutoffs = cutoffs(t, objects, "node-1")
+		}
+		policy := &objects[policiesPath].(*v1alpha1.RolloutPolicyList).Items[0]
+		policy.Annotations = map[string]string{newer.Annotation: "spec.quorum"}
+		s := newServer(t, objects, true)
+		s.SetNode(nodeNamed("node-1"))
+		got := made(t, s, objects)
+		if !got.Allowed || !strings.Contains(string(got.Patch), "agent:0") {
+			t.Errorf("steps by number are written: %v, and the pod is not stable (%+v)", written, got)
 		}
 	}
 }

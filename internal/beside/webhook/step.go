@@ -46,9 +46,12 @@ func (s *Server) assigned(
 	if err != nil {
 		return "", fmt.Errorf("read node %s: %w", node, err)
 	}
-	compiled, at, err := stepWritten(status, policy, n)
+	var compiled *rolloutpolicy.Policy
+	var at rolloutpolicy.Step
 	if status.Cutoffs == nil || status.Cutoffs.Incomplete {
 		compiled, at, err = s.stepSeen(ds.UID, policy, by, n)
+	} else {
+		compiled, at, err = stepWritten(status, policy, n)
 	}
 	switch {
 	case errors.Is(err, steps.ErrNotFollowed), errors.Is(err, errNotWritten): // whoever leads takes nothing by it either
@@ -62,14 +65,11 @@ func (s *Server) assigned(
 // stepWritten is a node's step by its labels, and by what the rollout's status says of steps that take nodes by number.
 func stepWritten(status *v1alpha1.DaemonSetRolloutStatus, policy *v1alpha1.RolloutPolicy, n *corev1.Node) (
 	*rolloutpolicy.Policy, rolloutpolicy.Step, error) {
-	compiled, err := rolloutpolicy.Compile(&policy.Spec, time.LoadLocation)
+	compiled, err := rolloutpolicy.Follow(policy, time.LoadLocation)
 	if err != nil {
 		return nil, rolloutpolicy.Step{}, fmt.Errorf("policy %s: %w: %w", policy.Name, steps.ErrNotFollowed, err)
 	}
 	written := status.Cutoffs
-	if written == nil {
-		return nil, rolloutpolicy.Step{}, errNotWritten
-	}
 	open, known := compiled.StepNamed(status.Step)
 	same := status.Policy != nil && status.Policy.UID == policy.UID && written.PolicyGeneration == policy.Generation
 	if known && compiled.ByNumber(open) && !same {

@@ -3,7 +3,6 @@ package webhook
 import (
 	"context"
 	"encoding/json"
-	"strings"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,21 +29,9 @@ func (s *Server) stranger(ctx context.Context, r *admissionv1.AdmissionRequest) 
 	}
 	klog.FromContext(ctx).Info("A pod of a DaemonSet that follows a policy was made by another account than "+
 		"--daemonset-account says", "daemonSet", klog.KObj(ds), "account", r.UserInfo.Username, "flag", s.cfg.Maker)
-	op := patchOf{Op: "add", Path: "/metadata/annotations", Value: map[string]string{admit.MadeBy: r.UserInfo.Username}}
-	if pod.Annotations != nil {
-		op.Path += "/" + strings.ReplaceAll(admit.MadeBy, "/", "~1")
-		op.Value = r.UserInfo.Username
-	}
-	out.Patch, err = json.Marshal([]patchOf{op})
+	out.Patch, err = admit.NoteMaker(pod.Annotations, r.UserInfo.Username)
 	if err != nil {
 		return admitted(), otherAccount
 	}
 	return out, otherAccount
-}
-
-// patchOf is one change in a JSON patch.
-type patchOf struct {
-	Op    string `json:"op"`
-	Path  string `json:"path"`
-	Value any    `json:"value"`
 }
