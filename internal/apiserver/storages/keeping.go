@@ -6,27 +6,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/storagebackend"
-	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/everynode/everynode/api/newer"
+	"github.com/everynode/everynode/internal/apiserver/decorated"
 )
 
 // keeping has a storage take no object that was read without some of its fields, since a newer server wrote them. The
 // registry refuses what people write; this is for what the library writes by itself, such as that an object waits for
 // its finalizers.
 func keeping(open generic.StorageDecorator) generic.StorageDecorator {
-	return func(c *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error),
-		newObject, newList func() runtime.Object, attrs storage.AttrFunc, triggers storage.IndexerFuncs,
-		indexers *cache.Indexers,
-	) (storage.Interface, factory.DestroyFunc, error) {
-		opened, destroy, err := open(c, prefix, key, newObject, newList, attrs, triggers, indexers)
-		if err != nil {
-			return nil, nil, err
-		}
-		return keeper{opened}, destroy, nil
-	}
+	return decorated.Wrap(open, func(s storage.Interface) storage.Interface { return keeper{s} })
 }
 
 type keeper struct{ storage.Interface }
