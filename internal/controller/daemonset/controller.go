@@ -42,6 +42,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/controller/daemonset/placements"
+	"github.com/everynode/everynode/internal/controller/daemonset/strange"
 	"github.com/everynode/everynode/internal/controller/daemonset/variants/storing"
 )
 
@@ -162,10 +163,11 @@ func New(cfg Config) (*Controller, error) {
 		return nil, fmt.Errorf("configure DaemonSet controller: %w", err)
 	}
 	m, err := newMetrics(cfg.Registerer)
-	if err != nil {
+	teller, untold := strange.New(cfg.Recorder, cfg.Registerer)
+	if err = errors.Join(err, untold); err != nil {
 		return nil, fmt.Errorf("register DaemonSet controller metrics: %w", err)
 	}
-	c := &Controller{cfg: cfg, buffer: newBuffer(), metrics: m, own: sight{watches: cfg.Watches}}
+	c := &Controller{cfg: cfg, buffer: newBuffer(), metrics: m, own: sight{watches: cfg.Watches, strange: teller}}
 	cfg.Placements.Wakes(c.buffer.nudge)
 	return c, nil
 }

@@ -90,7 +90,7 @@ func newOwner(c *Controller, pods, rows, claims *lane.Lane) *owner {
 	o.molds = mold.NewMaker(mold.Maker{Revisions: o.book, Contents: o.contents, Pins: o.pins, Startups: o.startups,
 		Variants: o.variants, Follows: func(uid types.UID) bool { _, is := o.matrix.Rollout(uid); return is }})
 	o.book.Guest, o.rollouts.Guest, o.book.Live = c.cfg.Guest, c.cfg.Guest, c.cfg.LiveContent
-	o.contents.Guest, o.variants.Guest, o.fetches.Objects = c.cfg.Guest, c.cfg.Guest, o.molds
+	o.contents.Guest, o.variants.Guest, o.fetches.Objects = c.cfg.Guest, c.cfg.Guest, mold.Source{Templates: templates, Maker: o.molds}
 	return o
 }
 
@@ -216,6 +216,7 @@ func (o *owner) nextTurn() (time.Time, bool) {
 }
 
 func (o *owner) apply(kind string, c change) {
+	o.own.strange.Look(o.log, c.obj, c.deleted)
 	if o.tellVariants(kind, c) {
 		return
 	}
@@ -299,19 +300,15 @@ func (o *owner) dispatch(a action.Action) {
 	}
 	done := func(e action.Answer) {
 		e.Action = a
-		o.buffer.result(func(o *owner) {
-			o.pins.Answered(e)
-			o.matrix.Step(e)
-		})
+		o.buffer.result(func(o *owner) { o.pins.Step(e) })
 	}
 	switch a := a.(type) {
 	case *action.CreatePod:
 		o.pins.Begun(a.Row(), a.Revision, a.PodName)
 		of, err := o.molds.For(ds, a)
 		if err != nil {
-			o.pins.NotMade(a)
 			o.cfg.Recorder.Eventf(ds, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
-			o.matrix.Step(action.Answer{Action: a, Outcome: action.Failed, Refused: mold.Refusal(err)})
+			o.pins.Step(action.Answer{Action: a, Outcome: action.Failed, Refused: mold.Refusal(err)})
 			return
 		}
 		o.podLane.Submit(func(ctx context.Context) { done(o.exec.createPod(ctx, ds, of, a)) })

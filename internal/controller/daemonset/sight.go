@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
+	"github.com/everynode/everynode/internal/controller/daemonset/strange"
 )
 
 const (
@@ -23,6 +24,8 @@ const (
 type sight struct {
 	watches *Watches // nil: they always are
 	kinds   []ownKind
+	// strange tells of objects that hold what only a newer program knows.
+	strange *strange.Teller
 }
 
 // ownKind is one of them. Synced is nil as long as the API does not serve it. Late means that it was not

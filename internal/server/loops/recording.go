@@ -4,37 +4,13 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"sync"
-
-	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/controller/daemonset"
-	"github.com/everynode/everynode/internal/controller/daemonset/strange"
 )
 
 // DaemonSets makes the DaemonSet controller and returns what runs it. If record is
 // not empty, the file of that name gets a script of its decisions.
 func DaemonSets(cfg daemonset.Config, record string) (run func(context.Context) error, err error) {
-	work, err := deciding(cfg, record)
-	if err != nil {
-		return nil, err
-	}
-	teller, err := strange.New(cfg.Recorder, cfg.Registerer)
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context) error {
-		telling, stop := context.WithCancel(ctx)
-		var all sync.WaitGroup
-		all.Go(func() { teller.Run(telling, cfg.Informers, clock.RealClock{}) })
-		defer all.Wait()
-		defer stop()
-		return work(ctx)
-	}, nil
-}
-
-// deciding is the DaemonSet controller itself.
-func deciding(cfg daemonset.Config, record string) (run func(context.Context) error, err error) {
 	if record == "" {
 		ds, err := daemonset.New(cfg)
 		if err != nil {

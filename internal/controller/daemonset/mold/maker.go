@@ -126,16 +126,11 @@ func (t Templates) Template(uid types.UID, hash string) *corev1.PodTemplateSpec 
 	return template
 }
 
-// Template is that of a revision without its content; nil if it is gone.
-func (k *Maker) Template(uid types.UID, hash string) *corev1.PodTemplateSpec {
-	return Templates{k.Revisions}.Template(uid, hash)
+// Source is what the API holds of DaemonSets, and what their pods are made from.
+type Source struct {
+	Templates
+	*Maker
 }
-
-// Pod is nil if there is none.
-func (k *Maker) Pod(uid types.UID) *corev1.Pod { return k.Revisions.Pod(uid) }
-
-// Retell has the matrix be told again of a pod.
-func (k *Maker) Retell(uid types.UID) { k.Revisions.Retell(uid) }
 
 // Spec is that of the pods of a revision.
 func (k *Maker) Spec(uid types.UID, revision string) (*corev1.PodSpec, error) {

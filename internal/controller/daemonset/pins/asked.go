@@ -21,15 +21,13 @@ func (b *Book) Begun(uid types.UID, revision, name string) {
 	}
 }
 
-// Answered takes in what became of an action.
-func (b *Book) Answered(e action.Answer) {
-	if a, is := e.Action.(*action.CreatePod); is && e.Outcome == action.Failed {
-		b.NotMade(a)
+// onAnswer takes in what became of an action. Where a pod was refused, or could not be made, another node may be first
+// at once.
+func (b *Book) onAnswer(e action.Answer) {
+	a, is := e.Action.(*action.CreatePod)
+	if !is || e.Outcome != action.Failed {
+		return
 	}
-}
-
-// NotMade says that a pod was refused, or could not be made: another node may be first at once.
-func (b *Book) NotMade(a *action.CreatePod) {
 	s := b.sets[a.UID]
 	if s == nil || s.info == nil {
 		return

@@ -16,6 +16,7 @@ import (
 	"github.com/everynode/everynode/internal/change/pinning"
 	"github.com/everynode/everynode/internal/controller/daemonset/contents"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/loop/deadline"
 )
@@ -93,6 +94,9 @@ func (b *Book) Step(e matrix.Event) {
 	case fact.RolloutGone:
 		b.rows.Step(e)
 		b.leave(types.UID(e))
+	case action.Answer:
+		b.onAnswer(e)
+		b.rows.Step(e)
 	case contents.Again:
 		b.again(types.UID(e))
 	case fact.DaemonSet:

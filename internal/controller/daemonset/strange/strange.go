@@ -3,47 +3,28 @@
 package strange
 
 import (
-	"context"
 	"fmt"
-	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/newer"
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// kinds are those whose objects are looked at. Of NodeStartups those tell who open nodes.
-var kinds = map[string]client.Object{"RolloutPolicy": &v1alpha1.RolloutPolicy{},
-	"DaemonSetRollout": &v1alpha1.DaemonSetRollout{}, "DaemonSetVariant": &v1alpha1.DaemonSetVariant{}}
-
-// awaitEvery is the time between two tries to read a kind that the API does not serve yet.
-const awaitEvery = 5 * time.Second
-
-// Informers is the part of the shared cache that is watched through.
-type Informers interface {
-	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
-}
-
 // Recorder tells users what happened to an object. A record.EventRecorder is one.
 type Recorder interface {
 	Event(object runtime.Object, eventtype, reason, message string)
 }
 
-// Teller tells. Its methods may be called by several goroutines.
+// Teller tells, in one goroutine.
 type Teller struct {
 	recorder Recorder
 	gauge    *prometheus.GaugeVec
-	mu       sync.Mutex
 	// told is what was said of objects, by their kind.
 	told map[string]map[types.UID]string
 }
@@ -63,62 +44,37 @@ func New(recorder Recorder, reg prometheus.Registerer) (*Teller, error) {
 	return t, nil
 }
 
-// Run tells until ctx ends.
-func (t *Teller) Run(ctx context.Context, objects Informers, c clock.WithTicker) {
-	var all sync.WaitGroup
-	for kind, object := range kinds {
-		all.Go(func() { t.follow(ctx, objects, kind, object, c) })
-	}
-	all.Wait()
-}
-
-// follow looks at the objects of a kind, once the API serves it, until ctx ends.
-func (t *Teller) follow(ctx context.Context, objects Informers, kind string, of client.Object, c clock.WithTicker) {
-	again := c.NewTicker(awaitEvery)
-	defer again.Stop()
-	for ctx.Err() == nil {
-		informer, err := objects.GetInformer(ctx, of, cache.BlockUntilSynced(false))
-		var registration toolscache.ResourceEventHandlerRegistration
-		if err == nil {
-			registration, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-				AddFunc:    func(obj any) { t.look(ctx, kind, obj, false) },
-				UpdateFunc: func(_, obj any) { t.look(ctx, kind, obj, false) },
-				DeleteFunc: func(obj any) { t.look(ctx, kind, obj, true) },
-			})
-		}
-		if err == nil {
-			<-ctx.Done()
-			_ = informer.RemoveEventHandler(registration) // It fails when the cache has stopped before.
-			return
-		}
-		select {
-		case <-ctx.Done():
-		case <-again.C():
-		}
-	}
-}
-
-func (t *Teller) look(ctx context.Context, kind string, obj any, gone bool) {
-	if unknown, is := obj.(toolscache.DeletedFinalStateUnknown); is {
-		obj = unknown.Obj
-	}
-	o, is := obj.(client.Object)
-	if !is {
+// Look looks at an object of any kind that has been read, or is gone, and tells of it where there is news. Of
+// NodeStartups those tell who open nodes.
+func (t *Teller) Look(log klog.Logger, obj any, gone bool) {
+	o, kind := ownKind(obj)
+	if o == nil {
 		return
 	}
 	fields := newer.Fields(o)
 	if !t.note(kind, o.GetUID(), fields, gone) {
 		return
 	}
-	klog.FromContext(ctx).Info("An object is not followed: a newer program wrote what this one does not know",
-		"kind", kind, "object", klog.KObj(o), "fields", fields)
+	log.Info("An object is not followed: a newer program wrote what this one does not know", "kind", kind, "object",
+		klog.KObj(o), "fields", fields)
 	t.recorder.Event(o, corev1.EventTypeWarning, "NotFollowed", "Nothing new begins by it: "+newer.Check(o).Error())
+}
+
+// ownKind is an object of the kinds that are looked at, and its kind; nil for others.
+func ownKind(obj any) (client.Object, string) {
+	switch o := obj.(type) {
+	case *v1alpha1.RolloutPolicy:
+		return o, "RolloutPolicy"
+	case *v1alpha1.DaemonSetRollout:
+		return o, "DaemonSetRollout"
+	case *v1alpha1.DaemonSetVariant:
+		return o, "DaemonSetVariant"
+	}
+	return nil, ""
 }
 
 // note counts an object with such fields, or without, and reports whether they are to be told.
 func (t *Teller) note(kind string, uid types.UID, fields string, gone bool) (news bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	if t.told[kind] == nil {
 		t.told[kind] = map[types.UID]string{}
 	}

@@ -5,9 +5,10 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/api/newer"
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -34,6 +35,7 @@ func TestStrangeObjectsAreToldOfOnce(t *testing.T) {
 		}
 		return out
 	}
+	variant := &v1alpha1.DaemonSetVariant{ObjectMeta: p("spec.b").ObjectMeta}
 	for i, step := range []struct {
 		kind  string
 		obj   any
@@ -47,10 +49,11 @@ func TestStrangeObjectsAreToldOfOnce(t *testing.T) {
 		{"RolloutPolicy", p("spec.b"), false, 2, 1},
 		{"RolloutPolicy", p(""), false, 2, 0},
 		{"RolloutPolicy", p("spec.b"), false, 3, 1},
-		{"RolloutPolicy", toolscache.DeletedFinalStateUnknown{Obj: p("spec.b")}, true, 3, 0},
-		{"DaemonSetVariant", p("spec.b"), false, 4, 1},
+		{"RolloutPolicy", p("spec.b"), true, 3, 0},
+		{"DaemonSetVariant", variant, false, 4, 1},
+		{"RolloutPolicy", &corev1.Node{ObjectMeta: variant.ObjectMeta}, false, 4, 0},
 	} {
-		teller.look(t.Context(), step.kind, step.obj, step.gone)
+		teller.Look(klog.Background(), step.obj, step.gone)
 		all, err := reg.Gather()
 		if err != nil {
 			t.Fatal(err)
