@@ -115,7 +115,7 @@ func TestWhatANodeWasLikeOutlivesARestartBetweenTwoDaemons(t *testing.T) {
 				test.after(&m.daemon)
 				w.tell(one)
 				w.now = w.now.Add(Lasting)
-				w.course.Tick(w.now)
+				tick(w.course, w.now)
 				if got, message := w.course.Phase(); got != test.phase || !strings.Contains(message, test.words) {
 					t.Errorf("%s, ended %t, %d restarts: %s: %s", name, ended, restarts, got, message)
 				}

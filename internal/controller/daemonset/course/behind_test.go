@@ -14,7 +14,7 @@ const inTheMorning = "waves: [{name: all, percent: 100, maxUnavailable: 1}]\nnod
 // leap has time pass without anything that happens.
 func (w *world) leap(d time.Duration) {
 	w.now = w.now.Add(d)
-	w.course.Tick(w.now)
+	tick(w.course, w.now)
 }
 
 // down is how many nodes have no available daemon.

@@ -94,7 +94,7 @@ func TestGoingPodsUseUpTheLimitByAnyClock(t *testing.T) {
 			w.update("v2")
 			for end := w.now.Add(grace + 4*time.Minute); w.now.Before(end); {
 				w.now = w.now.Add(time.Second)
-				w.course.Tick(w.now)
+				tick(w.course, w.now)
 				for _, p := range w.take(10) {
 					m := w.nodes[p.Node]
 					m.daemon = standing.Daemon{Ended: true, Ending: p.From, EndsBy: w.now.Add(off + grace),
@@ -125,7 +125,7 @@ func TestGoingPodsUseUpTheLimitAfterARestartByAnyClock(t *testing.T) {
 		}
 		w.crash()
 		w.now = w.now.Add(4 * time.Minute)
-		w.course.Tick(w.now)
+		tick(w.course, w.now)
 		if n := len(w.take(10)); n != 0 {
 			t.Errorf("the API's clock is off by %s: %d more are taken, and one is on its way out", off, n)
 		}
@@ -306,7 +306,7 @@ func TestGoingPodsUseUpTheLimitWhenTheClockIsSet(t *testing.T) {
 		w.course.SetDaemon(p.Node, standing.Daemon{Ended: true, Ending: p.From, EndsBy: noon.Add(31 * time.Second),
 			Grace: 30 * time.Second, Was: standing.WasAvailable})
 	}
-	w.course.Tick(clocktest.At(noon.Add(time.Hour), 2*time.Minute))
+	tick(w.course, clocktest.At(noon.Add(time.Hour), 2*time.Minute))
 	if n := len(w.take(10)); n != 0 {
 		t.Errorf("%d more are taken a minute later, and one is on its way out", n)
 	}
@@ -324,6 +324,6 @@ func TestARetryGivesTimeWhenTheClockIsSet(t *testing.T) {
 	w.pass(time.Minute)
 	w.expect(t, v1alpha1.PhaseHalted, "5 restarts")
 	w.course.SetSpec(v1alpha1.DaemonSetRolloutSpec{Retry: &v1alpha1.Retry{Revision: "v2", Count: 1}})
-	w.course.Tick(clocktest.At(noon.Add(time.Hour), 3*time.Minute))
+	tick(w.course, clocktest.At(noon.Add(time.Hour), 3*time.Minute))
 	w.expect(t, v1alpha1.PhaseProgressing, "its daemon starts")
 }

@@ -317,8 +317,7 @@ func (c *Course) reopen(b begun.Steps) {
 	c.state.unread, c.gate = nil, gate{}
 }
 
-// retarget follows the DaemonSet's newest revision: with another one the steps, and
-// the evidence, begin again.
+// retarget follows the DaemonSet's newest revision: with another one the steps, and the evidence, begin again.
 func (c *Course) retarget() {
 	if !c.started || c.state.target == c.ds.Newest || c.renamed() {
 		return
@@ -378,16 +377,18 @@ func (c *Course) refreshAll() {
 	}
 }
 
-// Tick moves time forward and does what was due; the same time twice is no work. What time alone has changed of daemons
-// is told first: who stood still must take none for late that has become available meanwhile.
-func (c *Course) Tick(now time.Time, tell ...func()) {
-	if !now.After(c.now) {
-		return
+// Reach moves time forward, and reports whether it is later than before. What time alone has changed of daemons is told
+// then, before Due: who stood still must take none for late that has become available meanwhile.
+func (c *Course) Reach(now time.Time) (later bool) {
+	later = now.After(c.now)
+	if later {
+		c.now = now
 	}
-	c.now = now
-	for _, told := range tell {
-		told()
-	}
+	return later
+}
+
+// Due does what is due by now.
+func (c *Course) Due() {
 	for t := c.timers.Pop(c.now); t != nil; t = c.timers.Pop(c.now) {
 		c.refresh(t.Owner)
 	}
@@ -396,7 +397,7 @@ func (c *Course) Tick(now time.Time, tell ...func()) {
 	c.settle()
 }
 
-// NextTick is when Tick has something to do next, if ever.
+// NextTick is when Due has something to do next, if ever.
 func (c *Course) NextTick() (time.Time, bool) {
 	c.stands()
 	at, _ := c.timers.Next()

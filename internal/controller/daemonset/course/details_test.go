@@ -127,7 +127,7 @@ func TestWhatStandsInWorksOnMostNodes(t *testing.T) {
 	have("failed", 6, true)
 	have("target", 4, true)
 	w.policy, w.ds = policy(t, "waves: [{name: canary, count: 1, soak: 1h}]"), dsWith("failed", 1)
-	w.course.Tick(w.now)
+	tick(w.course, w.now)
 	w.course.SetPolicy(w.policy, Followed, "")
 	w.tellRules()
 	w.course.Start(&v1alpha1.DaemonSetRolloutStatus{TargetRevision: "failed", Step: "canary",
@@ -304,7 +304,7 @@ func TestNodesThatReturnAreNotMisplaced(t *testing.T) {
 		}
 	}
 	w.now = w.now.Add(Lasting)
-	w.course.Tick(w.now)
+	tick(w.course, w.now)
 	if w.course.queue.Totals[standing.Pending] == 0 || w.course.Misplaced() != 0 {
 		t.Errorf("%d nodes may go back, and %d are misplaced", w.course.queue.Totals[standing.Pending], w.course.Misplaced())
 	}
@@ -359,7 +359,7 @@ func TestTheNextTickIsLater(t *testing.T) {
 			t.Fatalf("at %s the next tick is to be at %s; it is number %d", w.now, at, ticks)
 		}
 		w.now = at
-		w.course.Tick(at)
+		tick(w.course, at)
 	}
 }
 

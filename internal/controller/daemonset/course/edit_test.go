@@ -188,7 +188,7 @@ func TestMessageNamesWhatIsWaitedFor(t *testing.T) {
 	w.nodes[p[0].Node].daemon = standing.Daemon{Trouble: "the old pod does not end"}
 	w.tell(p[0].Node)
 	w.now = w.now.Add(time.Hour)
-	w.course.Tick(w.now)
+	tick(w.course, w.now)
 	_, message := w.course.Phase()
 	for _, word := range []string{"step canary: 0 of 3 nodes done", "1 under way", p[0].Node,
 		"the old pod does not end"} {
@@ -223,7 +223,7 @@ func TestFailedFirstDaemonIsDown(t *testing.T) {
 	w.addFleet(1, 1, 2, "v1")
 	first, second := w.names()[0], w.names()[1]
 	w.nodes[second].daemon.Since, w.nodes[second].daemon.Available = time.Time{}, false
-	w.course.Tick(w.now)
+	tick(w.course, w.now)
 	for _, name := range w.names() {
 		w.tell(name)
 	}

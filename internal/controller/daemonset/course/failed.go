@@ -54,9 +54,8 @@ func (c *Course) retried() bool { return approval.Asks(c.spec.Retry, c.failed, c
 // hear takes in what the spec approves.
 func (c *Course) hear() { c.state.consent.Hear(c.spec.Approved, c.retried()) }
 
-// refuse has a target wait for somebody to ask for it that failed longer ago than is
-// remembered well. One that failed under a DaemonSet that was deleted since is halted:
-// the new one has nothing to go back to.
+// refuse has a target wait for somebody to ask for it that failed longer ago than is remembered well. One that failed
+// under a DaemonSet that was deleted since is halted: the new one has nothing to go back to.
 func (c *Course) refuse() {
 	target := c.state.target
 	if target == c.state.stable {

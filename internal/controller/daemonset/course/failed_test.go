@@ -258,7 +258,7 @@ func TestWhatWasTakenBackHaltsANewDaemonSet(t *testing.T) {
 	w := newWorld()
 	w.addFleet(1, 2, 5, "")
 	w.ds = daemonSet("v2")
-	w.course.Tick(w.now)
+	tick(w.course, w.now)
 	w.course.SetPolicy(policy(t, "failure: {then: Rollback}"), Followed, "")
 	w.tellRules()
 	w.course.Start(&v1alpha1.DaemonSetRolloutStatus{FailedRevisions: []v1alpha1.FailedRevision{{Revision: "v2",
@@ -291,7 +291,7 @@ func TestFailedNodeOfALaterStepHoldsUpNobody(t *testing.T) {
 	m.daemon = standing.Daemon{Refused: "the API refuses the pod", RefusedOf: "v2"}
 	w.tell(name)
 	w.now = w.now.Add(2 * Lasting)
-	w.course.Tick(w.now)
+	tick(w.course, w.now)
 	if n := w.course.state.failures.Count(); n != 1 {
 		t.Fatalf("%d nodes count as failed, want the one whose pod is refused", n)
 	}
@@ -325,7 +325,7 @@ func TestARefusalOfTheStableRevisionIsNotTheTargets(t *testing.T) {
 		w.nodes[name].daemon = standing.Daemon{Refused: "it asks for more than its limit", RefusedOf: of, Held: true}
 		w.tell(name)
 		w.now = w.now.Add(2 * Lasting)
-		w.course.Tick(w.now)
+		tick(w.course, w.now)
 	}
 	refused(ill, "v2")
 	w.expect(t, v1alpha1.PhaseRolledBack, "failed on 1")

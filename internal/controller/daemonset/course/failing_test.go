@@ -241,7 +241,7 @@ func TestUnreadyForAMomentIsNotLate(t *testing.T) {
 			m.daemon.Available, m.daemon.Since = false, time.Time{}
 			w.course.SetDaemon(name, m.daemon)
 			w.now = w.now.Add(time.Second)
-			w.course.Tick(w.now)
+			tick(w.course, w.now)
 			m.daemon.Available, m.daemon.Since = true, since.Add(time.Hour)
 			w.course.SetDaemon(name, m.daemon)
 			break
@@ -270,7 +270,7 @@ func TestAPodThatNeverSoaksIsLate(t *testing.T) {
 			}
 			w.course.SetDaemon(name, m.daemon)
 			w.now = w.now.Add(time.Second)
-			w.course.Tick(w.now)
+			tick(w.course, w.now)
 		}
 	}
 	w.expect(t, v1alpha1.PhaseRolledBack, "not available in time")

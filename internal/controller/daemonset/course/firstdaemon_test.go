@@ -62,7 +62,7 @@ func TestAFirstDaemonThatWasRefusedIsTriedAgain(t *testing.T) {
 	held, tries, refuses := time.Time{}, 0, w.now.Add(2*time.Minute)
 	for range 7200 {
 		w.now = w.now.Add(time.Second)
-		w.course.Tick(w.now)
+		tick(w.course, w.now)
 		m := w.nodes["z1-a"]
 		if m.daemon.Held && !held.After(w.now) {
 			m.daemon.Held = false

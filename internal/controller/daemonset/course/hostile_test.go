@@ -76,7 +76,7 @@ func (m *machine) hold(now time.Time) { m.daemon.Held, m.held = true, now.Add(3*
 func (w *world) tick() {
 	c := w.course
 	if w.hostile == nil || w.set {
-		c.Tick(w.clock())
+		tick(c, w.clock())
 		w.hasTicked()
 		return
 	}
@@ -86,7 +86,7 @@ func (w *world) tick() {
 	}
 	phase, message := c.Phase()
 	c.Moved()
-	c.Tick(w.clock())
+	tick(c, w.clock())
 	is, says := c.Phase()
 	if moved := c.Moved(); (!any || next.After(c.now)) && (is != phase || says != message || len(moved) > 0) {
 		w.t.Fatalf("the next tick is to be at %s, and at %s %s: %s is %s: %s, and %s moved", next, c.now, phase, message, is, says, moved)

@@ -141,8 +141,7 @@ func (c *Course) lingersFrom(n *node) time.Time {
 	return time.Time{}
 }
 
-// superseded: the node has a revision that was the target once and did not fail. It
-// keeps it until its step begins.
+// superseded: the node has a revision that was the target once and did not fail. It keeps it until its step begins.
 func (c *Course) superseded(n *node, want string) bool {
 	r := n.daemon.Revision
 	return c.changing && want == c.state.stable && r != c.state.target && !c.state.HasFailed(r) && !c.targetFailed &&
@@ -184,9 +183,8 @@ func (c *Course) old(n *node) bool {
 // restarts is how often the node's newest pod restarted since the evidence begins.
 func (c *Course) restarts(n *node) int32 { return n.daemon.Restarts - n.change.overlooked }
 
-// Lasting is how long a trouble must be seen before it counts as one that waiting does not end: a
-// ConfigMap may come a moment later than its reader, and registries and webhooks restart. A kubelet has
-// tried three times by then.
+// Lasting is how long a trouble must be seen before it counts as one that waiting does not end: a ConfigMap may come a
+// moment later than its reader, and registries and webhooks restart. A kubelet has tried three times by then.
 const Lasting = 30 * time.Second
 
 // sureFrom is when the trouble that the node's pod is in counts as one that waiting does not end;
@@ -269,8 +267,7 @@ func (c *Course) patience(n *node) time.Time {
 	return up.Add(2*c.soak(n) + c.policy.Failure.StartDeadline)
 }
 
-// quietUntil is until when the nodes that the daemon left in the present step are watched;
-// zero if they need not be.
+// quietUntil is until when the nodes that the daemon left in the present step are watched; zero if they need not be.
 func (c *Course) quietUntil() time.Time {
 	s := c.queue.Steps[c.state.open]
 	if c.policy == nil || s == nil || s.Sums[standing.Removed] == 0 {

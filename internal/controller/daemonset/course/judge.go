@@ -93,9 +93,8 @@ func (c *Course) count(n *node, in *standing.Input, v *view) {
 // isDown reports whether a node without a daemon asks for no room: it counts as unavailable already.
 func (n *node) isDown(in *standing.Input) bool { return in.IsNew || n.change.taken || in.Failed }
 
-// candidate reports whether the node's pod is to be replaced, or made where that asks
-// for leave, and whether that makes nothing unavailable. Nothing changes towards a revision
-// whose template cannot be read.
+// candidate reports whether the node's pod is to be replaced, or made where that asks for leave, and whether that makes
+// nothing unavailable. Nothing changes towards a revision whose template cannot be read.
 func (c *Course) candidate(n *node, in *standing.Input) (change, free bool) {
 	d := &n.daemon
 	free = !d.Available && in.Recovers.IsZero()

@@ -39,8 +39,7 @@ type node struct {
 
 // change is what is remembered of a node's change: facts alone do not tell it.
 type change struct {
-	// begun is the revision that the node had when its change was let begin, until that
-	// shows.
+	// begun is the revision that the node had when its change was let begin, until that shows.
 	begun *string
 	// before is what its daemon was like when its change began, until the next one has soaked.
 	before standing.Before
@@ -51,8 +50,7 @@ type change struct {
 	// spared: taken was true when the direction turned towards the stable revision. When it turns
 	// forward again before a daemon was available, that counts again.
 	spared bool
-	// overlooked is how often its pod had restarted when the target was tried again; earlier: that pod is from
-	// before.
+	// overlooked is how often its pod had restarted when the target was tried again; earlier: that pod is from before.
 	overlooked int32
 	earlier    bool
 	// fetch is what is remembered of the target's images on it.
@@ -62,13 +60,11 @@ type change struct {
 	worksOf string
 	// late: the node came into its step when that had begun long ago.
 	late bool
-	// up is since when its pod was seen available without a break, whatever its node says of
-	// it since, and fell when that ended after it had soaked; going since when one was seen on its way
-	// out; bound when it was seen to be bound, and
-	// troubled since when it was seen in a trouble that waiting does not end, or refused; held since when
-	// tries to change the node fail; healed when its node was seen in order again, or when
-	// the course began and its daemon, for all that was known, had just come back with it. All are by this
-	// process' clock.
+	// up is since when its pod was seen available without a break, whatever its node says of it since, and fell when
+	// that ended after it had soaked; going since when one was seen on its way out; bound when it was seen to be bound,
+	// and troubled since when it was seen in a trouble that waiting does not end, or refused; held since when tries to
+	// change the node fail; healed when its node was seen in order again, or when the course began and its daemon, for
+	// all that was known, had just come back with it. All are by this process' clock.
 	up, fell, going, bound, troubled, held, healed, began time.Time
 }
 
@@ -246,8 +242,7 @@ func (c *Course) resort(n *node, labelsChanged bool) {
 	}
 }
 
-// sort brings a node's step in line with its labels, and those of nodes that make
-// room for it.
+// sort brings a node's step in line with its labels, and those of nodes that make room for it.
 func (c *Course) sort(n *node) {
 	if c.fleet == nil {
 		return
@@ -413,9 +408,8 @@ func (c *Course) ExpectRecovery() {
 	}
 }
 
-// recallBefore finds out what daemons were like before their change: their next ones say it, and
-// of nodes that have none what is stored, or the pod that was there last: one of the target what
-// it replaced, another what it was like.
+// recallBefore finds out what daemons were like before their change: their next ones say it, and of nodes that have
+// none what is stored, or the pod that was there last: one of the target what it replaced, another what it was like.
 func (c *Course) recallBefore(stored map[string]standing.Before) {
 	f := c.failed
 	for _, n := range c.nodes {

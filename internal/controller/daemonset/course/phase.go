@@ -221,8 +221,7 @@ func (c *Course) over() (over bool, ask string) {
 	return true, ""
 }
 
-// overWithoutNodes is over for a step that has none: a canary that nobody is asks, unless a ramp is
-// about to begin.
+// overWithoutNodes is over for a step that has none: a canary that nobody is asks, unless a ramp is about to begin.
 func (c *Course) overWithoutNodes(asks bool) (over bool, ask string) {
 	open := c.state.open
 	next, more := c.following()
@@ -296,8 +295,7 @@ func (c *Course) tooFaulty() string {
 		words.Nodes(c.queue.Totals[standing.Selected]), c.policy.MaxNodeFaults)
 }
 
-// tooFine says why the policy makes too many steps of this fleet; "" if it does not, or where
-// steps do not count.
+// tooFine says why the policy makes too many steps of this fleet; "" if it does not, or where steps do not count.
 func (c *Course) tooFine() string {
 	if c.isNew {
 		return ""

@@ -19,7 +19,7 @@ func TestAPausedChangeEndsInItsTime(t *testing.T) {
 	for range 15 {
 		if at, any := w.course.NextTick(); any {
 			w.now = at
-			w.course.Tick(at)
+			tick(w.course, at)
 		}
 	}
 	w.expect(t, v1alpha1.PhaseComplete, "1 of 1 node have revision v2")
@@ -148,7 +148,7 @@ func TestAPolicyThatIsReadAfterTheStart(t *testing.T) {
 	w := newWorld()
 	w.addFleet(1, 1, 10, "v1")
 	w.ds = dsWith("v1", 1)
-	w.course.Tick(w.now)
+	tick(w.course, w.now)
 	w.course.SetPolicy(nil, Lost, "it cannot be read")
 	w.tellRules()
 	w.course.Start(&v1alpha1.DaemonSetRolloutStatus{})

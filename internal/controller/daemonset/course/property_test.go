@@ -65,7 +65,7 @@ func TestRandomFleets(t *testing.T) {
 		w := newWorld()
 		w.hostile = &hostile{t: t, off: drawOff(t), failed: map[string]bool{}, begun: map[string]Permit{},
 			slow: rapid.Bool().Draw(t, "slow")}
-		w.course.Tick(w.clock())
+		tick(w.course, w.clock())
 		p := drawPolicy(t)
 		w.stops = time.Duration(rapid.IntRange(0, 5).Draw(t, "stops")) * time.Second
 		w.addFleet(2, rapid.IntRange(1, 3).Draw(t, "racks"), rapid.IntRange(1, 4).Draw(t, "each"),
@@ -245,7 +245,7 @@ func (w *world) crash() { w.againFrom(w.stored, w.course.policy, w.course.follow
 func (w *world) againFrom(status v1alpha1.DaemonSetRolloutStatus, p *rolloutpolicy.Policy, f Following, why string) {
 	old := w.course
 	w.course = New()
-	w.course.Tick(w.clock())
+	tick(w.course, w.clock())
 	w.course.SetPolicy(p, f, why)
 	w.course.SetSpec(old.spec)
 	w.tellRules()

@@ -22,10 +22,9 @@ const (
 	withoutCause        // and it has another revision
 )
 
-// recent counts the nodes that fell out of order a short while ago. When many more of
-// those that were given the target did than of the others, the target is to blame: it
-// may have filled the disk, or taken the network away. What somebody wants, such as a
-// cordon, has no time, and is not counted.
+// recent counts the nodes that fell out of order a short while ago. When many more of those that were given the target
+// did than of the others, the target is to blame: it may have filled the disk, or taken the network away. What somebody
+// wants, such as a cordon, has no time, and is not counted.
 type recent struct {
 	changed map[*node]bool
 	// unblamed are those of them that may not count as failed yet. Who is known to is not
@@ -148,9 +147,8 @@ func (r *recent) baseline(c *Course, fell int) {
 	r.before, r.of = fell, c.queue.Totals[standing.Selected]
 }
 
-// suspect blames the nodes that fell out of order after their change, if the share of the
-// others that did is not at least a third of theirs, and no place explains it. It
-// reports whether it did.
+// suspect blames the nodes that fell out of order after their change, if the share of the others that did is not at
+// least a third of theirs, and no place explains it. It reports whether it did.
 func (c *Course) suspect() bool {
 	r := &c.recent
 	goneChanged, goneUnblamed, goneOthers := r.graves.Count()

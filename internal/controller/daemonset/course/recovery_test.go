@@ -90,7 +90,7 @@ func TestRefusedDepartureHoldsUpNobody(t *testing.T) {
 	w.update("v2")
 	for range 1800 {
 		w.now = w.now.Add(time.Second)
-		w.course.Tick(w.now)
+		tick(w.course, w.now)
 		m := w.nodes[refused]
 		for _, p := range w.take(100) {
 			if p.Node == refused {
@@ -154,7 +154,7 @@ func TestPodsThatAreReadyAreNotFree(t *testing.T) {
 		}
 		w.tellRules()
 		w.now = w.now.Add(Lasting) // others are waited for that long
-		w.course.Tick(w.now)
+		tick(w.course, w.now)
 		want := map[bool]int{true: 2, false: 20}[ready]
 		if n := len(w.take(100)); n != want {
 			t.Errorf("ready %t: %d daemons of 20 are taken at once, want %d", ready, n, want)

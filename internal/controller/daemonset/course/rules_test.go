@@ -219,7 +219,7 @@ func TestNewDaemonSetStopsAtTheLimitToo(t *testing.T) {
 	w.bad = func(string, string) string { return "it restarts" }
 	for range 60 {
 		w.now = w.now.Add(time.Second)
-		w.course.Tick(w.now)
+		tick(w.course, w.now)
 		w.act(1) // at a pace of one node a second
 	}
 	w.expect(t, v1alpha1.PhaseHalted, "revision v1 failed on")

@@ -112,8 +112,7 @@ func (c *Course) empty(steps []rolloutpolicy.Step) []v1alpha1.StepStatus {
 	return []v1alpha1.StepStatus{{Name: c.state.beyond}}
 }
 
-// between names nodes that have no daemon to say what the one before was like; nil if there is
-// nothing to say of any.
+// between names nodes that have no daemon to say what the one before was like; nil if there is nothing to say of any.
 func (c *Course) between() *v1alpha1.Replacing {
 	out := c.replacing.Tell(c.absentees, c.now, failures.Kept)
 	if since := metav1.NewTime(c.state.returns); !since.IsZero() {

@@ -47,9 +47,8 @@ func (c *Course) ungroup(n *node) {
 	}
 }
 
-// mostHave reports whether the revision has not failed, and works on more than half of
-// the nodes: a node that never had it must not keep a DaemonSet new for ever, whose
-// changes ask for no steps.
+// mostHave reports whether the revision has not failed, and works on more than half of the nodes: a node that never had
+// it must not keep a DaemonSet new for ever, whose changes ask for no steps.
 func (c *Course) mostHave(revision string) bool {
 	return revision != "" && !c.state.HasFailed(revision) && c.onMost(func(d *standing.Daemon) bool {
 		return d.Revision == revision && !d.Since.IsZero()

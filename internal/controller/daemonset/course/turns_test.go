@@ -13,7 +13,7 @@ func (w *world) turn(t *testing.T) {
 	t.Helper()
 	for range 100 {
 		w.now = w.now.Add(time.Second)
-		w.course.Tick(w.now)
+		tick(w.course, w.now)
 		w.act(0)
 		if len(w.take(1)) > 0 {
 			return
@@ -85,7 +85,7 @@ func TestARefusedDeletionHoldsUpNobody(t *testing.T) {
 	stuck := ""
 	for range 3600 {
 		w.now = w.now.Add(time.Second)
-		w.course.Tick(w.now)
+		tick(w.course, w.now)
 		for _, p := range w.take(100) {
 			m := w.nodes[p.Node]
 			if stuck == "" {

@@ -24,7 +24,7 @@ func TestANodeThatIsNotMovedAndIsDownHoldsUpNoStep(t *testing.T) {
 		held, tries := time.Time{}, 0
 		for range 3600 {
 			w.now = w.now.Add(time.Second)
-			w.course.Tick(w.now)
+			tick(w.course, w.now)
 			if m.daemon.Held && !held.After(w.now) {
 				m.daemon.Held = false
 				w.course.SetDaemon(name, m.daemon)

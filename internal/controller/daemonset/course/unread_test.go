@@ -37,10 +37,10 @@ func TestATroubleMustLastAlsoWhileNoPolicyCanBeRead(t *testing.T) {
 				}
 				w.tell(name)
 				w.now = w.now.Add(2 * time.Second)
-				w.course.Tick(w.now)
+				tick(w.course, w.now)
 				w.course.SetPolicy(p, Followed, "")
 				w.now = w.now.Add(2 * time.Second)
-				w.course.Tick(w.now)
+				tick(w.course, w.now)
 				m.daemon.Trouble, m.daemon.Certain, m.daemon.Refused = "", false, ""
 				w.tell(name)
 			}
@@ -83,7 +83,7 @@ func TestAFailureOutlivesARestartWhileNoPolicyCanBeRead(t *testing.T) {
 		} else {
 			w.againFrom(w.stored, nil, Lost, "policies cannot be read")
 			w.now = w.now.Add(time.Second)
-			w.course.Tick(w.now)
+			tick(w.course, w.now)
 			w.course.SetPolicy(p, Followed, "")
 		}
 		if n := w.course.state.failures.Count(); n != before {

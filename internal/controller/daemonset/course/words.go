@@ -11,8 +11,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
 )
 
-// progress says how far the step is, and what it waits for: of one that stands still
-// somebody must see why.
+// progress says how far the step is, and what it waits for: of one that stands still somebody must see why.
 func (c *Course) progress() string {
 	s, text := c.queue.Steps[c.state.open], ""
 	if c.isNew || c.back {

@@ -389,7 +389,7 @@ func (w *world) addFleet(zones, racks, each int, revision string) {
 
 func (w *world) start(p *rolloutpolicy.Policy, ds DaemonSet) {
 	w.policy, w.ds = p, ds
-	w.course.Tick(w.clock())
+	tick(w.course, w.clock())
 	w.course.SetPolicy(p, Followed, "")
 	w.tellRules()
 	status := w.course.Status()
@@ -403,4 +403,11 @@ func (w *world) update(revision string) {
 	w.tryAgain()
 	w.tellRules()
 	w.noteTaken(nil) // nodes that lost their daemon may be ones that are to have none
+}
+
+// tick moves time forward and does what is due.
+func tick(c *Course, now time.Time) {
+	if c.Reach(now) {
+		c.Due()
+	}
 }

@@ -5,8 +5,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 )
 
-// Because says why nothing is done at the moment for a cell that is not as it
-// should be.
+// Because says why nothing is done at the moment for a cell that is not as it should be.
 type Because string
 
 // The reasons for doing nothing. Those from PodTerminating on are said of a pod.

@@ -10,16 +10,14 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
-// progress is how far a row was when it was last looked at, and since when it
-// has not come further.
+// progress is how far a row was when it was last looked at, and since when it has not come further.
 type progress struct {
 	generation                  int64
 	desired, updated, available int32
 	since                       time.Time
 }
 
-// progressOf starts where the API's status stands, so that a restart neither
-// ends a standstill nor begins one.
+// progressOf starts where the API's status stands, so that a restart neither ends a standstill nor begins one.
 func progressOf(info *fact.DaemonSet, now time.Time) progress {
 	s := &info.Reported
 	p := progress{s.ObservedGeneration, s.Desired, s.Updated, s.Available, now}
@@ -101,8 +99,7 @@ func (r *Row) progressing() fact.Condition {
 	return fact.False(fact.RolloutStalled, counts+"; waiting for "+r.sample(lacking))
 }
 
-// budgetUsers says who uses the budget up that pods of an older revision wait
-// for; "" if they do not wait for it.
+// budgetUsers says who uses the budget up that pods of an older revision wait for; "" if they do not wait for it.
 func (r *Row) budgetUsers() string {
 	maxUnavailable, maxSurge := r.budget()
 	t := &r.totals
@@ -144,8 +141,7 @@ func (r *Row) sample(g count) string {
 	return text
 }
 
-// describe says why the cell is in the group. The words change seldom: a step
-// that takes a moment has none of its own.
+// describe says why the cell is in the group. The words change seldom: a step that takes a moment has none of its own.
 func (r *Row) describe(c *cell, g count) string {
 	p := r.decisive(c, g)
 	if p == nil {

@@ -16,12 +16,10 @@ type Config struct {
 	// FailedPodBackoff and MaxFailedPodBackoff are the shortest and longest time
 	// between two deletions of failed pods on one node. Default 1 s and 15 min.
 	FailedPodBackoff, MaxFailedPodBackoff time.Duration
-	// RetryDelay and MaxRetryDelay are the shortest and longest pause after a
-	// failed action. Default 5 ms and 30 s.
+	// RetryDelay and MaxRetryDelay are the shortest and longest pause after a failed action. Default 5 ms and 30 s.
 	RetryDelay, MaxRetryDelay time.Duration
-	// StatusInterval is the least time between two writes of one status while
-	// it changes. A new generation does not wait, nor the first status in it
-	// that says "all done". Default 200 ms.
+	// StatusInterval is the least time between two writes of one status while it changes. A new generation does not
+	// wait, nor the first status in it that says "all done". Default 200 ms.
 	StatusInterval time.Duration
 	// StallAfter is how long, beyond minReadySeconds, a rollout may come no
 	// further before its status says that it does not progress. Default 1 minute.

@@ -80,8 +80,7 @@ func (r *Row) LeftOut(node string) string {
 	return why
 }
 
-// cellOf returns the cell of a node, which is made if the node is to have a daemon; nil
-// if it is not.
+// cellOf returns the cell of a node, which is made if the node is to have a daemon; nil if it is not.
 func (r *Row) cellOf(node string) *cell {
 	c, col := r.cells[node], r.columns[node]
 	if c != nil || col == nil || r.rules.Eligible(r.wanted(node), col.Node, false) != placement.ShouldRun {

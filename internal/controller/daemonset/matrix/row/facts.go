@@ -220,8 +220,7 @@ func (r *Row) settle(c *cell, until time.Time) {
 	}
 }
 
-// facts is what became of the DaemonSet on the cell's node, for the row's course, and until when
-// that holds.
+// facts is what became of the DaemonSet on the cell's node, for the row's course, and until when that holds.
 func (r *Row) facts(c *cell) (d standing.Daemon, until time.Time) {
 	if c.column == nil {
 		return standing.Daemon{}, time.Time{}
@@ -281,8 +280,7 @@ func (p *Pod) stays(d *standing.Daemon) {
 // mayBeMade reports whether a pod may be there that nobody has seen, and whose old one does not show it.
 func (r *Row) mayBeMade(c *cell) bool { return c.unanswered != "" || r.surge && c.creating.name != "" }
 
-// leaves adds what a pod says that does not stay, and returns 1 if it still occupies its cell beside
-// another.
+// leaves adds what a pod says that does not stay, and returns 1 if it still occupies its cell beside another.
 func (p *Pod) leaves(d *standing.Daemon) int {
 	d.Ending, d.Before = p.info.Revision, p.info.Before
 	switch {

@@ -27,8 +27,7 @@ type guide struct {
 	written  v1alpha1.DaemonSetRolloutStatus
 	told     v1alpha1.DaemonSetRolloutStatus
 	inFlight bool
-	// looked is when the status was last compared with what the API holds; stale tells
-	// that something happened since.
+	// looked is when the status was last compared with what the API holds; stale tells that something happened since.
 	looked  time.Time
 	stale   bool
 	setback setback // of writing it
@@ -39,7 +38,7 @@ func (r *Row) obey(info fact.Rollout) {
 	g := r.guide
 	if g == nil {
 		g = &guide{course: course.New()}
-		g.course.Tick(r.now)
+		g.course.Reach(r.now)
 		if info.Status != nil {
 			g.stored, g.written, g.told = info.Status.TargetRevision != "", *info.Status, *info.Status
 		}
@@ -182,9 +181,8 @@ func (g *guide) start(r *Row) {
 	}
 }
 
-// likelyStable is the revision for nodes without a pod while nobody can read which one
-// is stable: of the older ones that which most pods have. Without those the newest,
-// which then is everywhere.
+// likelyStable is the revision for nodes without a pod while nobody can read which one is stable: of the older ones
+// that which most pods have. Without those the newest, which then is everywhere.
 func (r *Row) likelyStable() string {
 	best, most := "", 0
 	for revision, n := range r.revisions {

@@ -5,8 +5,8 @@
 //
 // # What a cell wants
 //
-// A cell is judged again after anything about it changed, and sorted by one thing: what it
-// wants done. A row keeps the cells that want the same in order.
+// A cell is judged again after anything about it changed, and sorted by one thing: what it wants done. A row keeps the
+// cells that want the same in order.
 //
 //	remove    delete pods now
 //	sunset    delete the old pod once enough others are available
@@ -74,8 +74,7 @@ type Row struct {
 	progress progress
 	untold   []*cell // with news about a pod that cannot be placed
 
-	// written are the conditions as the API has them for all we know; unsaid
-	// tells that the status differs from the API's.
+	// written are the conditions as the API has them for all we know; unsaid tells that the status differs from them.
 	written        fact.Conditions
 	unsaid         bool
 	statusInFlight bool
@@ -155,7 +154,10 @@ func (r *Row) Step(now time.Time, event any) Result {
 		return r.act(t.Allowed)
 	}
 	if r.guide != nil {
-		r.guide.course.Tick(now, r.tick)
+		if r.guide.course.Reach(now) {
+			r.tick()
+			r.guide.course.Due()
+		}
 		r.follow(nil)
 	}
 	switch e := event.(type) {
@@ -297,8 +299,7 @@ func (r *Row) Status() fact.Status {
 	}
 }
 
-// settled reports whether every desired cell has an available pod of the current
-// revision.
+// settled reports whether every desired cell has an available pod of the current revision.
 func (r *Row) settled() bool {
 	return r.totals[updated] == r.totals[desired] && r.totals[available] == r.totals[desired]
 }

@@ -7,12 +7,10 @@ import (
 	"github.com/everynode/everynode/internal/loop/deadline"
 )
 
-// readyStatus asks for a status write when the totals or the conditions differ
-// from what the API shows: at once when the row was quiet, acts on a generation
-// that is not reported yet, or has settled for the first time in it; else paced.
-// Conditions are compared
-// with those last written, so that an API that does not keep them is not
-// written to again and again.
+// readyStatus asks for a status write when the totals or the conditions differ from what the API shows: at once when
+// the row was quiet, acts on a generation that is not reported yet, or has settled for the first time in it; else
+// paced. Conditions are compared with those last written, so that an API that does not keep them is not written to
+// again and again.
 func (r *Row) readyStatus(out []action.Action) []action.Action {
 	r.progress.observe(r, r.now)
 	r.unsaid = false
