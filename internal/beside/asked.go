@@ -59,8 +59,8 @@ func (g *Guest) MayDelete(ctx context.Context, objects client.Reader, namespace 
 	return last.err
 }
 
-// mayReplace returns an error while no pod of a DaemonSet may be replaced: another account makes them than we were told,
-// or MayDelete says so.
+// mayReplace returns an error while no pod of a DaemonSet may be replaced: another account makes them than we were
+// told, or MayDelete says so.
 func (g *Guest) mayReplace(ctx context.Context, objects client.Reader, set types.UID, namespace string) error {
 	err := g.makers.Other(set, g.cfg.Maker)
 	if err != nil {

@@ -148,8 +148,8 @@ func TestALateReplicaReadsTheNodesLabels(t *testing.T) {
 	}
 }
 
-// TestAPolicyOfANewerVersionIsNotFollowed by who answers either: a node gets the stable revision, for which step it is in
-// may depend on what this program does not know.
+// TestAPolicyOfANewerVersionIsNotFollowed by who answers either: a node gets the stable revision, for which step it is
+// in may depend on what this program does not know.
 func TestAPolicyOfANewerVersionIsNotFollowed(t *testing.T) {
 	for _, written := range []bool{true, false} {
 		objects := changing(t)

@@ -90,7 +90,8 @@ func newOwner(c *Controller, pods, rows, claims *lane.Lane) *owner {
 	o.molds = mold.NewMaker(mold.Maker{Revisions: o.book, Contents: o.contents, Pins: o.pins, Startups: o.startups,
 		Variants: o.variants, Follows: func(uid types.UID) bool { _, is := o.matrix.Rollout(uid); return is }})
 	o.book.Guest, o.rollouts.Guest, o.book.Live = c.cfg.Guest, c.cfg.Guest, c.cfg.LiveContent
-	o.contents.Guest, o.variants.Guest, o.fetches.Objects = c.cfg.Guest, c.cfg.Guest, mold.Source{Templates: templates, Maker: o.molds}
+	o.contents.Guest, o.variants.Guest = c.cfg.Guest, c.cfg.Guest
+	o.fetches.Objects = mold.Source{Templates: templates, Maker: o.molds}
 	return o
 }
 
