@@ -3,7 +3,6 @@ package apiserver
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"k8s.io/client-go/kubernetes"
 
@@ -49,14 +48,4 @@ func (s *Server) addHooks(cfg Config, client kubernetes.Interface, security *sec
 		}
 	}
 	return nil
-}
-
-// pause waits a moment, or returns why there is no use in waiting.
-func pause(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(5 * time.Millisecond):
-		return nil
-	}
 }

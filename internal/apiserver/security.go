@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -162,4 +163,14 @@ func (s *security) defaultsKnown(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// pause waits a moment, or returns why there is no use in waiting.
+func pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(5 * time.Millisecond):
+		return nil
+	}
 }

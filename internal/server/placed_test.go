@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/everynode/everynode/internal/apiserver/bootstrap"
-	"github.com/everynode/everynode/internal/controller/daemonset"
+	"github.com/everynode/everynode/internal/controller/daemonset/executor"
 	"github.com/everynode/everynode/internal/scheduler"
 	"github.com/everynode/everynode/internal/server/placing"
 	"github.com/everynode/everynode/internal/server/writers"
@@ -36,7 +36,7 @@ func (r *roomForAll) Stored(_ context.Context, p *corev1.Pod) {
 func (r *roomForAll) Refused() { r.told = append(r.told, "refused") }
 
 // placedBy has a way create pods with their node, as an account would bind them.
-func (w *way) placedBy(t testing.TB, room *roomForAll, binder writers.Inside) daemonset.Writer {
+func (w *way) placedBy(t testing.TB, room *roomForAll, binder writers.Inside) executor.Writer {
 	t.Helper()
 	placed, err := placing.New(w.ds, placing.Config{Scheduler: "nobody", Admit: binder.AdmittedBinding,
 		Watched: func() bool { return false },

@@ -22,7 +22,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/apiserver/insidedoor"
-	"github.com/everynode/everynode/internal/controller/daemonset"
+	"github.com/everynode/everynode/internal/controller/daemonset/executor"
 	"github.com/everynode/everynode/internal/scheduler"
 	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/server/writers"
@@ -32,7 +32,7 @@ import (
 // way is one way for the control loops to write.
 type way struct {
 	namespace string
-	ds        daemonset.Writer
+	ds        executor.Writer
 	sched     scheduler.Writer
 	events    scheduler.EventSink
 	sim       simulator.Writer
@@ -93,7 +93,7 @@ func ways(t testing.TB, change ...func(*config.Options)) (client kubernetes.Inte
 		t.Fatal(err)
 	}
 	http = way{
-		namespace: "by-http", ds: daemonset.NewWriter(client), sched: scheduler.NewWriter(client),
+		namespace: "by-http", ds: executor.NewWriter(client), sched: scheduler.NewWriter(client),
 		events: scheduler.NewEventSink(client), sim: simulator.NewWriter(client), objects: objects,
 	}
 	door = http

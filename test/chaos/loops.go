@@ -31,6 +31,7 @@ import (
 	"github.com/everynode/everynode/internal/apiserver/resource"
 	"github.com/everynode/everynode/internal/controller/daemonset"
 	"github.com/everynode/everynode/internal/controller/daemonset/copies"
+	"github.com/everynode/everynode/internal/controller/daemonset/executor"
 	"github.com/everynode/everynode/internal/controller/garbagecollector"
 	"github.com/everynode/everynode/internal/controller/nodeipam"
 	"github.com/everynode/everynode/internal/controller/nodelifecycle"
@@ -84,12 +85,12 @@ var loopsByName = map[string]func(fittings) error{
 	"daemonset": func(f fittings) error {
 		f.view.Delivered = f.parts.journal.delivered
 		c, err := daemonset.New(daemonset.Config{
-			Informers: f.view, Writer: listeningWriter{daemonset.NewWriter(f.client), f.parts.journal},
+			Informers: f.view, Writer: listeningWriter{executor.NewWriter(f.client), f.parts.journal},
 			Recorder: &record.FakeRecorder{},
-			Rollouts: daemonset.NewRolloutWriter(f.ours), Watches: f.watches,
+			Rollouts: executor.NewRolloutWriter(f.ours), Watches: f.watches,
 			NormalizeTemplate: defaults.SetTemplate, Content: copies.Access{Client: f.client},
 			CopiesLinger: lingering, LiveContent: true, Startups: true,
-			Variants: daemonset.NewVariantWriter(f.ours), Trials: podwriter.Writer{Client: f.client},
+			Variants: executor.NewVariantWriter(f.ours), Trials: podwriter.Writer{Client: f.client},
 		})
 		if err != nil {
 			return err
@@ -273,7 +274,7 @@ func collected(kinds []resource.Definition) (out []garbagecollector.Resource) {
 
 // listeningWriter notes when the DaemonSet controller asks for what.
 type listeningWriter struct {
-	daemonset.Writer
+	executor.Writer
 	journal *journal
 }
 

@@ -23,14 +23,14 @@ func testOwner(t *testing.T) *owner {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := newOwner(c, nil, nil, nil)
+	o := newOwner(c.cfg, &c.own, c.buffer, c.metrics, lanes{})
 	o.matrix.Step(fact.Now{Time: c.cfg.Clock.Now()})
 	return o
 }
 
 func daemonPod(uid string) *corev1.Pod {
 	owner := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "logs", UID: "ds"}}
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: uid, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, controllerKind)}}}
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: uid, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, belongings.Kind)}}}
 	p.UID = types.UID(uid)
 	p.Spec.NodeName = "n1"
 	return p
@@ -70,7 +70,7 @@ func TestAuditMendsDrift(t *testing.T) {
 	o.matrix.Step(fact.Pod{UID: "ghost", Owner: "ds", Node: "n1"})
 
 	auditAll(o)
-	if n := testutil.ToFloat64(o.metrics.auditDrift); n != 2 {
+	if n := testutil.ToFloat64(o.metrics.AuditDrift); n != 2 {
 		t.Errorf("the audit found %v differences, want 2", n)
 	}
 	if _, ok := o.matrix.Pod(missed.UID); !ok {
@@ -80,7 +80,7 @@ func TestAuditMendsDrift(t *testing.T) {
 		t.Error("the pod that does not exist is still known")
 	}
 	auditAll(o)
-	if n := testutil.ToFloat64(o.metrics.auditDrift); n != 2 {
+	if n := testutil.ToFloat64(o.metrics.AuditDrift); n != 2 {
 		t.Errorf("a second audit found %v more differences", n-2)
 	}
 	if findings, done := o.matrix.AuditSlice(1000); !done || len(findings) > 0 {

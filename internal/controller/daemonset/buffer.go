@@ -9,7 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"github.com/everynode/everynode/internal/change/fetch/fetchpod"
 	"github.com/everynode/everynode/internal/change/variant"
+	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
@@ -23,11 +25,11 @@ type change struct {
 
 // buffer collects changes between two turns of the owner goroutine. Several changes of one object become one, so a
 // burst is never longer than the number of objects.
-type buffer struct {
+type buffer[O any] struct {
 	mu      sync.Mutex
 	changes map[changeKey]change
 	order   []changeKey
-	results []func(*owner)
+	results []func(O)
 	wake    chan struct{}
 }
 
@@ -36,11 +38,11 @@ type changeKey struct {
 	uid  types.UID
 }
 
-func newBuffer() *buffer {
-	return &buffer{changes: map[changeKey]change{}, wake: make(chan struct{}, 1)}
+func newBuffer[O any]() *buffer[O] {
+	return &buffer[O]{changes: map[changeKey]change{}, wake: make(chan struct{}, 1)}
 }
 
-func (b *buffer) put(kind string, c change) {
+func (b *buffer[O]) put(kind string, c change) {
 	b.mu.Lock()
 	key := changeKey{kind, c.obj.GetUID()}
 	old, seen := b.changes[key]
@@ -54,14 +56,14 @@ func (b *buffer) put(kind string, c change) {
 }
 
 // result hands the outcome of a job to the owner goroutine.
-func (b *buffer) result(f func(*owner)) {
+func (b *buffer[O]) result(f func(O)) {
 	b.mu.Lock()
 	b.results = append(b.results, f)
 	b.mu.Unlock()
 	b.nudge()
 }
 
-func (b *buffer) nudge() {
+func (b *buffer[O]) nudge() {
 	select {
 	case b.wake <- struct{}{}:
 	default:
@@ -71,7 +73,7 @@ func (b *buffer) nudge() {
 // drain empties the buffer. Changes come before results, so that the outcome of an action finds what the action caused
 // already known. DaemonSets come last: what is decided about one must not miss what came with it, above all its
 // revisions when the controller starts.
-func (b *buffer) drain() (kinds []string, changes []change, results []func(*owner)) {
+func (b *buffer[O]) drain() (kinds []string, changes []change, results []func(O)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, sets := range []bool{false, true} {
@@ -92,7 +94,7 @@ func (b *buffer) drain() (kinds []string, changes []change, results []func(*owne
 
 // handler returns an informer handler that only puts changes into the buffer.
 // Updates for which ignore answers true are dropped.
-func (b *buffer) handler(kind string, ignore func(old, obj metav1.Object) bool) toolscache.ResourceEventHandler {
+func (b *buffer[O]) handler(kind string, ignore func(old, obj metav1.Object) bool) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) {
 			if o, ok := obj.(metav1.Object); ok && !ignore(nil, o) {
@@ -170,3 +172,5 @@ func ignoreNodeSize(old, obj metav1.Object) bool {
 	is, ok2 := obj.(*corev1.Node)
 	return ok1 && ok2 && maps.Equal(was.Labels, is.Labels) && variant.SizeOf(was) == variant.SizeOf(is)
 }
+
+func concerns(obj metav1.Object) bool { return belongings.Concerns(obj) || fetchpod.Is(obj) }

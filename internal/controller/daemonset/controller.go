@@ -18,141 +18,37 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
+	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/change/content"
-	"github.com/everynode/everynode/internal/controller/daemonset/contents"
-	"github.com/everynode/everynode/internal/controller/daemonset/fetches/asking"
 	"github.com/everynode/everynode/internal/controller/daemonset/lane"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
-	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
-	"github.com/everynode/everynode/internal/controller/daemonset/placements"
+	"github.com/everynode/everynode/internal/controller/daemonset/metrics"
 	"github.com/everynode/everynode/internal/controller/daemonset/strange"
-	"github.com/everynode/everynode/internal/controller/daemonset/variants/storing"
 )
-
-// EventSource is the component name that the recorder should carry.
-const EventSource = "daemonset-controller"
-
-// Informers is where the controller reads. A controller-runtime cache is one.
-type Informers interface {
-	GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error)
-}
-
-// ContentAccess reads ConfigMaps and Secrets in some namespaces, and writes copies of them.
-type ContentAccess interface {
-	// Follow reads a kind in a namespace until ctx ends, and reports whether it can be read. It returns at once.
-	Follow(ctx context.Context, namespace string, kind content.Kind, handler toolscache.ResourceEventHandler,
-		tell func(contents.Sight))
-	CarryOut(ctx context.Context, j *contents.Job) contents.Result
-}
-
-// Config is what New needs. Informers, Writer and Recorder are required.
-type Config struct {
-	Informers Informers
-	Writer    Writer
-	// Recorder takes events; it must not block. Its source should be EventSource.
-	Recorder record.EventRecorder
-	// Clock defaults to the real one.
-	Clock clock.WithTicker
-	// Workers is how many pods are created or deleted at a time. Default 32.
-	Workers int
-	// Limits bound what is in flight and pace retries; see matrix.Config.
-	Limits row.Config
-	// AuditInterval is the time between two audits of the running totals. Default 10 minutes.
-	AuditInterval time.Duration
-	// NormalizeTemplate fills a pod template's defaults in, so that a revision
-	// written before a default existed still counts as the same. Optional.
-	NormalizeTemplate func(*corev1.PodTemplateSpec)
-	// Rollouts writes Everynode's own kinds. With nil no policy is read, and none followed.
-	// Where the API does not serve the kinds, they are awaited: a DaemonSet that says that it
-	// follows a policy stands still until then, and all others change as without one.
-	Rollouts RolloutWriter
-	// Content reads and writes what is content. With nil no policy with content can be followed.
-	Content ContentAccess
-	// CopiesLinger is how long a copy of content stays that nobody needs. Default 2 minutes.
-	CopiesLinger time.Duration
-	// LiveContent tells that the API server lets this controller alone say what the volumes of running pods show, and
-	// what their nodes fetch.
-	LiveContent bool
-	// FetchImage is the image of Everynode, of which pods are that have nodes fetch images where no agents of ours can be
-	// asked; "" for no such pods. FetchBy makes and deletes them.
-	FetchImage string
-	FetchBy    asking.Writer
-	// Startups tells that daemons start on new nodes in the order of NodeStartups, as far as these can be read.
-	Startups bool
-	// Placements is told by which rules nodes get the daemons that NodeStartups list. Optional.
-	Placements *placements.Board
-	// Variants writes DaemonSetVariants. With nil none is read. Where the API does not serve them, or they cannot be
-	// read, a DaemonSet that has variants keeps those. A guest uses none, and says so in their conditions.
-	Variants storing.StatusWriter
-	// Trials tries pods by variants before nodes are changed to them. With nil none is tried.
-	Trials storing.Trier
-	// Watches tells when Everynode's own kinds cannot be followed; NewWatches makes one.
-	// Without it they are taken to be, and the controller waits for them at its start.
-	Watches *Watches
-	// Guest tells that another controller makes the pods and looks after revisions, and that admission gives each pod
-	// its node's revision. Pods are deleted in their turn, where a policy is followed; see internal/beside.
-	Guest bool
-	// Record takes a script of all that is decided and from what, for finding out
-	// why: see README.md. It grows with every event. Optional.
-	Record io.Writer
-	// Registerer gets the controller's metrics. Optional.
-	Registerer prometheus.Registerer
-}
-
-func (c Config) complete() (Config, error) {
-	var errs []error
-	if c.Informers == nil {
-		errs = append(errs, errors.New("field Informers is not set"))
-	}
-	if c.Writer == nil {
-		errs = append(errs, errors.New("field Writer is not set"))
-	}
-	if c.Recorder == nil {
-		errs = append(errs, errors.New("field Recorder is not set"))
-	}
-	if c.Workers < 0 {
-		errs = append(errs, fmt.Errorf("field Workers is %d, must not be negative", c.Workers))
-	}
-	if c.Clock == nil {
-		c.Clock = clock.RealClock{}
-	}
-	c.Limits.Guest, c.Limits.FetchPods = c.Limits.Guest || c.Guest, c.Limits.FetchPods || c.FetchImage != ""
-	c.Limits.Fetches = c.Limits.Fetches || c.LiveContent && !c.Limits.Guest || c.Limits.FetchPods
-	if c.Workers == 0 {
-		c.Workers = 32
-	}
-	if c.AuditInterval == 0 {
-		c.AuditInterval = 10 * time.Minute
-	}
-	return c, errors.Join(errs...)
-}
 
 // rowWorkers write statuses and revisions, and as many others owner references. They are apart from the pod workers so
 // that neither a thousand creations nor a thousand adoptions hold a status back.
 const rowWorkers = 8
 
+// callTimeout bounds one job, so that an API server that does not answer shows
+// up as a failure.
+const callTimeout = time.Minute
+
 // Controller keeps the daemon pods of all DaemonSets as they should be.
 type Controller struct {
 	cfg     Config
-	buffer  *buffer
-	metrics *metrics
+	buffer  *buffer[*owner]
+	metrics *metrics.Metrics
 	own     sight
 }
 
@@ -162,12 +58,12 @@ func New(cfg Config) (*Controller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configure DaemonSet controller: %w", err)
 	}
-	m, err := newMetrics(cfg.Registerer)
+	m, err := metrics.New(cfg.Registerer)
 	teller, untold := strange.New(cfg.Recorder, cfg.Registerer)
 	if err = errors.Join(err, untold); err != nil {
 		return nil, fmt.Errorf("register DaemonSet controller metrics: %w", err)
 	}
-	c := &Controller{cfg: cfg, buffer: newBuffer(), metrics: m, own: sight{watches: cfg.Watches, strange: teller}}
+	c := &Controller{cfg: cfg, buffer: newBuffer[*owner](), metrics: m, own: sight{watches: cfg.Watches, strange: teller}}
 	cfg.Placements.Wakes(c.buffer.nudge)
 	return c, nil
 }
@@ -187,7 +83,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 	start := func(workers int) *lane.Lane { return lane.Start(ctx, workers, callTimeout) }
 	pods, rows, claims := start(c.cfg.Workers), start(rowWorkers), start(rowWorkers)
-	o := newOwner(c, pods, rows, claims)
+	o := newOwner(c.cfg, &c.own, c.buffer, c.metrics, lanes{pods, rows, claims})
 	logger.Info("DaemonSet controller works", "workers", c.cfg.Workers)
 	waiting := c.await(ctx)
 	o.run(ctx)
@@ -196,13 +92,6 @@ func (c *Controller) Run(ctx context.Context) error {
 	rows.Wait()
 	claims.Wait()
 	return nil
-}
-
-// source is a kind that the controller listens to.
-type source struct {
-	kind   string
-	obj    client.Object
-	ignore func(old, obj metav1.Object) bool
 }
 
 // listen registers the handlers. The function it returns takes them off again.
@@ -283,5 +172,47 @@ func (c *Controller) Dump(ctx context.Context) (matrix.Snapshot, error) {
 		return s, nil
 	case <-ctx.Done():
 		return matrix.Snapshot{}, fmt.Errorf("dump DaemonSet matrix: %w", ctx.Err())
+	}
+}
+
+// await listens to own kinds that the API does not serve yet, as soon as it does. The group ends with ctx.
+func (c *Controller) await(ctx context.Context) *sync.WaitGroup {
+	var running sync.WaitGroup
+	for i := range c.own.kinds {
+		if c.own.kinds[i].served() {
+			continue
+		}
+		s := c.own.kinds[i].source
+		running.Go(func() { c.awaitKind(ctx, i, s) })
+	}
+	return &running
+}
+
+func (c *Controller) awaitKind(ctx context.Context, i int, s source) {
+	logger := klog.FromContext(ctx)
+	logger.Info("The API does not serve a kind: its definition is missing", "kind", plural[s.kind])
+	ask := c.cfg.Clock.NewTicker(awaitEvery)
+	defer ask.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ask.C():
+		}
+		synced, off, err := c.listenTo(ctx, s)
+		if err != nil {
+			logger.V(4).Info("Cannot listen to a kind yet", "kind", s.kind, "err", err)
+			continue
+		}
+		logger.Info("The API serves a kind that was missing", "kind", plural[s.kind])
+		c.buffer.result(func(*owner) {
+			c.own.kinds[i].synced, c.own.kinds[i].late = synced, true
+			c.buffer.nudge() // the turn that takes this in has looked already
+		})
+		toolscache.WaitFor(ctx, "", synced)
+		c.buffer.nudge() // and the one that looked since found it unread
+		<-ctx.Done()
+		off()
+		return
 	}
 }

@@ -20,14 +20,16 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/controller/daemonset/executor"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
+	"github.com/everynode/everynode/internal/controller/daemonset/metrics"
 	"github.com/everynode/everynode/internal/controller/daemonset/mold"
 )
 
 // scriptedWriter answers what a test wants.
 type scriptedWriter struct {
-	Writer
+	executor.Writer
 	create, remove error
 	// conflicts is how many status updates meet a newer version.
 	conflicts int
@@ -62,7 +64,7 @@ func TestPointingRemembersRestarts(t *testing.T) {
 	e, _ := newExecutor(t, a)
 	const revision = "t.abcdefghijklmnopqrstuvwx"
 	asked := time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC)
-	answer := e.pointPod(t.Context(), testDaemonSet("logs"), &action.PointPod{Target: action.Target{Namespace: "default"},
+	answer := e.PointPod(t.Context(), testDaemonSet("logs"), &action.PointPod{Target: action.Target{Namespace: "default"},
 		Node: "n", PodName: "p", PodUID: "u", Revision: revision, At: asked}, nil)
 	now, err := a.GetPod(t.Context(), "default", "p")
 	if err != nil || answer.Outcome != action.OK {
@@ -74,14 +76,14 @@ func TestPointingRemembersRestarts(t *testing.T) {
 	}
 }
 
-func newExecutor(t *testing.T, w Writer) (*executor, *record.FakeRecorder) {
+func newExecutor(t *testing.T, w executor.Writer) (*executor.Executor, *record.FakeRecorder) {
 	t.Helper()
-	m, err := newMetrics(nil)
+	m, err := metrics.New(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	recorder := record.NewFakeRecorder(10)
-	return &executor{writer: w, recorder: recorder, clock: clock.RealClock{}, metrics: m}, recorder
+	return &executor.Executor{Writer: w, Recorder: recorder, Clock: clock.RealClock{}, Metrics: m}, recorder
 }
 
 func recorded(r *record.FakeRecorder) (out []string) {
@@ -109,7 +111,7 @@ func TestEventsOfCreations(t *testing.T) {
 	} {
 		e, events := newExecutor(t, &scriptedWriter{create: c.err})
 		ds := testDaemonSet("logs")
-		outcome := e.createPod(t.Context(), ds, mold.New(ds), &action.CreatePod{Target: logsTarget, Node: "n1", PodName: "logs-1"}).Outcome
+		outcome := e.CreatePod(t.Context(), ds, mold.New(ds), &action.CreatePod{Target: logsTarget, Node: "n1", PodName: "logs-1"}).Outcome
 		if got := recorded(events); !slices.Equal(got, c.want) || outcome != c.outcome {
 			t.Errorf("%s: events %q and outcome %v, want %q and %v", name, got, outcome, c.want, c.outcome)
 		}
@@ -135,7 +137,7 @@ func TestEventsOfDeletions(t *testing.T) {
 			[]string{`Warning FailedDelete Error deleting: pods "logs-1" is forbidden: no`}, action.Failed},
 	} {
 		e, events := newExecutor(t, &scriptedWriter{remove: c.err})
-		outcome := e.deletePod(t.Context(), testDaemonSet("logs"), &action.DeletePod{Target: logsTarget, Node: "n1", PodName: "logs-1", Reason: c.reason})
+		outcome := e.DeletePod(t.Context(), testDaemonSet("logs"), &action.DeletePod{Target: logsTarget, Node: "n1", PodName: "logs-1", Reason: c.reason})
 		if got := recorded(events); !slices.Equal(got, c.want) || outcome != c.outcome {
 			t.Errorf("%s: events %q and outcome %v, want %q and %v", name, got, outcome, c.want, c.outcome)
 		}
@@ -159,7 +161,7 @@ func TestStatusAfterAConflict(t *testing.T) {
 		live.Status.Conditions = []appsv1.DaemonSetCondition{{Type: "Foreign"}}
 		w := &scriptedWriter{conflicts: c.conflicts, live: live}
 		e, _ := newExecutor(t, w)
-		got, outcome := e.updateStatus(t.Context(), seen, &action.UpdateStatus{Target: logsTarget, Status: fact.Status{Ready: 3}})
+		got, outcome := e.UpdateStatus(t.Context(), seen, &action.UpdateStatus{Target: logsTarget, Status: fact.Status{Ready: 3}})
 		if written := strings.Join(w.written, " "); written != c.written || outcome != c.outcome {
 			t.Errorf("%d conflicts: wrote over versions %s with outcome %v, want %s and %v", c.conflicts, written, outcome, c.written, c.outcome)
 		}
@@ -185,7 +187,7 @@ func TestRefusalsThatBlameTheTemplate(t *testing.T) {
 		{apierrors.NewBadRequest("admission webhook denied the request"), true},
 		{apierrors.NewInternalError(errors.New("a webhook is away")), false},
 	} {
-		if got := blamesTemplate(test.err); got != test.blames {
+		if got := executor.BlamesTemplate(test.err); got != test.blames {
 			t.Errorf("%v: %v", test.err, got)
 		}
 	}

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/objects/pod"
 )
@@ -515,3 +516,5 @@ func eventually(t *testing.T, condition func() string) {
 		time.Sleep(2 * time.Millisecond)
 	}
 }
+
+func ownerOf(obj metav1.Object) types.UID { return belongings.OwnerOf(obj) }

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/change/history"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
@@ -181,19 +180,20 @@ func TestARevisionOfTheDaemonSetBefore(t *testing.T) {
 // Its revision was left without an owner, and the cache does not know yet.
 func TestARevisionWithoutAnOwnerIsAdoptedByItsName(t *testing.T) {
 	a := newFakeAPI(t)
-	r := &revisionWriter{executor: &executor{writer: a}, fresh: map[types.UID]*appsv1.ControllerRevision{}}
-	r.job = &belongings.RevisionJob{DaemonSet: a.add(testDaemonSet("logs")).(*appsv1.DaemonSet)}
-	plan, err := history.Compute(history.Input{Owner: history.OfDaemonSet(r.job.DaemonSet)})
+	job := &belongings.RevisionJob{DaemonSet: a.add(testDaemonSet("logs")).(*appsv1.DaemonSet)}
+	plan, err := history.Compute(history.Input{Owner: history.OfDaemonSet(job.DaemonSet)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	orphan := plan.Create.DeepCopy()
 	orphan.OwnerReferences = nil
 	a.add(orphan)
-	if err := r.create(t.Context(), plan.Create); err != nil {
-		t.Fatal(err)
+	job.Plan.Create = plan.Create
+	e, _ := newExecutor(t, a)
+	if got := e.ApplyRevisions(t.Context(), job); got.Failed {
+		t.Fatal("the revision is not taken")
 	}
-	if got := list[*appsv1.ControllerRevision](a, kindRevision)[0]; ownerOf(got) != r.job.DaemonSet.UID {
+	if got := list[*appsv1.ControllerRevision](a, kindRevision)[0]; ownerOf(got) != job.DaemonSet.UID {
 		t.Errorf("the revision's owners are %v", got.OwnerReferences)
 	}
 }
@@ -249,19 +249,21 @@ func TestCleaningUpHoldsUpNothing(t *testing.T) {
 func TestARevisionThatAnotherDaemonSetTook(t *testing.T) {
 	a := newFakeAPI(t)
 	other := a.add(testDaemonSet("other")).(*appsv1.DaemonSet)
-	r := &revisionWriter{executor: &executor{writer: a}, fresh: map[types.UID]*appsv1.ControllerRevision{}}
-	r.job = &belongings.RevisionJob{DaemonSet: a.add(testDaemonSet("logs")).(*appsv1.DaemonSet)}
-	plan, err := history.Compute(history.Input{Owner: history.OfDaemonSet(r.job.DaemonSet)})
+	job := &belongings.RevisionJob{DaemonSet: a.add(testDaemonSet("logs")).(*appsv1.DaemonSet)}
+	plan, err := history.Compute(history.Input{Owner: history.OfDaemonSet(job.DaemonSet)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	taken := plan.Create.DeepCopy()
-	taken.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(other, controllerKind)}
+	taken.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(other, belongings.Kind)}
 	a.add(taken)
-	if err := r.create(t.Context(), plan.Create); err == nil {
+	job.Plan.Create = plan.Create
+	e, _ := newExecutor(t, a)
+	result := e.ApplyRevisions(t.Context(), job)
+	if !result.Failed {
 		t.Error("the revision of another DaemonSet is taken for ours")
 	}
-	if got := r.result.DaemonSet; got == nil || *got.Status.CollisionCount != 1 {
+	if got := result.DaemonSet; got == nil || *got.Status.CollisionCount != 1 {
 		t.Errorf("the DaemonSet is now %v, want a collision count of 1", got)
 	}
 }

@@ -13,12 +13,13 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/daemonset/executor"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 )
 
 // quicker is an API in which somebody else always was.
-type quicker struct{ RolloutWriter }
+type quicker struct{ executor.RolloutWriter }
 
 func (quicker) GetRollout(context.Context, string, string) (*v1alpha1.DaemonSetRollout, error) {
 	return &v1alpha1.DaemonSetRollout{}, nil
@@ -31,11 +32,11 @@ func (quicker) UpdateRolloutStatus(_ context.Context, r *v1alpha1.DaemonSetRollo
 // The log says why a rollout's status is not taken: the DaemonSet's condition sends people there.
 func TestLogSaysWhyAStatusIsNotTaken(t *testing.T) {
 	e, _ := newExecutor(t, nil)
-	e.rollouts = quicker{}
+	e.Rollouts = quicker{}
 	var said strings.Builder
 	ctx := klog.NewContext(t.Context(), funcr.New(func(_, line string) { said.WriteString(line) }, funcr.Options{}))
 	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "logs"}}
-	if _, out := e.updateRollout(ctx, ds, &v1alpha1.DaemonSetRollout{}, &action.UpdateRollout{}); out != action.Failed {
+	if _, out := e.UpdateRollout(ctx, ds, &v1alpha1.DaemonSetRollout{}, &action.UpdateRollout{}); out != action.Failed {
 		t.Errorf("the outcome is %s", out)
 	}
 	if !strings.Contains(said.String(), "the object has been modified") {
@@ -45,7 +46,7 @@ func TestLogSaysWhyAStatusIsNotTaken(t *testing.T) {
 
 // deletedBefore is an API in which somebody deletes the rollout before it is written, and perhaps wrote it before that.
 type deletedBefore struct {
-	RolloutWriter
+	executor.RolloutWriter
 	first   error
 	created *v1alpha1.DaemonSetRollout
 }
@@ -86,10 +87,10 @@ func TestARolloutThatIsDeletedJustBeforeItsStatusIsWritten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e, _ := newExecutor(t, nil)
 			api := &deletedBefore{first: first}
-			e.rollouts = api
+			e.Rollouts = api
 			ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "logs", UID: "1"}}
 			have := &v1alpha1.DaemonSetRollout{ObjectMeta: metav1.ObjectMeta{Name: "logs"}}
-			if _, out := e.updateRollout(t.Context(), ds, have, &action.UpdateRollout{}); out != action.Gone {
+			if _, out := e.UpdateRollout(t.Context(), ds, have, &action.UpdateRollout{}); out != action.Gone {
 				t.Errorf("the outcome is %s", out)
 			}
 			if api.created != nil {
@@ -101,7 +102,7 @@ func TestARolloutThatIsDeletedJustBeforeItsStatusIsWritten(t *testing.T) {
 
 // overwritten is an API in which somebody wrote the rollout before its status is.
 type overwritten struct {
-	RolloutWriter
+	executor.RolloutWriter
 	now *v1alpha1.DaemonSetRollout
 }
 
@@ -142,10 +143,10 @@ func TestALateStatusOfADaemonSetThatIsGone(t *testing.T) {
 				Labels: map[string]string{rollouts.OwnerLabel: owner}}}
 		}
 		api := &overwritten{now: of(c.now, "2")}
-		e.rollouts = api
+		e.Rollouts = api
 		ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "logs", UID: "old"}}
 		a := &action.UpdateRollout{Status: v1alpha1.DaemonSetRolloutStatus{StableRevision: "old"}}
-		_, out := e.updateRollout(t.Context(), ds, of(c.before, "1"), a)
+		_, out := e.UpdateRollout(t.Context(), ds, of(c.before, "1"), a)
 		if stands := api.now.Status.StableRevision; out != c.out || (stands == "old") != (out == action.OK) {
 			t.Errorf("the rollout of %s is of %s now: %s, and it says %q is stable", c.before, c.now, out, stands)
 		}

@@ -2,12 +2,12 @@ package daemonset
 
 import (
 	"context"
-	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 	"github.com/everynode/everynode/internal/controller/daemonset/strange"
@@ -26,6 +26,13 @@ type sight struct {
 	kinds   []ownKind
 	// strange tells of objects that hold what only a newer program knows.
 	strange *strange.Teller
+}
+
+// source is a kind that the controller listens to.
+type source struct {
+	kind   string
+	obj    client.Object
+	ignore func(old, obj metav1.Object) bool
 }
 
 // ownKind is one of them. Synced is nil as long as the API does not serve it. Late means that it was not
@@ -89,46 +96,4 @@ func (s *sight) look() (out rollouts.Sight, variants string) {
 		}
 	}
 	return out, variants
-}
-
-// await listens to own kinds that the API does not serve yet, as soon as it does. The group ends with ctx.
-func (c *Controller) await(ctx context.Context) *sync.WaitGroup {
-	var running sync.WaitGroup
-	for i := range c.own.kinds {
-		if c.own.kinds[i].served() {
-			continue
-		}
-		s := c.own.kinds[i].source
-		running.Go(func() { c.awaitKind(ctx, i, s) })
-	}
-	return &running
-}
-
-func (c *Controller) awaitKind(ctx context.Context, i int, s source) {
-	logger := klog.FromContext(ctx)
-	logger.Info("The API does not serve a kind: its definition is missing", "kind", plural[s.kind])
-	ask := c.cfg.Clock.NewTicker(awaitEvery)
-	defer ask.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ask.C():
-		}
-		synced, off, err := c.listenTo(ctx, s)
-		if err != nil {
-			logger.V(4).Info("Cannot listen to a kind yet", "kind", s.kind, "err", err)
-			continue
-		}
-		logger.Info("The API serves a kind that was missing", "kind", plural[s.kind])
-		c.buffer.result(func(*owner) {
-			c.own.kinds[i].synced, c.own.kinds[i].late = synced, true
-			c.buffer.nudge() // the turn that takes this in has looked already
-		})
-		toolscache.WaitFor(ctx, "", synced)
-		c.buffer.nudge() // and the one that looked since found it unread
-		<-ctx.Done()
-		off()
-		return
-	}
 }

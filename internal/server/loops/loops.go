@@ -24,6 +24,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/cronjob"
 	"github.com/everynode/everynode/internal/controller/daemonset"
 	"github.com/everynode/everynode/internal/controller/daemonset/copies"
+	"github.com/everynode/everynode/internal/controller/daemonset/executor"
 	"github.com/everynode/everynode/internal/controller/deployment"
 	"github.com/everynode/everynode/internal/controller/disruption"
 	"github.com/everynode/everynode/internal/controller/endpointslice"
@@ -255,9 +256,9 @@ func (c *control) addDaemonSets(a *actors.Actor) error {
 		return err
 	}
 	run, err := DaemonSets(daemonset.Config{
-		Rollouts: daemonset.NewRolloutWriter(own), Watches: c.watches,
+		Rollouts: executor.NewRolloutWriter(own), Watches: c.watches,
 		Content: copies.Access{Client: a.Client}, LiveContent: true, Startups: true, Placements: c.placements,
-		Variants: daemonset.NewVariantWriter(own), Trials: podwriter.Writer{Client: a.Client},
+		Variants: executor.NewVariantWriter(own), Trials: podwriter.Writer{Client: a.Client},
 		Informers: c.manager.GetCache(), Writer: writer,
 		Recorder:          a.Recorder(daemonset.EventSource),
 		NormalizeTemplate: defaults.SetTemplate, Registerer: c.Metrics,
@@ -269,8 +270,8 @@ func (c *control) addDaemonSets(a *actors.Actor) error {
 }
 
 // daemonWriter is the DaemonSet controller's writer. It asks the scheduler, which works where this loop works.
-func (c *control) daemonWriter(a *actors.Actor) (daemonset.Writer, error) {
-	inside := a.Inside.DaemonSets(daemonset.NewWriter(a.Client))
+func (c *control) daemonWriter(a *actors.Actor) (executor.Writer, error) {
+	inside := a.Inside.DaemonSets(executor.NewWriter(a.Client))
 	if c.BindDaemonsLater {
 		return inside, nil
 	}

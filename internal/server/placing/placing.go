@@ -19,7 +19,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/apiserver/registry/pod"
-	"github.com/everynode/everynode/internal/controller/daemonset"
+	"github.com/everynode/everynode/internal/controller/daemonset/executor"
 	"github.com/everynode/everynode/internal/server/placing/way"
 )
 
@@ -51,14 +51,14 @@ const refusedBinding = "binding-refused"
 
 // Writer is the DaemonSet controller's writer, which creates pods with their node.
 type Writer struct {
-	daemonset.Writer
+	executor.Writer
 	Config
 	placed prometheus.Counter
 	left   *prometheus.CounterVec
 }
 
 // New returns the writer that does everything but the creation of pods as next does.
-func New(next daemonset.Writer, c Config) (*Writer, error) {
+func New(next executor.Writer, c Config) (*Writer, error) {
 	const subsystem = "daemonset_controller"
 	w := &Writer{
 		Writer: next, Config: c,
@@ -78,7 +78,7 @@ func New(next daemonset.Writer, c Config) (*Writer, error) {
 	return w, nil
 }
 
-// CreatePod implements daemonset.Writer.
+// CreatePod implements executor.Writer.
 func (w *Writer) CreatePod(ctx context.Context, p *corev1.Pod) (*corev1.Pod, error) {
 	b := &birth{Writer: w, outer: ctx}
 	created, err := w.Writer.CreatePod(pod.PlacedBy(ctx, b), p)

@@ -16,12 +16,12 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 
 	"github.com/everynode/everynode/internal/apiserver/registry/pod"
-	"github.com/everynode/everynode/internal/controller/daemonset"
+	"github.com/everynode/everynode/internal/controller/daemonset/executor"
 )
 
 // world is an API with a scheduler, which note down what is done.
 type world struct {
-	daemonset.Writer
+	executor.Writer
 	storage.Interface
 	done   []string
 	stored *corev1.Pod

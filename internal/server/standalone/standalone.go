@@ -26,6 +26,7 @@ import (
 	"github.com/everynode/everynode/internal/beside"
 	"github.com/everynode/everynode/internal/controller/daemonset"
 	"github.com/everynode/everynode/internal/controller/daemonset/copies"
+	"github.com/everynode/everynode/internal/controller/daemonset/executor"
 	"github.com/everynode/everynode/internal/controller/daemonset/placements"
 	"github.com/everynode/everynode/internal/controller/daemonset/variants/storing"
 	"github.com/everynode/everynode/internal/loop/podwriter"
@@ -119,8 +120,8 @@ func Run(ctx context.Context, o Options) error {
 	run, err := loops.DaemonSets(daemonset.Config{
 		Registerer: shown.registry, Guest: o.Beside != nil, Startups: o.Beside == nil, Placements: placements,
 		FetchImage: o.FetchImage, FetchBy: podwriter.Writer{Client: writing}, Watches: watches,
-		Rollouts: daemonset.NewRolloutWriter(own), Content: copies.Access{Client: writing},
-		Variants: daemonset.NewVariantWriter(own), Trials: trials(o, client),
+		Rollouts: executor.NewRolloutWriter(own), Content: copies.Access{Client: writing},
+		Variants: executor.NewVariantWriter(own), Trials: trials(o, client),
 		Informers: mgr.GetCache(), Writer: writer, Workers: o.Workers,
 		Recorder: recorder, NormalizeTemplate: defaults.SetTemplate,
 	}, o.RecordDecisions)
@@ -179,8 +180,8 @@ type parts struct {
 
 // addGuest adds what is needed beside the API's own DaemonSet controller, or in its place, and returns what is to be
 // written by.
-func addGuest(ctx context.Context, mgr manager.Manager, o Options, p parts) (daemonset.Writer, error) {
-	writer := daemonset.NewWriter(p.writing)
+func addGuest(ctx context.Context, mgr manager.Manager, o Options, p parts) (executor.Writer, error) {
+	writer := executor.NewWriter(p.writing)
 	if o.Beside == nil {
 		return writer, addStartups(mgr, p.fenced, p.recorder, p.shown.registry, p.placements)
 	}
@@ -197,13 +198,13 @@ func addGuest(ctx context.Context, mgr manager.Manager, o Options, p parts) (dae
 
 // guestWriter deletes pods only while admission gives each new pod its node's revision.
 type guestWriter struct {
-	daemonset.Writer
+	executor.Writer
 	guest   *beside.Guest
 	objects cache.Cache
 	by      kubernetes.Interface
 }
 
-// DeletePod implements daemonset.Writer.
+// DeletePod implements executor.Writer.
 func (w guestWriter) DeletePod(ctx context.Context, namespace, name string, uid types.UID) error {
 	return w.guest.DeletePod(ctx, w.by, w.objects, types.NamespacedName{Namespace: namespace, Name: name}, uid)
 }

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/everynode/everynode/internal/apiserver/insidedoor"
-	"github.com/everynode/everynode/internal/controller/daemonset"
+	"github.com/everynode/everynode/internal/controller/daemonset/executor"
 	"github.com/everynode/everynode/internal/controller/nodeipam"
 	"github.com/everynode/everynode/internal/controller/nodelifecycle"
 	"github.com/everynode/everynode/internal/controller/nodestartup"
@@ -44,7 +44,7 @@ type Inside struct{ door *insidedoor.Door }
 func Through(door *insidedoor.Door) Inside { return Inside{door} }
 
 // DaemonSets is the DaemonSet controller's writer; what seldom happens goes through next.
-func (i Inside) DaemonSets(next daemonset.Writer) daemonset.Writer { return daemonSetWriter{next, i} }
+func (i Inside) DaemonSets(next executor.Writer) executor.Writer { return daemonSetWriter{next, i} }
 
 // Scheduler is the scheduler's writer; what seldom happens goes through next.
 func (i Inside) Scheduler(next scheduler.Writer) scheduler.Writer { return schedulerWriter{next, i} }
@@ -121,7 +121,7 @@ func (i Inside) CreateEvent(ctx context.Context, e *corev1.Event) (*corev1.Event
 
 // daemonSetWriter is the DaemonSet controller's.
 type daemonSetWriter struct {
-	daemonset.Writer
+	executor.Writer
 	Inside
 }
 

@@ -1,4 +1,4 @@
-package daemonset
+package executor
 
 import (
 	"context"
@@ -78,7 +78,9 @@ func (w clientWriter) UpdateDaemonSetStatus(ctx context.Context, ds *appsv1.Daem
 	return w.Client.AppsV1().DaemonSets(ds.Namespace).UpdateStatus(ctx, ds, metav1.UpdateOptions{})
 }
 
-func (w clientWriter) CreateRevision(ctx context.Context, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
+func (w clientWriter) CreateRevision(
+	ctx context.Context, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error,
+) {
 	return w.Client.AppsV1().ControllerRevisions(r.Namespace).Create(ctx, r, metav1.CreateOptions{})
 }
 
@@ -86,11 +88,15 @@ func (w clientWriter) GetRevision(ctx context.Context, namespace, name string) (
 	return w.Client.AppsV1().ControllerRevisions(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-func (w clientWriter) UpdateRevision(ctx context.Context, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
+func (w clientWriter) UpdateRevision(
+	ctx context.Context, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error,
+) {
 	return w.Client.AppsV1().ControllerRevisions(r.Namespace).Update(ctx, r, metav1.UpdateOptions{})
 }
 
-func (w clientWriter) PatchRevision(ctx context.Context, namespace, name string, patch []byte) (*appsv1.ControllerRevision, error) {
+func (w clientWriter) PatchRevision(
+	ctx context.Context, namespace, name string, patch []byte) (*appsv1.ControllerRevision, error,
+) {
 	return w.Client.AppsV1().ControllerRevisions(namespace).Patch(
 		ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{},
 	)
@@ -112,15 +118,21 @@ func (w rolloutWriter) GetRollout(ctx context.Context, namespace, name string) (
 	return w.client.DaemonSetRollouts(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-func (w rolloutWriter) CreateRollout(ctx context.Context, r *v1alpha1.DaemonSetRollout) (*v1alpha1.DaemonSetRollout, error) {
+func (w rolloutWriter) CreateRollout(
+	ctx context.Context, r *v1alpha1.DaemonSetRollout) (*v1alpha1.DaemonSetRollout, error,
+) {
 	return w.client.DaemonSetRollouts(r.Namespace).Create(ctx, r, metav1.CreateOptions{})
 }
 
-func (w rolloutWriter) UpdateRollout(ctx context.Context, r *v1alpha1.DaemonSetRollout) (*v1alpha1.DaemonSetRollout, error) {
+func (w rolloutWriter) UpdateRollout(
+	ctx context.Context, r *v1alpha1.DaemonSetRollout) (*v1alpha1.DaemonSetRollout, error,
+) {
 	return w.client.DaemonSetRollouts(r.Namespace).Update(ctx, r, metav1.UpdateOptions{})
 }
 
-func (w rolloutWriter) UpdateRolloutStatus(ctx context.Context, r *v1alpha1.DaemonSetRollout) (*v1alpha1.DaemonSetRollout, error) {
+func (w rolloutWriter) UpdateRolloutStatus(
+	ctx context.Context, r *v1alpha1.DaemonSetRollout) (*v1alpha1.DaemonSetRollout, error,
+) {
 	return w.client.DaemonSetRollouts(r.Namespace).UpdateStatus(ctx, r, metav1.UpdateOptions{})
 }
 
@@ -128,7 +140,9 @@ func (w rolloutWriter) DeleteRollout(ctx context.Context, r *v1alpha1.DaemonSetR
 	return w.client.DaemonSetRollouts(r.Namespace).Delete(ctx, r.Name, onlyThat(r.UID))
 }
 
-func (w rolloutWriter) UpdatePolicyStatus(ctx context.Context, p *v1alpha1.RolloutPolicy) (*v1alpha1.RolloutPolicy, error) {
+func (w rolloutWriter) UpdatePolicyStatus(
+	ctx context.Context, p *v1alpha1.RolloutPolicy) (*v1alpha1.RolloutPolicy, error,
+) {
 	return w.client.RolloutPolicies(p.Namespace).UpdateStatus(ctx, p, metav1.UpdateOptions{})
 }
 

@@ -1,7 +1,8 @@
-package daemonset
+package executor
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -18,16 +19,17 @@ import (
 
 // revisionWriter carries one job out.
 type revisionWriter struct {
-	*executor
+	*Executor
 	job    *belongings.RevisionJob
 	result belongings.RevisionResult
 	// fresh has the newest version of what the job already changed.
 	fresh map[types.UID]*appsv1.ControllerRevision
 }
 
-func (e *executor) applyRevisions(ctx context.Context, job *belongings.RevisionJob) belongings.RevisionResult {
+// ApplyRevisions does what a job says about revisions, as far as it gets: what was not written is tried again.
+func (e *Executor) ApplyRevisions(ctx context.Context, job *belongings.RevisionJob) belongings.RevisionResult {
 	w := &revisionWriter{
-		executor: e,
+		Executor: e,
 		job:      job,
 		result:   belongings.RevisionResult{Job: job},
 		fresh:    map[types.UID]*appsv1.ControllerRevision{},
@@ -35,7 +37,7 @@ func (e *executor) applyRevisions(ctx context.Context, job *belongings.RevisionJ
 	steps := []func(context.Context) error{w.claim, w.label, w.current, w.mergeDuplicates}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
-			w.metrics.writesFailed.Inc()
+			w.Metrics.WritesFailed.Inc()
 			klog.FromContext(ctx).Info("Cannot write revisions, will try again", "daemonSet", klog.KObj(job.DaemonSet),
 				"err", err)
 			w.result.Failed = true
@@ -48,11 +50,11 @@ func (e *executor) applyRevisions(ctx context.Context, job *belongings.RevisionJ
 	return w.result
 }
 
-// cleanUp deletes old revisions.
-func (e *executor) cleanUp(ctx context.Context, job *belongings.CleanupJob) belongings.CleanupResult {
+// CleanUp deletes old revisions.
+func (e *Executor) CleanUp(ctx context.Context, job *belongings.CleanupJob) belongings.CleanupResult {
 	deleted, err := e.deleteRevisions(ctx, job.Revisions)
 	if err != nil {
-		e.metrics.writesFailed.Inc()
+		e.Metrics.WritesFailed.Inc()
 		klog.FromContext(ctx).Info("Cannot delete old revisions, will try again", "daemonSet",
 			klog.KObj(job.DaemonSet), "err", err)
 	}
@@ -66,14 +68,14 @@ func (w *revisionWriter) claim(ctx context.Context) error {
 		}
 	}
 	for _, r := range w.job.Adopt {
-		updated, err := w.writer.PatchRevision(ctx, r.Namespace, r.Name, claim.AdoptPatch(w.job.DaemonSet, controllerKind, r))
+		updated, err := w.adopt(ctx, r)
 		if err != nil {
 			return fmt.Errorf("adopt revision %s: %w", r.Name, err)
 		}
 		w.fresh[updated.UID] = updated
 	}
 	for _, r := range w.job.Release {
-		updated, err := w.writer.PatchRevision(ctx, r.Namespace, r.Name, claim.ReleasePatch(w.job.DaemonSet, r))
+		updated, err := w.Writer.PatchRevision(ctx, r.Namespace, r.Name, claim.ReleasePatch(w.job.DaemonSet, r))
 		switch {
 		case err == nil:
 			w.fresh[updated.UID] = updated
@@ -93,7 +95,7 @@ func (w *revisionWriter) newest(r *appsv1.ControllerRevision) *appsv1.Controller
 }
 
 func (w *revisionWriter) update(ctx context.Context, r *appsv1.ControllerRevision) error {
-	updated, err := w.writer.UpdateRevision(ctx, r)
+	updated, err := w.Writer.UpdateRevision(ctx, r)
 	if err != nil {
 		return fmt.Errorf("update revision %s: %w", r.Name, err)
 	}
@@ -134,7 +136,7 @@ func (w *revisionWriter) current(ctx context.Context) error {
 }
 
 func (w *revisionWriter) create(ctx context.Context, r *appsv1.ControllerRevision) error {
-	created, err := w.writer.CreateRevision(ctx, r)
+	created, err := w.Writer.CreateRevision(ctx, r)
 	if apierrors.IsAlreadyExists(err) {
 		created, err = w.existing(ctx, r, err)
 	}
@@ -156,18 +158,20 @@ func (w *revisionWriter) create(ctx context.Context, r *appsv1.ControllerRevisio
 // template, two templates have the same hash, and if another DaemonSet has adopted
 // it, it will not be ours: the DaemonSet's collision count
 // goes up, and the next try has another hash.
-func (w *revisionWriter) existing(ctx context.Context, r *appsv1.ControllerRevision, taken error) (*appsv1.ControllerRevision, error) {
-	have, err := w.writer.GetRevision(ctx, r.Namespace, r.Name)
+func (w *revisionWriter) existing(
+	ctx context.Context, r *appsv1.ControllerRevision, taken error) (*appsv1.ControllerRevision, error,
+) {
+	have, err := w.Writer.GetRevision(ctx, r.Namespace, r.Name)
 	if err != nil {
 		return nil, err
 	}
 	ds := w.job.DaemonSet
 	ref := metav1.GetControllerOfNoCopy(have)
 	if another := ref != nil &&
-		ref.Name != ds.Name; !another && history.Holds(have, &ds.Spec.Template, r.Data.Raw, w.normalize) {
+		ref.Name != ds.Name; !another && history.Holds(have, &ds.Spec.Template, r.Data.Raw, w.Normalize) {
 		return w.heirOf(ctx, have)
 	}
-	live, err := w.writer.GetDaemonSet(ctx, ds.Namespace, ds.Name)
+	live, err := w.Writer.GetDaemonSet(ctx, ds.Namespace, ds.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +181,7 @@ func (w *revisionWriter) existing(ctx context.Context, r *appsv1.ControllerRevis
 	next := live.DeepCopy()
 	count := collisions(live) + 1
 	next.Status.CollisionCount = &count
-	w.result.DaemonSet, err = w.writer.UpdateDaemonSetStatus(ctx, next)
+	w.result.DaemonSet, err = w.Writer.UpdateDaemonSetStatus(ctx, next)
 	if err != nil {
 		w.result.DaemonSet = nil
 		return nil, fmt.Errorf("raise the collision count: %w", err)
@@ -190,7 +194,9 @@ var errHeir = errors.New("it still belongs to a DaemonSet that had the name befo
 
 // heirOf makes a revision of our template ours. Another owner's goes with its
 // owner; until then its hash, which will be ours too, is all we take.
-func (w *revisionWriter) heirOf(ctx context.Context, have *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
+func (w *revisionWriter) heirOf(
+	ctx context.Context, have *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error,
+) {
 	ref := metav1.GetControllerOfNoCopy(have)
 	switch {
 	case have.DeletionTimestamp != nil, ref != nil && ref.UID != w.job.DaemonSet.UID:
@@ -202,7 +208,11 @@ func (w *revisionWriter) heirOf(ctx context.Context, have *appsv1.ControllerRevi
 	if err := w.mayAdopt(ctx, w.job.DaemonSet); err != nil {
 		return nil, err
 	}
-	return w.writer.PatchRevision(ctx, have.Namespace, have.Name, claim.AdoptPatch(w.job.DaemonSet, controllerKind, have))
+	return w.adopt(ctx, have)
+}
+
+func (w *revisionWriter) adopt(ctx context.Context, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
+	return w.Writer.PatchRevision(ctx, r.Namespace, r.Name, claim.AdoptPatch(w.job.DaemonSet, belongings.Kind, r))
 }
 
 func collisions(ds *appsv1.DaemonSet) int32 {
@@ -216,7 +226,7 @@ func collisions(ds *appsv1.DaemonSet) int32 {
 // deletes the duplicates.
 func (w *revisionWriter) mergeDuplicates(ctx context.Context) error {
 	for _, p := range w.job.Relabel {
-		updated, err := w.writer.PatchPod(ctx, p.Namespace, p.Name, labelPatch(w.result.Hash))
+		updated, err := w.Writer.PatchPod(ctx, p.Namespace, p.Name, labelPatch(w.result.Hash))
 		switch {
 		case err == nil:
 			w.result.Pods = append(w.result.Pods, updated)
@@ -234,9 +244,11 @@ func (w *revisionWriter) mergeDuplicates(ctx context.Context) error {
 
 // deleteRevisions deletes these versions of revisions: one that became current
 // meanwhile stays. It returns how far it got.
-func (e *executor) deleteRevisions(ctx context.Context, revisions []*appsv1.ControllerRevision) (deleted []*appsv1.ControllerRevision, err error) {
+func (e *Executor) deleteRevisions(
+	ctx context.Context, revisions []*appsv1.ControllerRevision) (deleted []*appsv1.ControllerRevision, err error,
+) {
 	for _, r := range revisions {
-		err := e.writer.DeleteRevision(ctx, r)
+		err := e.Writer.DeleteRevision(ctx, r)
 		switch {
 		case err == nil, apierrors.IsNotFound(err):
 			deleted = append(deleted, r)
@@ -245,4 +257,19 @@ func (e *executor) deleteRevisions(ctx context.Context, revisions []*appsv1.Cont
 		}
 	}
 	return deleted, nil
+}
+
+// labelPatch sets the label that says which revision an object belongs to.
+func labelPatch(hash string) []byte {
+	return mustJSON(map[string]any{"metadata": map[string]any{
+		"labels": map[string]string{appsv1.ControllerRevisionHashLabelKey: hash},
+	}})
+}
+
+func mustJSON(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("executor: a plain map does not marshal: " + err.Error())
+	}
+	return b
 }

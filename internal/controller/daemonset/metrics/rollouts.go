@@ -1,4 +1,4 @@
-package daemonset
+package metrics
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
@@ -8,22 +8,22 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 )
 
-// rolloutMetrics tell where each rollout stands.
-type rolloutMetrics struct {
+// Rollouts tell where each rollout stands.
+type Rollouts struct {
 	phase, nodes, failed, failures, step *prometheus.GaugeVec
 	stops                                *prometheus.CounterVec
 	// last is the phase that was shown last, by DaemonSet.
 	last map[types.NamespacedName]v1alpha1.Phase
 }
 
-func newRolloutMetrics() *rolloutMetrics {
+func newRollouts() *Rollouts {
 	gauge := func(name, help string, more ...string) *prometheus.GaugeVec {
 		return prometheus.NewGaugeVec(
 			prometheus.GaugeOpts{Namespace: "everynode", Subsystem: "rollout", Name: name, Help: help},
 			append([]string{"namespace", "daemonset"}, more...),
 		)
 	}
-	return &rolloutMetrics{
+	return &Rollouts{
 		phase:  gauge("phase", "1 for the phase that the rollout is in.", "phase"),
 		nodes:  gauge("nodes", "Nodes by verdict.", "verdict"),
 		failed: gauge("failed_nodes", "Nodes on which the target revision is known to fail."),
@@ -43,16 +43,16 @@ func newRolloutMetrics() *rolloutMetrics {
 	}
 }
 
-func (m *rolloutMetrics) collectors() []prometheus.Collector {
+func (m *Rollouts) collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.phase, m.nodes, m.failed, m.failures, m.step, m.stops}
 }
 
-// show takes a status as it is to be written.
-func (m *rolloutMetrics) show(a *action.UpdateRollout) {
+// Show takes a status as it is to be written.
+func (m *Rollouts) Show(a *action.UpdateRollout) {
 	s := &a.Status
 	name := types.NamespacedName{Namespace: a.Namespace, Name: a.Name}
 	was, known := m.last[name]
-	m.forget(name)
+	m.Forget(name)
 	m.last[name] = s.Phase
 	m.phase.WithLabelValues(a.Namespace, a.Name, string(s.Phase)).Set(1)
 	for verdict, n := range s.Counts {
@@ -78,8 +78,8 @@ func (m *rolloutMetrics) show(a *action.UpdateRollout) {
 	}
 }
 
-// forget drops the gauges of a rollout that is no more.
-func (m *rolloutMetrics) forget(t types.NamespacedName) {
+// Forget drops the gauges of a rollout that is no more.
+func (m *Rollouts) Forget(t types.NamespacedName) {
 	delete(m.last, t)
 	labels := prometheus.Labels{"namespace": t.Namespace, "daemonset": t.Name}
 	for _, g := range []*prometheus.GaugeVec{m.phase, m.nodes, m.failed, m.failures, m.step} {

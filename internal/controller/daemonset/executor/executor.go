@@ -1,4 +1,6 @@
-package daemonset
+// Package executor turns the DaemonSet controller's jobs and actions into calls of the API. It is the only part of the
+// controller that writes.
+package executor
 
 import (
 	"context"
@@ -6,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,37 +23,35 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/fetches/asking"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
+	"github.com/everynode/everynode/internal/controller/daemonset/metrics"
 	"github.com/everynode/everynode/internal/controller/daemonset/mold"
 	"github.com/everynode/everynode/internal/objects/claim"
 	"github.com/everynode/everynode/internal/objects/pod"
 )
 
-// callTimeout bounds one job, so that an API server that does not answer shows
-// up as a failure.
-const callTimeout = time.Minute
-
-// executor turns jobs into API calls. It is the only part that writes. Its
-// methods run on workers and return what the owner goroutine must learn.
-type executor struct {
-	writer   Writer
-	rollouts RolloutWriter
-	recorder record.EventRecorder
-	clock    clock.PassiveClock
-	metrics  *metrics
-	// normalize fills a template's defaults in; nil does without.
-	normalize func(*corev1.PodTemplateSpec)
+// Executor turns jobs into API calls. Its methods run on workers and return what the owner goroutine must learn.
+type Executor struct {
+	Writer   Writer
+	Rollouts RolloutWriter
+	Recorder record.EventRecorder
+	Clock    clock.PassiveClock
+	Metrics  *metrics.Metrics
+	// Normalize fills a template's defaults in; nil does without.
+	Normalize func(*corev1.PodTemplateSpec)
 }
 
-// createPod makes the pod. A pod of that name that is just what the action asks
+// CreatePod makes the pod. A pod of that name that is just what the action asks
 // for, left by an earlier try, counts as made.
-func (e *executor) createPod(ctx context.Context, ds *appsv1.DaemonSet, of *mold.Mold, a *action.CreatePod) action.Answer {
-	created, err := e.writer.CreatePod(ctx, of.Pod(a))
+func (e *Executor) CreatePod(
+	ctx context.Context, ds *appsv1.DaemonSet, of *mold.Mold, a *action.CreatePod,
+) action.Answer {
+	created, err := e.Writer.CreatePod(ctx, of.Pod(a))
 	switch {
 	case err == nil:
 		klog.FromContext(ctx).V(3).Info("Created pod", "pod", klog.KRef(a.Namespace, a.PodName), "node", a.Node,
 			"reason", a.Reason)
-		e.recorder.Eventf(ds, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", a.PodName)
-		e.metrics.podsCreated.Inc()
+		e.Recorder.Eventf(ds, corev1.EventTypeNormal, "SuccessfulCreate", "Created pod: %v", a.PodName)
+		e.Metrics.PodsCreated.Inc()
 		return action.Answer{Outcome: action.OK, Pod: created.UID}
 	case apierrors.IsAlreadyExists(err):
 		uid, outcome := e.sameOrTaken(ctx, a)
@@ -62,19 +61,19 @@ func (e *executor) createPod(ctx context.Context, ds *appsv1.DaemonSet, of *mold
 	}
 	klog.FromContext(ctx).V(2).Info("Cannot create pod", "pod", klog.KRef(a.Namespace, a.PodName), "node", a.Node,
 		"err", err)
-	e.recorder.Eventf(ds, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
-	e.metrics.writesFailed.Inc()
+	e.Recorder.Eventf(ds, corev1.EventTypeWarning, "FailedCreate", "Error creating: %v", err)
+	e.Metrics.WritesFailed.Inc()
 	answer := action.Answer{Outcome: refused(err)}
-	if blamesTemplate(err) {
+	if BlamesTemplate(err) {
 		answer.Refused = "the API refuses its pod: " + err.Error()
 	}
 	return answer
 }
 
-// blamesTemplate reports whether the API refuses a pod for what its template says. A quota that is
+// BlamesTemplate reports whether the API refuses a pod for what its template says. A quota that is
 // used up, and a right that the controller lacks, are somebody else's to mend, and may be at any time.
 // The words are those of Kubernetes' admission of quotas and of its authorizers.
-func blamesTemplate(err error) bool {
+func BlamesTemplate(err error) bool {
 	if !apierrors.IsForbidden(err) {
 		return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 	}
@@ -101,14 +100,14 @@ func refused(err error) action.Outcome {
 	return action.Unknown
 }
 
-func (e *executor) sameOrTaken(ctx context.Context, a *action.CreatePod) (types.UID, action.Outcome) {
-	p, err := e.writer.GetPod(ctx, a.Namespace, a.PodName)
+func (e *Executor) sameOrTaken(ctx context.Context, a *action.CreatePod) (types.UID, action.Outcome) {
+	p, err := e.Writer.GetPod(ctx, a.Namespace, a.PodName)
 	switch {
 	case apierrors.IsNotFound(err):
 		return "", action.Failed
 	case err != nil:
 		return "", action.Unknown
-	case ownerOf(p) != a.UID || pod.TargetNode(p) != a.Node:
+	case belongings.OwnerOf(p) != a.UID || pod.TargetNode(p) != a.Node:
 		return "", action.NameTaken
 	case pod.IsTerminating(p):
 		// Ours, and on its way out without our knowing yet: its place is taken.
@@ -117,53 +116,55 @@ func (e *executor) sameOrTaken(ctx context.Context, a *action.CreatePod) (types.
 	return p.UID, action.OK
 }
 
-// deletePod deletes the pod; that it is gone already is as good.
-func (e *executor) deletePod(ctx context.Context, ds *appsv1.DaemonSet, a *action.DeletePod) action.Outcome {
+// DeletePod deletes the pod; that it is gone already is as good.
+func (e *Executor) DeletePod(ctx context.Context, ds *appsv1.DaemonSet, a *action.DeletePod) action.Outcome {
 	e.announce(ds, a)
-	err := e.writer.DeletePod(ctx, a.Namespace, a.PodName, a.PodUID)
+	err := e.Writer.DeletePod(ctx, a.Namespace, a.PodName, a.PodUID)
 	switch {
 	case err == nil:
 		klog.FromContext(ctx).V(3).Info("Deleted pod", "pod", klog.KRef(a.Namespace, a.PodName), "node", a.Node,
 			"reason", a.Reason, "detail", a.Detail)
-		e.recorder.Eventf(ds, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %v", a.PodName)
-		e.metrics.podsDeleted.WithLabelValues(string(a.Reason)).Inc()
+		e.Recorder.Eventf(ds, corev1.EventTypeNormal, "SuccessfulDelete", "Deleted pod: %v", a.PodName)
+		e.Metrics.PodsDeleted.WithLabelValues(string(a.Reason)).Inc()
 		return action.OK
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		return action.Gone
 	}
 	klog.FromContext(ctx).V(2).Info("Cannot delete pod", "pod", klog.KRef(a.Namespace, a.PodName), "node", a.Node,
 		"err", err)
-	e.recorder.Eventf(ds, corev1.EventTypeWarning, "FailedDelete", "Error deleting: %v", err)
-	e.metrics.writesFailed.Inc()
+	e.Recorder.Eventf(ds, corev1.EventTypeWarning, "FailedDelete", "Error deleting: %v", err)
+	e.Metrics.WritesFailed.Inc()
 	return refused(err)
 }
 
 // announce tells users of deletions that they did not cause.
-func (e *executor) announce(ds *appsv1.DaemonSet, a *action.DeletePod) {
+func (e *Executor) announce(ds *appsv1.DaemonSet, a *action.DeletePod) {
 	switch a.Reason {
 	case action.ReasonFailed:
-		e.recorder.Eventf(ds, corev1.EventTypeWarning, "FailedDaemonPod",
+		e.Recorder.Eventf(ds, corev1.EventTypeWarning, "FailedDaemonPod",
 			"Found failed daemon pod %s/%s on node %s, will try to kill it", a.Namespace, a.PodName, a.Node)
 	case action.ReasonSucceeded:
-		e.recorder.Eventf(ds, corev1.EventTypeNormal, "SucceededDaemonPod",
+		e.Recorder.Eventf(ds, corev1.EventTypeNormal, "SucceededDaemonPod",
 			"Found succeeded daemon pod %s/%s on node %s, will try to delete it", a.Namespace, a.PodName, a.Node)
 	}
 }
 
-// updateStatus writes the status, after a conflict once more over the newest
+// UpdateStatus writes the status, after a conflict once more over the newest
 // object. It returns what the API then holds, or nil if nothing was written.
-func (e *executor) updateStatus(ctx context.Context, ds *appsv1.DaemonSet, a *action.UpdateStatus) (*appsv1.DaemonSet, action.Outcome) {
+func (e *Executor) UpdateStatus(
+	ctx context.Context, ds *appsv1.DaemonSet, a *action.UpdateStatus) (*appsv1.DaemonSet, action.Outcome,
+) {
 	for attempt := 0; ; attempt++ {
 		next := *ds
 		a.Status.Apply(&next.Status)
-		a.Conditions.Apply(&next.Status, e.clock.Now())
-		updated, err := e.writer.UpdateDaemonSetStatus(ctx, &next)
+		a.Conditions.Apply(&next.Status, e.Clock.Now())
+		updated, err := e.Writer.UpdateDaemonSetStatus(ctx, &next)
 		if err == nil {
-			e.metrics.statusWrites.Inc()
+			e.Metrics.StatusWrites.Inc()
 			return updated, action.OK
 		}
 		if apierrors.IsConflict(err) && attempt == 0 {
-			ds, err = e.writer.GetDaemonSet(ctx, a.Namespace, a.Name)
+			ds, err = e.Writer.GetDaemonSet(ctx, a.Namespace, a.Name)
 			if err == nil && ds.UID == a.UID {
 				continue
 			}
@@ -172,7 +173,7 @@ func (e *executor) updateStatus(ctx context.Context, ds *appsv1.DaemonSet, a *ac
 			return nil, action.Gone
 		}
 		klog.FromContext(ctx).V(2).Info("Cannot write status", "daemonSet", klog.KRef(a.Namespace, a.Name), "err", err)
-		e.metrics.writesFailed.Inc()
+		e.Metrics.WritesFailed.Inc()
 		return nil, action.Failed
 	}
 }
@@ -182,8 +183,8 @@ var errNotOurs = errors.New("the DaemonSet is gone, replaced or being deleted")
 
 // mayAdopt asks the API itself, since a cache may not know yet that the
 // DaemonSet is on its way out.
-func (e *executor) mayAdopt(ctx context.Context, ds *appsv1.DaemonSet) error {
-	live, err := e.writer.GetDaemonSet(ctx, ds.Namespace, ds.Name)
+func (e *Executor) mayAdopt(ctx context.Context, ds *appsv1.DaemonSet) error {
+	live, err := e.Writer.GetDaemonSet(ctx, ds.Namespace, ds.Name)
 	switch {
 	case apierrors.IsNotFound(err):
 		return errNotOurs
@@ -195,8 +196,8 @@ func (e *executor) mayAdopt(ctx context.Context, ds *appsv1.DaemonSet) error {
 	return nil
 }
 
-// claimPods adopts and releases. It asks once whether adopting is still right.
-func (e *executor) claimPods(ctx context.Context, job *belongings.ClaimJob) belongings.ClaimResult {
+// ClaimPods adopts and releases. It asks once whether adopting is still right.
+func (e *Executor) ClaimPods(ctx context.Context, job *belongings.ClaimJob) belongings.ClaimResult {
 	result := belongings.ClaimResult{Job: job}
 	note := func(c belongings.ClaimedPod, err error) {
 		c.Failed = err != nil && !vanished(err) && !errors.Is(err, errNotOurs)
@@ -212,7 +213,8 @@ func (e *executor) claimPods(ctx context.Context, job *belongings.ClaimJob) belo
 	for _, p := range job.Adopt {
 		c, err := belongings.ClaimedPod{Pod: p, Adopted: true}, mayNot
 		if err == nil {
-			c.Updated, err = e.writer.PatchPod(ctx, p.Namespace, p.Name, claim.AdoptPatch(job.DaemonSet, controllerKind, p))
+			patch := claim.AdoptPatch(job.DaemonSet, belongings.Kind, p)
+			c.Updated, err = e.Writer.PatchPod(ctx, p.Namespace, p.Name, patch)
 			if err != nil {
 				c.Updated = nil
 			}
@@ -220,7 +222,7 @@ func (e *executor) claimPods(ctx context.Context, job *belongings.ClaimJob) belo
 		note(c, err)
 	}
 	for _, p := range job.Release {
-		_, err := e.writer.PatchPod(ctx, p.Namespace, p.Name, claim.ReleasePatch(job.DaemonSet, p))
+		_, err := e.Writer.PatchPod(ctx, p.Namespace, p.Name, claim.ReleasePatch(job.DaemonSet, p))
 		note(belongings.ClaimedPod{Pod: p}, err)
 	}
 	return result
@@ -231,12 +233,12 @@ func vanished(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsConflict(err)
 }
 
-// pointPod has the volumes of a running pod show the content of a revision, and the pod be one of it: both are
+// PointPod has the volumes of a running pod show the content of a revision, and the pod be one of it: both are
 // written at once. What the pod cannot follow, and what the API refuses for good, is refused.
-func (e *executor) pointPod(
+func (e *Executor) PointPod(
 	ctx context.Context, ds *appsv1.DaemonSet, a *action.PointPod, members []content.Member,
 ) action.Answer {
-	p, err := e.writer.GetPod(ctx, a.Namespace, a.PodName)
+	p, err := e.Writer.GetPod(ctx, a.Namespace, a.PodName)
 	switch {
 	case apierrors.IsNotFound(err), err == nil && (p.UID != a.PodUID || pod.IsTerminating(p)):
 		return action.Answer{Outcome: action.Gone}
@@ -244,7 +246,7 @@ func (e *executor) pointPod(
 		return action.Answer{Outcome: refused(err)}
 	}
 	refuses := func(why error) action.Answer {
-		e.recorder.Eventf(ds, corev1.EventTypeNormal, "ContentNeedsRestart",
+		e.Recorder.Eventf(ds, corev1.EventTypeNormal, "ContentNeedsRestart",
 			"Pod %s is replaced to get the content of revision %s: %v", a.PodName, a.Revision, why)
 		return action.Answer{Outcome: action.Failed, Refused: why.Error()}
 	}
@@ -259,11 +261,11 @@ func (e *executor) pointPod(
 	if err != nil {
 		return refuses(err)
 	}
-	_, err = e.writer.PatchPod(ctx, a.Namespace, a.PodName, patch)
+	_, err = e.Writer.PatchPod(ctx, a.Namespace, a.PodName, patch)
 	switch {
 	case err == nil:
 		klog.FromContext(ctx).V(3).Info("Pointed pod at content", "pod", klog.KObj(p), "revision", a.Revision)
-		e.recorder.Eventf(ds, corev1.EventTypeNormal, "SuccessfulUpdate",
+		e.Recorder.Eventf(ds, corev1.EventTypeNormal, "SuccessfulUpdate",
 			"Pod %s is to show the content of revision %s", a.PodName, a.Revision)
 		return action.Answer{Outcome: action.OK}
 	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
@@ -272,14 +274,14 @@ func (e *executor) pointPod(
 		return refuses(err)
 	}
 	klog.FromContext(ctx).V(2).Info("Cannot point pod at content", "pod", klog.KObj(p), "node", a.Node, "err", err)
-	e.recorder.Eventf(ds, corev1.EventTypeWarning, "FailedUpdate", "Error updating: %v", err)
-	e.metrics.writesFailed.Inc()
+	e.Recorder.Eventf(ds, corev1.EventTypeWarning, "FailedUpdate", "Error updating: %v", err)
+	e.Metrics.WritesFailed.Inc()
 	return action.Answer{Outcome: refused(err)}
 }
 
-// fetchImages asks the node of a pod for the images of a revision, or takes that back.
-func (e *executor) fetchImages(ctx context.Context, a *action.FetchImages, request *fetch.Request) action.Outcome {
-	err := asking.Agent(ctx, e.writer, a, request, e.clock.Now())
+// FetchImages asks the node of a pod for the images of a revision, or takes that back.
+func (e *Executor) FetchImages(ctx context.Context, a *action.FetchImages, request *fetch.Request) action.Outcome {
+	err := asking.Agent(ctx, e.Writer, a, request, e.Clock.Now())
 	switch {
 	case err == nil:
 		klog.FromContext(ctx).V(3).Info("Asked a node for images", "node", a.Node, "revision", a.Revision)
@@ -288,7 +290,7 @@ func (e *executor) fetchImages(ctx context.Context, a *action.FetchImages, reque
 		return action.Gone
 	}
 	klog.FromContext(ctx).V(2).Info("Cannot ask a node for images", "node", a.Node, "err", err)
-	e.metrics.writesFailed.Inc()
+	e.Metrics.WritesFailed.Inc()
 	return refused(err)
 }
 

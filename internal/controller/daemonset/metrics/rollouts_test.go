@@ -1,4 +1,4 @@
-package daemonset
+package metrics
 
 import (
 	"os"
@@ -17,7 +17,7 @@ import (
 	"github.com/everynode/everynode/internal/testenv/promtool"
 )
 
-const alertRules = "../../../examples/rollout-alerts.yaml"
+const alertRules = "../../../../examples/rollout-alerts.yaml"
 
 // TestAlertsAreAboutMetricsThatAre: a rule about a metric that is called otherwise would
 // never fire.
@@ -26,16 +26,16 @@ func TestAlertsAreAboutMetricsThatAre(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	registry, m := prometheus.NewRegistry(), newRolloutMetrics()
+	registry, m := prometheus.NewRegistry(), newRollouts()
 	registry.MustRegister(m.collectors()...)
 	a := &action.UpdateRollout{Target: action.Target{Namespace: "n", Name: "d"},
 		Status: v1alpha1.DaemonSetRolloutStatus{
 			Phase: v1alpha1.PhaseProgressing, Step: "s", Steps: []v1alpha1.StepStatus{{Name: "s", Nodes: 1}},
 			Counts: map[string]int32{"Waiting": 1},
 		}, Failing: map[standing.Reason]int{standing.BecauseLate: 1}}
-	m.show(a)
+	m.Show(a)
 	a.Status.Phase, a.Status.StepStarted = v1alpha1.PhaseHalted, &metav1.Time{}
-	m.show(a)
+	m.Show(a)
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestAlertsAreAboutMetricsThatAre(t *testing.T) {
 
 // TestAlerts plays times to the rules, with Prometheus' own tool.
 func TestAlerts(t *testing.T) {
-	tool := promtool.Find(t, "../../..")
+	tool := promtool.Find(t, "../../../..")
 	for _, args := range [][]string{{"check", "rules", alertRules}, {"test", "rules", "testdata/alerts.yaml"}} {
 		if out, err := exec.CommandContext(t.Context(), tool, args...).CombinedOutput(); err != nil {
 			t.Errorf("promtool %v: %v\n%s", args, err, out)
