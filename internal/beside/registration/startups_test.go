@@ -51,8 +51,8 @@ func created(t *testing.T, n *corev1.Node, s *v1alpha1.NodeStartup) *corev1.Node
 		conditions = append(conditions, (*matchconditions.MatchCondition)(&policy.Spec.MatchConditions[i]))
 	}
 	compiled := compiler.CompileCondition(conditions, declared, environment.StoredExpressions)
-	matches := matchconditions.NewMatcher(compiled, policy.Spec.FailurePolicy, "policy", "mutate", policy.Name).Match(t.Context(),
-		versioned, params, nil)
+	matches := matchconditions.NewMatcher(compiled, policy.Spec.FailurePolicy, "policy", "mutate", policy.Name).
+		Match(t.Context(), versioned, params, nil)
 	if errs := compiled.CompilationErrors(); len(errs) > 0 || matches.Error != nil {
 		t.Fatalf("the conditions: %v, %v", errs, matches.Error)
 	}
@@ -72,13 +72,20 @@ func created(t *testing.T, n *corev1.Node, s *v1alpha1.NodeStartup) *corev1.Node
 	return out.(*corev1.Node)
 }
 
-// The policy closes exactly the Nodes that the webhook would close, with the same taint, and keeps the taints of others.
+// The policy closes exactly the Nodes that the webhook would close, with the same taint, and keeps other taints.
 func TestStartupPolicyClosesAsTheWebhookDoes(t *testing.T) {
 	expression := func(key string, operator metav1.LabelSelectorOperator, values ...string) *metav1.LabelSelector {
 		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 			{Key: key, Operator: operator, Values: values}}}
 	}
-	other := corev1.Taint{Key: "other", Value: "v", Effect: corev1.TaintEffectNoExecute}
+	label := func(key, value string) *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
+	}
+	taint := func(key, value string, effect corev1.TaintEffect) []corev1.Taint {
+		return []corev1.Taint{{Key: key, Value: value, Effect: effect}}
+	}
+	other := taint("other", "v", corev1.TaintEffectNoExecute)
+	const join = v1alpha1.GateJoin
 	for name, c := range map[string]struct {
 		nodes    *metav1.LabelSelector
 		gate     v1alpha1.StartupGate
@@ -86,25 +93,25 @@ func TestStartupPolicyClosesAsTheWebhookDoes(t *testing.T) {
 		taints   []corev1.Taint
 		closed   bool
 	}{
-		"all nodes":                       {nil, v1alpha1.GateJoin, "True", nil, true},
-		"a node with a taint":             {nil, v1alpha1.GateJoin, "True", []corev1.Taint{other}, true},
-		"an empty selector":               {&metav1.LabelSelector{}, v1alpha1.GateJoin, "True", nil, true},
-		"its label":                       {&metav1.LabelSelector{MatchLabels: map[string]string{"size": "xl"}}, v1alpha1.GateJoin, "True", nil, true},
-		"another label":                   {&metav1.LabelSelector{MatchLabels: map[string]string{"size": "s"}}, v1alpha1.GateJoin, "True", nil, false},
-		"a label that it has not":         {&metav1.LabelSelector{MatchLabels: map[string]string{"rack": "1"}}, v1alpha1.GateJoin, "True", nil, false},
-		"In":                              {expression("size", metav1.LabelSelectorOpIn, "s", "xl"), v1alpha1.GateJoin, "True", nil, true},
-		"In others":                       {expression("size", metav1.LabelSelectorOpIn, "s"), v1alpha1.GateJoin, "True", nil, false},
-		"NotIn":                           {expression("size", metav1.LabelSelectorOpNotIn, "xl"), v1alpha1.GateJoin, "True", nil, false},
-		"NotIn, without the label":        {expression("rack", metav1.LabelSelectorOpNotIn, "1"), v1alpha1.GateJoin, "True", nil, true},
-		"Exists":                          {expression("size", metav1.LabelSelectorOpExists), v1alpha1.GateJoin, "True", nil, true},
-		"Exists, without the label":       {expression("rack", metav1.LabelSelectorOpExists), v1alpha1.GateJoin, "True", nil, false},
-		"DoesNotExist":                    {expression("rack", metav1.LabelSelectorOpDoesNotExist), v1alpha1.GateJoin, "True", nil, true},
-		"DoesNotExist, with the label":    {expression("size", metav1.LabelSelectorOpDoesNotExist), v1alpha1.GateJoin, "True", nil, false},
-		"a daemon does not tolerate it":   {nil, v1alpha1.GateJoin, "False", nil, false},
-		"nobody has said that daemons do": {nil, v1alpha1.GateJoin, "", nil, false},
+		"all nodes":                       {nil, join, "True", nil, true},
+		"a node with a taint":             {nil, join, "True", other, true},
+		"an empty selector":               {&metav1.LabelSelector{}, join, "True", nil, true},
+		"its label":                       {label("size", "xl"), join, "True", nil, true},
+		"another label":                   {label("size", "s"), join, "True", nil, false},
+		"a label that it has not":         {label("rack", "1"), join, "True", nil, false},
+		"In":                              {expression("size", "In", "s", "xl"), join, "True", nil, true},
+		"In others":                       {expression("size", "In", "s"), join, "True", nil, false},
+		"NotIn":                           {expression("size", "NotIn", "xl"), join, "True", nil, false},
+		"NotIn, without the label":        {expression("rack", "NotIn", "1"), join, "True", nil, true},
+		"Exists":                          {expression("size", "Exists"), join, "True", nil, true},
+		"Exists, without the label":       {expression("rack", "Exists"), join, "True", nil, false},
+		"DoesNotExist":                    {expression("rack", "DoesNotExist"), join, "True", nil, true},
+		"DoesNotExist, with the label":    {expression("size", "DoesNotExist"), join, "True", nil, false},
+		"a daemon does not tolerate it":   {nil, join, "False", nil, false},
+		"nobody has said that daemons do": {nil, join, "", nil, false},
 		"no gate":                         {nil, v1alpha1.GateNone, "", nil, true},
-		"closed by its kubelet":           {nil, v1alpha1.GateJoin, "True", []corev1.Taint{{Key: nodestartup.TaintKey, Value: "x_1", Effect: "NoSchedule"}}, false},
-		"no gate, and a taint of its own": {nil, v1alpha1.GateNone, "True", []corev1.Taint{other}, true},
+		"closed by its kubelet":           {nil, join, "True", taint(nodestartup.TaintKey, "x_1", "NoSchedule"), false},
+		"no gate, and a taint of its own": {nil, v1alpha1.GateNone, "True", other, true},
 	} {
 		s := &v1alpha1.NodeStartup{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 		s.Spec.Nodes, s.Spec.Gate = c.nodes, c.gate
