@@ -70,6 +70,10 @@ func (l *Leaver) leave(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	err = l.unpolice(ctx)
+	if err != nil {
+		return err
+	}
 	err = l.mark(ctx)
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -38,14 +39,17 @@ func complete(t *testing.T, name, kept string) (*appsv1.DaemonSet, *appsv1.Contr
 
 func noDefaults(*corev1.PodTemplateSpec) {}
 
-// leaves runs what gives everything back.
-func leaves(t *testing.T, client *fake.Clientset, keep ...string) (string, error) {
+// leaves runs what gives everything back; the time that it waits passes at once.
+func leaves(t *testing.T, client *fake.Clientset, keep ...string) (said string, err error) {
 	t.Helper()
-	var out bytes.Buffer
-	l := &Leaver{client: client, Keep: keep, Normalize: noDefaults, Out: &out,
-		Options: Options{Namespace: "kube-system", Secret: "everynode-webhook"}}
-	err := l.leave(t.Context())
-	return out.String(), err
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		l := &Leaver{client: client, Keep: keep, Normalize: noDefaults, Out: &out,
+			Options: Options{Namespace: "kube-system", Secret: "everynode-webhook"}}
+		err = l.leave(t.Context())
+		said = out.String()
+	})
+	return said, err
 }
 
 // TestLeavingRefusesWhatCannotBeGivenBack: where nobody can say what the author of one DaemonSet wrote, nothing of the

@@ -130,9 +130,39 @@ func (w *gateWriter) Leaving(ctx context.Context) (bool, error) {
 	return w.leaves, nil
 }
 
+// unpolice deletes the policy by which an API server closes nodes itself: nobody would open them. Whoever may not
+// delete it cannot know that there is none either, and leaves nothing.
+func (l *Leaver) unpolice(ctx context.Context) error {
+	v1, beta := l.client.AdmissionregistrationV1(), l.client.AdmissionregistrationV1beta1()
+	deleted := false
+	for _, remove := range []func(context.Context, string, metav1.DeleteOptions) error{
+		v1.MutatingAdmissionPolicies().Delete, v1.MutatingAdmissionPolicyBindings().Delete,
+		beta.MutatingAdmissionPolicies().Delete, beta.MutatingAdmissionPolicyBindings().Delete,
+	} {
+		err := remove(ctx, registration.StartupPolicyName, metav1.DeleteOptions{})
+		switch {
+		case apierrors.IsForbidden(err):
+			return fmt.Errorf("%w: a policy may close nodes that nobody would open: %w; apply examples/beside-rbac.yaml "+
+				"again, or upgrade the chart", errRefused, err)
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return fmt.Errorf("delete the policy %s, by which the API server closes nodes: %w",
+				registration.StartupPolicyName, err)
+		default:
+			deleted = true
+		}
+	}
+	if deleted {
+		fmt.Fprintf(l.Out, "The policy %s, by which the API server closed nodes itself, is deleted. Have nothing apply it "+
+			"again: nobody would open these nodes.\n", registration.StartupPolicyName)
+	}
+	return nil
+}
+
 // openNodes takes everything of NodeStartups off all nodes. A controller that runs may write for a moment still, and an
-// API server ask the webhook: it is looked until there is nothing. It begins when those that run know that somebody
-// leaves, for they would take a node without a mark for one that nobody was asked about.
+// API server ask the webhook or go by the policy: it is looked until there is nothing, and twice at least. It begins
+// when those that run know that somebody leaves, for they would take a node without a mark for one that nobody was
+// asked about.
 func (l *Leaver) openNodes(ctx context.Context) error {
 	until := time.Now().Add(heedWithin)
 	for first := true; ; first = false {
@@ -141,7 +171,7 @@ func (l *Leaver) openNodes(ctx context.Context) error {
 			return fmt.Errorf("list the nodes that NodeStartups have closed: %w", err)
 		}
 		left, err := l.openThese(ctx, list.Items, !first)
-		if left == 0 || err != nil {
+		if left == 0 && !first || err != nil {
 			return err
 		}
 		if time.Now().After(until) {

@@ -9,7 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	admissionv1beta1 "k8s.io/api/admissionregistration/v1beta1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
@@ -76,6 +78,47 @@ func TestLeavingOpensNodes(t *testing.T) {
 			t.Errorf("a node that cannot be opened is told of as %v", err)
 		}
 	})
+}
+
+// TestLeavingOpensWhatIsClosedLate: an API server may go by a policy for a moment that is not there any more.
+func TestLeavingOpensWhatIsClosedLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, first := fake.NewClientset(), true
+		client.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if !first {
+				return false, nil, nil
+			}
+			first = false
+			return true, &corev1.NodeList{}, client.Tracker().Add(closedNode("late"))
+		})
+		err := (&Leaver{client: client, Out: &bytes.Buffer{}}).openNodes(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := client.CoreV1().Nodes().Get(t.Context(), "late", metav1.GetOptions{})
+		if err != nil || startup.TaintOf(n.Spec.Taints) != nil {
+			t.Errorf("the node is %+v (%v)", n, err)
+		}
+	})
+}
+
+// TestLeavingDeletesThePolicyOfAnOlderKubernetes, which has it in another version, and says so once.
+func TestLeavingDeletesThePolicyOfAnOlderKubernetes(t *testing.T) {
+	meta := metav1.ObjectMeta{Name: registration.StartupPolicyName}
+	client := fake.NewClientset(&admissionv1beta1.MutatingAdmissionPolicy{ObjectMeta: meta},
+		&admissionv1beta1.MutatingAdmissionPolicyBinding{ObjectMeta: meta})
+	for _, want := range []int{1, 0} {
+		said, err := leaves(t, client)
+		if err != nil || strings.Count(said, meta.Name) != want {
+			t.Errorf("it says %q (%v), want %d of it", said, err, want)
+		}
+	}
+	api := client.AdmissionregistrationV1beta1()
+	_, err := api.MutatingAdmissionPolicies().Get(t.Context(), meta.Name, metav1.GetOptions{})
+	_, also := api.MutatingAdmissionPolicyBindings().Get(t.Context(), meta.Name, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) || !apierrors.IsNotFound(also) {
+		t.Errorf("they are left: %v, %v", err, also)
+	}
 }
 
 // listing is a cache of that many NodeStartups.

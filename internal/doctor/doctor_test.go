@@ -90,7 +90,7 @@ func TestCluster(t *testing.T) {
 	limited.Impersonate = rest.ImpersonationConfig{UserName: "looker", Groups: []string{"system:authenticated"}}
 	env.Eventually("what may not be read is named", func(context.Context) error {
 		seen, _ := examine(limited)
-		if want := "[leases daemonsets daemonsetrollouts rolloutpolicies nodestartups pods events daemonsetvariants servicecidrs ipaddresses validatingwebhookconfigurations mutatingwebhookconfigurations apiservices]"; fmt.Sprint(seen.Hidden) != want || len(seen.Nodes) != 3 {
+		if want := "[leases daemonsets daemonsetrollouts rolloutpolicies nodestartups pods events daemonsetvariants servicecidrs ipaddresses validatingwebhookconfigurations mutatingwebhookconfigurations mutatingadmissionpolicies apiservices]"; fmt.Sprint(seen.Hidden) != want || len(seen.Nodes) != 3 {
 			return fmt.Errorf("hidden are %v, and %d nodes are seen; want %s", seen.Hidden, len(seen.Nodes), want)
 		}
 		return nil

@@ -16,6 +16,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -572,8 +573,15 @@ func (b *beside) leavesStartups(t *testing.T) {
 	const name = "left-0001"
 	b.simulateMore("left-", 1, "")
 	b.gated(t, name, true)
-	b.leave(t).ends(t, 0).says(t, "no webhook of Everynode is left")
+	policy := b.run(t, "controller", "--print-startup-policy", "v1").ends(t, 0).out
+	b.kubectl(t, "apply", "-f", b.write("policy.yaml", policy))
+	b.leave(t).ends(t, 0).says(t, "no webhook of Everynode is left", "The policy everynode-startup")
 	b.unregistered(t)
+	_, err := b.client.AdmissionregistrationV1().MutatingAdmissionPolicies().Get(t.Context(),
+		registration.StartupPolicyName, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("the policy is left (%v)", err)
+	}
 	time.Sleep(3 * time.Second) // those that run might close it again
 	b.untouchedNodes(t)
 }

@@ -152,7 +152,8 @@ func TestRightsAreForWhatIsRegistered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string][]string{"mutatingwebhookconfigurations": {Name}}
+	want := map[string][]string{"mutatingwebhookconfigurations": {Name},
+		"mutatingadmissionpolicies": {StartupPolicyName}, "mutatingadmissionpolicybindings": {StartupPolicyName}}
 	for _, p := range Net(Options{}) {
 		want["validatingadmissionpolicies"] = append(want["validatingadmissionpolicies"], p.Name)
 	}
@@ -177,8 +178,8 @@ func TestRightsAreForWhatIsRegistered(t *testing.T) {
 			}
 		}
 	}
-	if seen != 3 {
-		t.Errorf("there are rules for %d kinds, want 3", seen)
+	if seen != len(want) {
+		t.Errorf("there are rules for %d kinds, want %d", seen, len(want))
 	}
 }
 

@@ -3,8 +3,10 @@ package registration
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	admission "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,6 +20,10 @@ import (
 
 // StartupPolicyName is that of the policy by which an API server closes Nodes itself, and of its binding.
 const StartupPolicyName = "everynode-startup"
+
+// StartupPolicyVersions are those of admissionregistration.k8s.io in which an API server may have that policy. What is
+// stored in one is read and deleted in each that is served.
+var StartupPolicyVersions = []string{"v1", "v1beta1"}
 
 // The expressions of that policy. What a selector of labels chooses is written out, since CEL has none; that the listed
 // DaemonSets tolerate the taint is what the leader says in the status of the NodeStartup.
@@ -68,10 +74,17 @@ func StartupPolicy() (*admission.MutatingAdmissionPolicy, *admission.MutatingAdm
 	return p, b
 }
 
+// SameStartupPolicy reports whether a stored policy and its binding do what StartupPolicy says, whatever the API server
+// has filled in.
+func SameStartupPolicy(p *admission.MutatingAdmissionPolicy, b *admission.MutatingAdmissionPolicyBinding) bool {
+	policy, binding := StartupPolicy()
+	return equality.Semantic.DeepDerivative(policy.Spec, p.Spec) && equality.Semantic.DeepDerivative(binding.Spec, b.Spec)
+}
+
 // PrintStartupPolicy writes both as manifests of a version of admissionregistration.k8s.io: v1, or v1beta1, which says
 // the same.
 func PrintStartupPolicy(out io.Writer, version string) error {
-	if version != "v1" && version != "v1beta1" {
+	if !slices.Contains(StartupPolicyVersions, version) {
 		return fmt.Errorf("a policy that changes objects is of version v1 or v1beta1, and not of %q", version)
 	}
 	p, b := StartupPolicy()

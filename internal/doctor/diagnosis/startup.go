@@ -18,16 +18,25 @@ const unseenFor = time.Minute
 // startups repeats what NodeStartups say is wrong with nodes that start, and finds those that nobody opens.
 func startups(f *findings, c *Cluster) {
 	known := map[string]bool{}
-	asked := slices.ContainsFunc(c.Webhooks, func(w Webhook) bool {
+	at := slices.IndexFunc(c.Webhooks, func(w Webhook) bool {
 		return w.Configuration == registration.Name && w.Name == registration.NodesWebhook
 	})
+	asked := at >= 0
+	answers := asked && (c.Webhooks[at].Service == "" || c.Webhooks[at].Ready > 0)
+	policed(f, c)
 	for _, s := range c.Startups {
 		known[s.Name] = true
 		if s.Status.ObservedGeneration == 0 && c.Now.Sub(s.CreationTimestamp.Time) > unseenFor {
 			f.add(Problem, "nodestartup/"+s.Name, c.Kubectl+" get leases -n kube-system    # does a controller run?",
 				"no controller has taken note of it")
 		}
-		if plan.Beside(s) && !asked && !slices.Contains(c.Hidden, "mutatingwebhookconfigurations") {
+		switch {
+		case !plan.Beside(s) || slices.Contains(c.Hidden, "mutatingwebhookconfigurations"):
+		case !answers && c.StartupPolicy.closesFor(s):
+			f.add(Problem, "nodestartup/"+s.Name, "everynode controller --beside    # or: "+c.unpolice(),
+				"the policy %s closes the nodes that join, no controller of Everynode answers, and nobody opens them",
+				registration.StartupPolicyName)
+		case !asked:
 			f.add(Problem, "nodestartup/"+s.Name, "everynode controller --beside    # or delete the NodeStartup",
 				"no webhook of Everynode is registered for nodes that join, so none is closed")
 		}

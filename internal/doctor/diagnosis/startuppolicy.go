@@ -1,0 +1,62 @@
+package diagnosis
+
+import (
+	"slices"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/beside/registration"
+	"github.com/everynode/everynode/internal/controller/nodestartup/plan"
+)
+
+// StartupPolicy is the policy by which an API server of others closes nodes itself, nil where it is not there.
+type StartupPolicy struct {
+	// Version is that of its group in which it was read.
+	Version string
+	Policy  *admissionv1.MutatingAdmissionPolicy
+	Binding *admissionv1.MutatingAdmissionPolicyBinding
+}
+
+// closesFor reports whether the policy closes nodes that a NodeStartup chooses.
+func (p *StartupPolicy) closesFor(s *v1alpha1.NodeStartup) bool {
+	return p.Policy != nil && p.Binding != nil && (s.Spec.Gate == v1alpha1.GateNone ||
+		meta.IsStatusConditionTrue(s.Status.Conditions, plan.DaemonSetsTolerate))
+}
+
+// unpolice is the command that has an API server close no nodes any more.
+func (c *Cluster) unpolice() string {
+	return c.Kubectl + " delete mutatingadmissionpolicies,mutatingadmissionpolicybindings " +
+		registration.StartupPolicyName
+}
+
+// policed finds a policy that does nothing, or something else than the one of this program.
+func policed(f *findings, c *Cluster) {
+	p := &c.StartupPolicy
+	if p.Policy == nil && p.Binding == nil {
+		return
+	}
+	subject := "mutatingadmissionpolicy/" + registration.StartupPolicyName
+	again := "everynode controller --print-startup-policy " + p.Version + " | " + c.Kubectl + " apply -f -    # or: " +
+		c.unpolice()
+	switch {
+	case p.Policy == nil:
+		f.add(Warning, subject, again, "there is its binding alone, and it closes no node")
+		return
+	case p.Binding == nil:
+		f.add(Warning, subject, again, "the binding of its name is missing, and without one it closes no node")
+		return
+	case !registration.SameStartupPolicy(p.Policy, p.Binding):
+		f.add(Warning, subject, again, "it is not what this version of Everynode prints: it is that of another version, or "+
+			"somebody has changed it")
+	}
+	name := ""
+	if p.Binding.Spec.ParamRef != nil {
+		name = p.Binding.Spec.ParamRef.Name
+	}
+	follows := func(s *v1alpha1.NodeStartup) bool { return name == "" || s.Name == name }
+	if !c.StartupsUnread && !slices.ContainsFunc(c.Startups, follows) {
+		f.add(Warning, subject, c.unpolice(), "the NodeStartup that it goes by is gone, and it closes no node")
+	}
+}
