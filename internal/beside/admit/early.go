@@ -32,7 +32,7 @@ func Early(
 	if !IsNew(ds, now) {
 		return asMade
 	}
-	chooses := func(v v1alpha1.DaemonSetVariant) bool { return variant.Selects(&v, ds.Labels) }
+	chooses := func(v v1alpha1.DaemonSetVariant) bool { return variant.Selects(&v, ds) }
 	if slices.ContainsFunc(variants, chooses) {
 		return Answer{Later, "the DaemonSet is new, and how its pods differ is still being written down; they are made " +
 			"when that is done, or some seconds later without", nil}

@@ -163,7 +163,7 @@ func (s *Survey) Beside() bool { return s.beside }
 // and it follows no policy by which admission would give them a variant.
 func (s *Survey) UnusedVariant(ds *appsv1.DaemonSet) bool {
 	return s.beside && s.Policy(ds) == nil && slices.ContainsFunc(s.Variants, func(v *v1alpha1.DaemonSetVariant) bool {
-		return v.Namespace == ds.Namespace && variant.Selects(v, ds.Labels)
+		return variant.Selects(v, ds)
 	})
 }
 

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/everynode/everynode/api/newer"
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/variant"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
@@ -22,17 +21,10 @@ func (s *Set) addVariants() error {
 	if s.survey.UnusedVariant(s.DaemonSet) {
 		return nil
 	}
-	var all []variant.Variant
-	for _, v := range s.survey.Variants {
-		if v.Namespace == s.DaemonSet.Namespace && variant.Selects(v, s.DaemonSet.Labels) {
-			if err := newer.Check(v); err != nil {
-				return fmt.Errorf("what pods of DaemonSet %s are to be cannot be told: DaemonSetVariant %s: %w",
-					s.DaemonSet.Name, v.Name, err)
-			}
-			all = append(all, variant.Of(v))
-		}
+	all, err := variant.Choosing(slices.Values(s.survey.Variants), s.DaemonSet, variant.Check)
+	if err != nil {
+		return fmt.Errorf("what pods of DaemonSet %s are to be cannot be told: %w", s.DaemonSet.Name, err)
 	}
-	var err error
 	s.variants, err = variant.NewSet(all)
 	if err != nil {
 		return err
@@ -131,7 +123,7 @@ func (s *Set) Molds() *variant.Molds {
 func (s *Survey) chosen(ds *appsv1.DaemonSet) map[types.UID]int64 {
 	out := map[types.UID]int64{}
 	for _, v := range s.Variants {
-		if v.Namespace == ds.Namespace && variant.Selects(v, ds.Labels) {
+		if variant.Selects(v, ds) {
 			out[v.UID] = v.Generation
 		}
 	}

@@ -6,8 +6,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -166,11 +168,29 @@ func selector(s *metav1.LabelSelector) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(s)
 }
 
-// Selects reports whether a variant chooses a DaemonSet with these labels. One whose selector cannot be read, which is
-// not stored, chooses none.
-func Selects(v *v1alpha1.DaemonSetVariant, daemonSet map[string]string) bool {
+// Selects reports whether a variant chooses a DaemonSet. One whose selector cannot be read, which is not stored, chooses
+// none.
+func Selects(v *v1alpha1.DaemonSetVariant, ds *appsv1.DaemonSet) bool {
 	s, err := selector(v.Spec.DaemonSets)
-	return err == nil && v.DeletionTimestamp == nil && s.Matches(labels.Set(daemonSet))
+	return err == nil && v.DeletionTimestamp == nil && v.Namespace == ds.Namespace && s.Matches(labels.Set(ds.Labels))
+}
+
+// Choosing are the variants that choose a DaemonSet. The error names the first of them that is not to be used, by what
+// check says of it.
+func Choosing(
+	all iter.Seq[*v1alpha1.DaemonSetVariant], ds *appsv1.DaemonSet, check func(*v1alpha1.DaemonSetVariant) error,
+) (out []Variant, bad error) {
+	first := ""
+	for v := range all {
+		if !Selects(v, ds) {
+			continue
+		}
+		out = append(out, Of(v))
+		if err := check(v); err != nil && (bad == nil || v.Name < first) {
+			first, bad = v.Name, fmt.Errorf("DaemonSetVariant %s: %w", v.Name, err)
+		}
+	}
+	return out, bad
 }
 
 // choose returns the variants of the highest priority that choose a node, by their place: none, one, or several that

@@ -219,8 +219,7 @@ func (m *manifests) varied(namespace string) (out []types.NamespacedName) {
 // varies reports whether the variant of that name chooses the DaemonSet, or did.
 func varies(o *survey.Objects, name types.NamespacedName, ds *appsv1.DaemonSet) bool {
 	chooses := func(v *v1alpha1.DaemonSetVariant) bool {
-		return v.Namespace == name.Namespace && v.Name == name.Name && v.Namespace == ds.Namespace &&
-			variant.Selects(v, ds.Labels)
+		return v.Namespace == name.Namespace && v.Name == name.Name && variant.Selects(v, ds)
 	}
 	return slices.ContainsFunc(o.Variants, chooses) || slices.ContainsFunc(o.Stored, chooses)
 }

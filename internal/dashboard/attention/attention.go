@@ -128,7 +128,7 @@ func amiss(s *survey.Survey) (items []Item) {
 // first is the first DaemonSet that a variant chooses and a text names, or that it chooses; "" for none.
 func first(s *survey.Survey, v *v1alpha1.DaemonSetVariant, text string) (found string) {
 	for _, ds := range s.DaemonSets {
-		if ds.Namespace != v.Namespace || !variant.Selects(v, ds.Labels) {
+		if !variant.Selects(v, ds) {
 			continue
 		}
 		name := ds.Namespace + "/" + ds.Name

@@ -55,7 +55,7 @@ func Of(s *survey.Survey, ds *appsv1.DaemonSet, view *survey.View) *Variants {
 		out.Template = nodes[""]
 	}
 	for _, v := range s.Variants {
-		if v.Namespace != ds.Namespace || !variant.Selects(v, ds.Labels) {
+		if !variant.Selects(v, ds) {
 			continue
 		}
 		out.Of = append(out.Of, Variant{

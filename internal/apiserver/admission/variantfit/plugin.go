@@ -62,7 +62,7 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	if err != nil {
 		return apierrors.NewInternalError(fmt.Errorf("compare DaemonSetVariant %s with DaemonSets: %w", v.Name, err))
 	}
-	sets = slices.DeleteFunc(sets, func(ds *appsv1.DaemonSet) bool { return !variant.Selects(v, ds.Labels) })
+	sets = slices.DeleteFunc(sets, func(ds *appsv1.DaemonSet) bool { return !variant.Selects(v, ds) })
 	if len(sets) == 0 {
 		return nil
 	}
@@ -130,7 +130,7 @@ func (p *plugin) conflicts(
 		if o.Name == v.Name || o.Spec.Priority != v.Spec.Priority || !same(o.Spec.Nodes, v.Spec.Nodes) {
 			continue
 		}
-		i := slices.IndexFunc(sets, func(ds *appsv1.DaemonSet) bool { return variant.Selects(o, ds.Labels) })
+		i := slices.IndexFunc(sets, func(ds *appsv1.DaemonSet) bool { return variant.Selects(o, ds) })
 		if i < 0 || warned == most {
 			continue
 		}

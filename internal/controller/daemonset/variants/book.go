@@ -45,8 +45,9 @@ type Book struct {
 	// stored are all ControllerRevisions that hold variants, version counts the changes of variants.
 	stored  map[types.UID]*appsv1.ControllerRevision
 	version int
-	// wrong says what no server should have taken of a variant, unread why variants are not known.
-	wrong  map[types.UID]string
+	// wrong says what no server should have taken of a variant, or a newer program has written; unread says why variants
+	// are not known.
+	wrong  map[types.UID]error
 	unread string
 	// dirty are to be settled.
 	dirty map[types.UID]bool
@@ -116,7 +117,7 @@ type try struct {
 func New(of contents.Rows) *Book {
 	return &Book{rows: of, all: map[types.UID]*v1alpha1.DaemonSetVariant{}, nodes: map[string]*variant.Node{},
 		sets: map[types.UID]*set{}, stored: map[types.UID]*appsv1.ControllerRevision{}, dirty: map[types.UID]bool{},
-		writing: map[types.UID]bool{}, wrong: map[types.UID]string{},
+		writing: map[types.UID]bool{}, wrong: map[types.UID]error{},
 		version: 1}
 }
 
@@ -147,7 +148,7 @@ func (b *Book) TellVariant(v *v1alpha1.DaemonSetVariant, gone bool) {
 	}
 	delete(b.wrong, v.UID)
 	if !gone {
-		b.check(v)
+		b.wrong[v.UID] = variant.Check(v)
 	}
 	b.version++
 	for uid, s := range b.sets {

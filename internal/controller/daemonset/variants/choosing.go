@@ -2,11 +2,7 @@ package variants
 
 import (
 	"errors"
-	"fmt"
 	"maps"
-	"slices"
-
-	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/variant"
@@ -31,13 +27,6 @@ func (b *Book) TellUnread(why string) {
 // foreign reports whether another controller makes the pods of a DaemonSet and nobody says what they are to be like.
 func (b *Book) foreign(s *set) bool { return b.Guest && !s.followed }
 
-// check finds what a schema of another API cannot refuse, and what a newer program has written.
-func (b *Book) check(v *v1alpha1.DaemonSetVariant) {
-	if err := variant.Check(v); err != nil {
-		b.wrong[v.UID] = err.Error()
-	}
-}
-
 // choose returns the variants of a DaemonSet as they are now. The error says why they cannot be used.
 func (b *Book) choose(s *set) (*variant.Set, error) {
 	switch {
@@ -48,27 +37,11 @@ func (b *Book) choose(s *set) (*variant.Set, error) {
 	case b.unread != "":
 		return nil, nil
 	}
-	of, err := b.choosing(s.object)
+	of, err := variant.Choosing(maps.Values(b.all), s.object, func(v *v1alpha1.DaemonSetVariant) error {
+		return b.wrong[v.UID]
+	})
 	if err != nil {
 		return nil, err
 	}
 	return variant.NewSet(of)
-}
-
-// choosing are the variants that choose a DaemonSet. The error names the first that no server should have taken.
-func (b *Book) choosing(ds *appsv1.DaemonSet) (out []variant.Variant, err error) {
-	bad := map[string]string{}
-	for uid, v := range b.all {
-		if v.Namespace != ds.Namespace || !variant.Selects(v, ds.Labels) {
-			continue
-		}
-		out = append(out, variant.Of(v))
-		if why := b.wrong[uid]; why != "" {
-			bad[v.Name] = why
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(bad)) {
-		return nil, fmt.Errorf("DaemonSetVariant %s: %s", name, bad[name])
-	}
-	return out, nil
 }

@@ -1,6 +1,7 @@
 package variants
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -162,7 +163,7 @@ func TestAPolicyComesWhileVariantsCannotBeUsed(t *testing.T) {
 	plain.begin()
 	plain.make("p", "n", "t")
 	plain.setVariant("large", "xl", 1, 30, 0)
-	plain.wrong["large"] = "its formula cannot be read"
+	plain.wrong["large"] = errors.New("its formula cannot be read")
 	plain.Step(fact.Rollout{UID: "ds"})
 	plain.settle()
 	if told := plain.sets["ds"].told; told.Held || told.Revision != "t" {
@@ -206,7 +207,7 @@ func TestPodsThatNobodyWasAskedAbout(t *testing.T) {
 func TestALongReasonIsCut(t *testing.T) {
 	w := newWorld()
 	w.setVariant("large", "xl", 1, 30, 0)
-	w.wrong["large"] = strings.Repeat("ä", 40_000)
+	w.wrong["large"] = errors.New(strings.Repeat("ä", 40_000))
 	w.begin()
 	if got := strings.TrimPrefix(w.says("large"), "False "); len(got) > maxMessage+len("…") || !strings.HasSuffix(got, "ä…") {
 		t.Errorf("a message of %d bytes: %.20s", len(got), got)

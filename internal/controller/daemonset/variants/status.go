@@ -170,12 +170,12 @@ func (b *Book) describe(v *v1alpha1.DaemonSetVariant) {
 	st := &v.Status
 	st.ObservedGeneration, st.DaemonSets, st.Nodes = v.Generation, 0, 0
 	var wrong, tied []string
-	if why := b.wrong[v.UID]; why != "" {
-		wrong = append(wrong, why)
+	if err := b.wrong[v.UID]; err != nil {
+		wrong = append(wrong, err.Error())
 	}
 	for _, uid := range slices.Sorted(maps.Keys(b.sets)) {
 		s := b.sets[uid]
-		if s.object == nil || s.object.Namespace != v.Namespace || !variant.Selects(v, s.object.Labels) {
+		if s.object == nil || !variant.Selects(v, s.object) {
 			continue
 		}
 		st.DaemonSets++

@@ -249,7 +249,7 @@ func (k *Keeper) variants(ctx context.Context, ds *appsv1.DaemonSet) (*variant.M
 	}
 	var chosen []variant.Variant
 	for i := range list.Items {
-		if v := &list.Items[i]; v.Namespace == ds.Namespace && variant.Selects(v, ds.Labels) {
+		if v := &list.Items[i]; variant.Selects(v, ds) {
 			chosen = append(chosen, variant.Of(v))
 		}
 	}
