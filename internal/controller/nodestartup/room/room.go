@@ -41,6 +41,8 @@ type Keeper struct {
 	listed map[string][]daemon
 	// nodes are those that start, as they were looked at last.
 	nodes map[string]*node
+	// had are the variants of DaemonSets as they could be used last.
+	had map[types.UID]*variant.Set
 }
 
 // daemon is a pod of a DaemonSet as its template is, and the group in which it is listed, from 1.
@@ -69,7 +71,8 @@ const most = 20_000
 // New returns a Keeper that reads NodeStartups, DaemonSets, their variants, PriorityClasses and Nodes, such as from a
 // cache. Who changes these, but for Nodes, calls Changed, or Follow.
 func New(reader client.Reader) *Keeper {
-	return &Keeper{reader: reader, listed: map[string][]daemon{}, nodes: map[string]*node{}}
+	return &Keeper{reader: reader, listed: map[string][]daemon{}, nodes: map[string]*node{},
+		had: map[types.UID]*variant.Set{}}
 }
 
 // Changed tells that NodeStartups, templates, variants or priorities may have changed. Any goroutine may call it.
@@ -240,25 +243,33 @@ func (k *Keeper) daemon(ctx context.Context, name types.NamespacedName) (*daemon
 	return d, err
 }
 
-// variants are what the pods of a DaemonSet are like by the variants that choose it; nil if none does, or too many do.
+// variants are what the pods of a DaemonSet are like by the variants that choose it; nil if none does. Where one of them
+// is not to be used, or too many choose it, it keeps those that it had, as far as they are known.
 func (k *Keeper) variants(ctx context.Context, ds *appsv1.DaemonSet) (*variant.Molds, error) {
 	var list v1alpha1.DaemonSetVariantList
 	err := k.reader.List(ctx, &list, client.InNamespace(ds.Namespace))
 	if err != nil {
 		return nil, fmt.Errorf("list the DaemonSetVariants of namespace %s: %w", ds.Namespace, err)
 	}
-	var chosen []variant.Variant
+	all := make([]*v1alpha1.DaemonSetVariant, 0, len(list.Items))
 	for i := range list.Items {
-		if v := &list.Items[i]; variant.Selects(v, ds) {
-			chosen = append(chosen, variant.Of(v))
-		}
+		all = append(all, &list.Items[i])
 	}
-	if len(chosen) > variant.MaxVariants {
+	chosen, err := variant.Choosing(slices.Values(all), ds, variant.Check)
+	var set *variant.Set
+	if err == nil {
+		set, err = variant.NewSet(chosen)
+	}
+	switch {
+	case err != nil: // the controller tells of it
+		set = k.had[ds.UID]
+	case set == nil:
+		delete(k.had, ds.UID)
+	default:
+		k.had[ds.UID] = set
+	}
+	if set == nil {
 		return nil, nil
-	}
-	set, err := variant.NewSet(chosen)
-	if err != nil || set == nil {
-		return nil, err
 	}
 	return set.On(&ds.Spec.Template), nil
 }

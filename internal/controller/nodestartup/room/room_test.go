@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/everynode/everynode/api/newer"
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/fit"
 	"github.com/everynode/everynode/internal/fit/resources"
@@ -218,6 +219,20 @@ func TestToComeByVariants(t *testing.T) {
 	asks("with another formula", "64", 12800)
 	formula("node.labels['missing'] == '' ? 1.0 : 2.0")
 	asks("where it cannot be had", "64")
+	formula("2.0")
+	asks("where it can again", "64", 2000)
+	v.Annotations = map[string]string{newer.Annotation: "spec.resources[main].floor"}
+	formula("node.allocatable.cpu * 0.5")
+	asks("where only a newer program knows all of it", "64", 2000)
+	v.Annotations = nil
+	formula("3.0")
+	asks("once all is known", "64", 3000)
+	formula("3.0 +")
+	asks("where it cannot be read", "64", 3000)
+	got, err := New(c).ToCome(t.Context(), starts("default_3"))
+	if err != nil || len(got) != 1 || got[0].Requests.MilliCPU != 1000 {
+		t.Errorf("where it never could it asks for %v (%v), want what the template does", got, err)
+	}
 }
 
 func TestPriorityOfADaemonToCome(t *testing.T) {
