@@ -4,8 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/internal/testenv/eventually"
+	"github.com/everynode/everynode/test/scale/usage"
 )
 
 var (
@@ -129,11 +128,9 @@ func (b *beside) complete(ctx context.Context) error {
 // peak is the most memory that a program had since it was started.
 func (p *process) peak(t *testing.T) string {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join("/proc", fmt.Sprint(p.cmd.Process.Pid), "status"))
+	u, err := usage.Of(p.cmd.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(raw), "VmHWM:")
-	line, _, _ := strings.Cut(rest, "\n")
-	return strings.TrimSpace(line)
+	return fmt.Sprintf("%d kB", u.Peak>>10)
 }

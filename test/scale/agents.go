@@ -18,6 +18,7 @@ import (
 
 	"github.com/everynode/everynode/internal/agent/config"
 	"github.com/everynode/everynode/internal/agent/hollow/hollowagent"
+	"github.com/everynode/everynode/test/scale/usage"
 )
 
 // joining is how many agents get their certificates at a time.
@@ -43,7 +44,7 @@ func runAgents(ctx context.Context, o options, counts []int) error {
 	)
 	o.agents = true
 	for _, o.nodes = range counts {
-		before, err := usageOf(os.Getpid())
+		before, err := usage.Of(os.Getpid())
 		if err != nil {
 			return err
 		}
@@ -51,14 +52,14 @@ func runAgents(ctx context.Context, o options, counts []int) error {
 		if err != nil {
 			return fmt.Errorf("measure %d agents: %w", o.nodes, err)
 		}
-		after, err := usageOf(os.Getpid())
+		after, err := usage.Of(os.Getpid())
 		if err != nil {
 			return err
 		}
 		fmt.Printf("| %d | %d | %d | %s | %s | %s | %s | %d MB | %d MB | %.0f s | %.0f s | %.1f %% | %.1f | %.1f MB |\n",
-			o.nodes, r.connections, r.watches, r.ready, r.create, r.update, r.remove, r.whole.peak>>20, r.settled>>20,
-			r.whole.cpu.Seconds(),
-			(after.cpu - before.cpu).Seconds(), 100*r.rest.core(), 3600*r.rest.core()/float64(o.nodes),
+			o.nodes, r.connections, r.watches, r.ready, r.create, r.update, r.remove, r.whole.Peak>>20, r.settled>>20,
+			r.whole.CPU.Seconds(),
+			(after.CPU - before.CPU).Seconds(), 100*r.rest.core(), 3600*r.rest.core()/float64(o.nodes),
 			float64(r.rest.written)/r.rest.took.Minutes()/(1<<20))
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/node"
+	"github.com/everynode/everynode/test/scale/usage"
 )
 
 // maxGreedyObjects bounds what greedy clients leave in the database.
@@ -77,8 +78,8 @@ func measureGreedy(ctx context.Context, o options, clients int) (r greedyResult,
 		return r, err
 	}
 	r.lists, r.creates = crowd.lists.Load(), crowd.creates.Load()
-	whole, err := usageOf(b.server.Process.Pid)
-	r.peak = whole.peak
+	whole, err := usage.Of(b.server.Process.Pid)
+	r.peak = whole.Peak
 	return r, err
 }
 

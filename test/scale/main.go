@@ -159,8 +159,8 @@ func runQuiet(ctx context.Context, o options, nodes []int) error {
 			idleWritten = fmt.Sprintf("%.1f MB", float64(r.rest.written)/r.rest.took.Minutes()/(1<<20))
 		}
 		fmt.Printf("| %d | %s | %s | %s | %s | %s | %s | %d MB | %d MB | %.1f s | %.0f s | %d MB | %s | %s |\n",
-			o.nodes, r.ready, r.create, r.update, r.remove, waits(r.create), waits(r.update), r.whole.peak>>20, r.settled>>20,
-			(r.create.cpu + r.update.cpu + r.remove.cpu).Seconds(), r.whole.cpu.Seconds(), r.whole.written>>20, idle,
+			o.nodes, r.ready, r.create, r.update, r.remove, waits(r.create), waits(r.update), r.whole.Peak>>20, r.settled>>20,
+			(r.create.cpu + r.update.cpu + r.remove.cpu).Seconds(), r.whole.CPU.Seconds(), r.whole.Written>>20, idle,
 			idleWritten)
 	}
 	return nil

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/everynode/everynode/internal/testenv/freeport"
+	"github.com/everynode/everynode/test/scale/usage"
 )
 
 type options struct {
@@ -49,8 +50,8 @@ type result struct {
 	settled int64
 	// whole is what the servers have used from their start to the end of the run, each what
 	// each of them has.
-	whole usage
-	each  []usage
+	whole usage.Usage
+	each  []usage.Usage
 	// watches and connections are how many the first server served when all nodes had their pods.
 	watches, connections int
 }
@@ -128,7 +129,7 @@ func measure(ctx context.Context, o options) (r result, err error) {
 	if err != nil {
 		return r, err
 	}
-	r.ready.cpu = at.cpu
+	r.ready.cpu = at.CPU
 	b.settle()
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
@@ -159,7 +160,7 @@ func measure(ctx context.Context, o options) (r result, err error) {
 			if err != nil {
 				return r, err
 			}
-			r.settled = r.each[0].now
+			r.settled = r.each[0].Now
 			if err := b.count(ctx, &r); err != nil {
 				return r, err
 			}
@@ -236,7 +237,7 @@ func (b *bench) time(ctx context.Context, run func(context.Context) error) (p ph
 		}
 	}
 	after, _, err := b.used()
-	p.cpu, p.written = after.cpu-before.cpu, after.written-before.written
+	p.cpu, p.written = after.CPU-before.CPU, after.Written-before.Written
 	return p, err
 }
 

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/everynode/everynode/test/scale/usage"
 )
 
 // plainStorage keeps the kinds that change often the library's way: none of them is
@@ -72,12 +74,12 @@ func runSeveral(ctx context.Context, o options, runs int, before string) error {
 			}
 			var cpus, peaks []string
 			for _, each := range r.each {
-				cpus, peaks = append(cpus, fmt.Sprintf("%.0f", each.cpu.Seconds())), append(peaks, fmt.Sprint(each.peak>>20))
+				cpus, peaks = append(cpus, fmt.Sprintf("%.0f", each.CPU.Seconds())), append(peaks, fmt.Sprint(each.Peak>>20))
 			}
 			three := phase{took: r.create.took + r.update.took + r.remove.took, cpu: r.create.cpu + r.update.cpu + r.remove.cpu}
 			fmt.Printf(
 				"| %s | %s | %s | %s | %s | %s | %.0f s (%s) | %s MB |\n", c.name, r.ready, r.create, r.update, r.remove, three,
-				r.whole.cpu.Seconds(), strings.Join(cpus, ", "), strings.Join(peaks, ", "),
+				r.whole.CPU.Seconds(), strings.Join(cpus, ", "), strings.Join(peaks, ", "),
 			)
 		}
 	}
@@ -160,14 +162,14 @@ func (b *bench) pids() []int {
 }
 
 // used is what all servers have used so far, of memory the most of one, and what each has.
-func (b *bench) used() (all usage, each []usage, err error) {
+func (b *bench) used() (all usage.Usage, each []usage.Usage, err error) {
 	for _, pid := range b.pids() {
-		u, err := usageOf(pid)
+		u, err := usage.Of(pid)
 		if err != nil {
 			return all, nil, err
 		}
-		all.cpu, all.written = all.cpu+u.cpu, all.written+u.written
-		all.peak, all.now = max(all.peak, u.peak), max(all.now, u.now)
+		all.CPU, all.Written = all.CPU+u.CPU, all.Written+u.Written
+		all.Peak, all.Now = max(all.Peak, u.Peak), max(all.Now, u.Now)
 		each = append(each, u)
 	}
 	return all, each, nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/everynode/everynode/test/chaos/history/gates"
 	"github.com/everynode/everynode/test/scale/opening"
+	"github.com/everynode/everynode/test/scale/usage"
 )
 
 // What is promised of nodes that start: how long 99 in 100 may stay closed after their last daemon has become available
@@ -112,8 +113,8 @@ func (b *bench) costs() (c costs, err error) {
 	if err != nil {
 		return c, err
 	}
-	own, err := usageOf(os.Getpid())
-	return costs{server.cpu, own.cpu}, err
+	own, err := usage.Of(os.Getpid())
+	return costs{server.CPU, own.CPU}, err
 }
 
 // since is what each of the nodes has cost; of servers that were killed nobody knows it.

@@ -1,4 +1,5 @@
-package main
+// Package usage reads from the kernel what a process uses and has used.
+package usage
 
 import (
 	"fmt"
@@ -8,27 +9,27 @@ import (
 	"time"
 )
 
-// usage is what a process uses and has used.
-type usage struct {
-	// peak is the largest resident memory, and now what is resident, in bytes.
-	peak, now int64
-	cpu       time.Duration
-	// written is how many bytes it has sent to the disk.
-	written int64
+// Usage is what a process uses and has used.
+type Usage struct {
+	// Peak is the largest resident memory, and Now what is resident, in bytes.
+	Peak, Now int64
+	CPU       time.Duration
+	// Written is how many bytes it has sent to the disk.
+	Written int64
 }
 
-// usageOf reads it from the kernel.
-func usageOf(pid int) (u usage, err error) {
+// Of reads what a process of this machine uses.
+func Of(pid int) (u Usage, err error) {
 	status, err := fieldsOf(fmt.Sprintf("/proc/%d/status", pid), "VmHWM", "VmRSS")
 	if err != nil {
 		return u, err
 	}
-	u.peak, u.now = status[0]<<10, status[1]<<10
+	u.Peak, u.Now = status[0]<<10, status[1]<<10
 	io, err := fieldsOf(fmt.Sprintf("/proc/%d/io", pid), "write_bytes")
 	if err != nil {
 		return u, err
 	}
-	u.written = io[0]
+	u.Written = io[0]
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return u, err
@@ -43,7 +44,7 @@ func usageOf(pid int) (u usage, err error) {
 		}
 		ticks += n
 	}
-	u.cpu = time.Duration(ticks) * 10 * time.Millisecond
+	u.CPU = time.Duration(ticks) * 10 * time.Millisecond
 	return u, nil
 }
 
