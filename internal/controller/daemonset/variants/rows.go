@@ -385,7 +385,7 @@ func (b *Book) had(uid types.UID, s *set) *variant.Set {
 	}
 	revision, found := b.aimOf(uid).target, false
 	if revision == "" {
-		revision = s.mostPods(b.Objects)
+		revision = s.found(b.Objects)
 	}
 	k := s.known[variantsOf(revision)]
 	found = revision != "" && (variantsOf(revision) == "" || k != nil && k.stored != nil)
@@ -396,13 +396,18 @@ func (b *Book) had(uid types.UID, s *set) *variant.Set {
 	return k.Set
 }
 
-// mostPods is the revision that most of the pods were made by; "" where there is none.
-func (s *set) mostPods(in Objects) (best string) {
+// found is the revision that nodes were given last, as a controller finds their pods that has just begun: the newest if
+// one was made by it, for then it may be given, and else that of most of them; "" where there is none.
+func (s *set) found(in Objects) (best string) {
 	by := map[string]int{}
 	for _, pods := range s.pods {
 		for uid := range pods {
 			if p := in.Pod(uid); p != nil {
 				revision := cmp.Or(p.Labels[content.RevisionLabel], p.Labels[appsv1.ControllerRevisionHashLabelKey])
+				if s.newest != nil && variantsOf(revision) == s.newest.ID &&
+					content.TemplateOf(revision) == content.TemplateOf(s.info.Revision) {
+					return revision
+				}
 				by[revision]++
 			}
 		}

@@ -170,7 +170,7 @@ func (b *Book) may(uid types.UID, s *set, info *fact.DaemonSet) bool {
 	}
 	given := s.given
 	if given == "" { // this controller has just begun
-		given = s.mostPods(b.Objects)
+		given = s.found(b.Objects)
 	}
 	if variantsOf(given) != s.newest.ID {
 		return false

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 )
@@ -139,6 +140,50 @@ func TestAPolicyTriesAnotherTemplateByItself(t *testing.T) {
 		w.settle()
 		if held := w.sets["ds"].told.Held; held == follows {
 			t.Errorf("it follows a policy: %v; it is held: %v", follows, held)
+		}
+	}
+}
+
+// A controller that begins in the middle of a change without a policy takes no pod back that the one before it made by
+// the newest variants, though it has not tried these itself yet, nor knows that they are stored.
+func TestAStartInTheMiddleOfAChangeTakesNoPodBack(t *testing.T) {
+	for _, stored := range []bool{true, false} {
+		w := newWorld()
+		w.setVariant("l", "l", 0, 5, 0)
+		for _, node := range []string{"n1", "n2", "n3"} {
+			w.setNode(node, "l", 4)
+		}
+		w.begin()
+		before := w.newest()
+		w.make("p2", "n2", before)
+		w.make("p3", "n3", before)
+		w.setVariant("l", "l", 0, 6, 0)
+		w.settle()
+		w.make("p1", "n1", w.newest())
+
+		again := newWorld()
+		again.Tries, again.pods, again.ds = true, w.pods, w.ds
+		for _, n := range w.at {
+			again.TellNode(n, false)
+			again.rows.Step(fact.OfNode(n))
+		}
+		again.TellVariant(w.all["l"], false)
+		for id, k := range w.sets["ds"].known {
+			if stored || id != variantsOf(w.newest()) {
+				again.TellStored(k.stored, false)
+			}
+		}
+		for uid, p := range w.pods {
+			again.Step(fact.Pod{UID: uid, Name: p.Name, Owner: "ds", Node: w.on[uid], Bound: true,
+				Revision: content.RevisionOf("t", p.Labels), Created: start})
+		}
+		again.TellDaemonSet(w.ds, false)
+		again.tellSet(2)
+		again.Settle()
+		told := again.sets["ds"].told
+		if !told.Held && told.Revision != w.newest() || told.Held && stored {
+			t.Errorf("its newest variants are stored: %v; it is told %s, held %v; pods have %s and %s", stored, told.Revision,
+				told.Held, before, w.newest())
 		}
 	}
 }
