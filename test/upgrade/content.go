@@ -39,7 +39,7 @@ var contentAgents = []struct {
 // playContent goes to a program that knows no content, and back to this one. Nobody is replaced for it. Where the
 // guide's commands were played before, a pod that is lost meanwhile reads what the others do.
 func playContent(p programs) error {
-	return onStage(p, 1, func(s *stage) error {
+	return onStage(p, p.new, p.older, 1, func(s *stage) error {
 		if err := s.allowContent(); err != nil {
 			return err
 		}

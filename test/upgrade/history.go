@@ -92,6 +92,7 @@ func (h *history) tell(ctx context.Context, pod *corev1.Pod, gone bool) {
 		going:    pod.DeletionTimestamp != nil,
 		gone:     gone,
 		reads:    before.reads,
+		given:    given(pod),
 	}
 	m.available = !m.going && !gone && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue

@@ -17,6 +17,7 @@ type moment struct {
 	version, revision         string
 	available, going, gone    bool
 	reads                     []string
+	given                     string // what its variant decides
 }
 
 func (m moment) String() string {

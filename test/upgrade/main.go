@@ -7,6 +7,7 @@
 //   - middle.go: the same, killed in the middle of a rollback and of pinning.
 //   - turns.go: servers of both programs beside each other, whose loops work in turn.
 //   - sizes.go: variants and NodeStartups, to a program that knows neither and back.
+//   - variants.go: from the release before to this program and back, in the middle of a change of variants.
 //
 // `make test-upgrade` builds the programs and runs it. As root the nodes of steps.go are real too.
 package main
@@ -33,11 +34,12 @@ var scenarios = []struct {
 	{"middle", playMiddle},
 	{"turns", playTurns},
 	{"sizes", playSizes},
+	{"variants", playVariants},
 }
 
 func main() {
 	var p programs
-	flag.StringVar(&p.old, "old", "", "the program of before")
+	flag.StringVar(&p.old, "old", "", "the program of before, for steps and variants")
 	flag.StringVar(&p.older, "older", "", "a program of before content was part of revisions")
 	flag.StringVar(&p.new, "new", "bin/everynode", "the program of now")
 	flag.StringVar(&p.guide, "guide", "docs/operations.md", "the guide whose commands are played")

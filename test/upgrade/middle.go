@@ -15,7 +15,7 @@ import (
 // playMiddle kills the server in the middle of what it does, and has another program go on: in a rollback of content,
 // in one of a template, and while the first node of a template finds the digests of its images.
 func playMiddle(p programs) error {
-	return onStage(p, 1, func(s *stage) error {
+	return onStage(p, p.new, p.older, 1, func(s *stage) error {
 		if err := s.allowContent(); err != nil {
 			return err
 		}

@@ -61,7 +61,7 @@ spec:
 // lost meanwhile has that of the template until this program runs again, and a node that was closed stays closed
 // until somebody opens it, or this program does.
 func playSizes(p programs) error {
-	return onStage(p, 1, func(s *stage) error {
+	return onStage(p, p.new, p.older, 1, func(s *stage) error {
 		for _, node := range []string{"sim-0001", "sim-0002"} {
 			if _, err := s.kubectl(s.new, "label", "node", node, "size=xl"); err != nil {
 				return err

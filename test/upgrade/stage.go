@@ -37,12 +37,12 @@ const (
 	stageLimit = 2
 )
 
-// onStage plays a scenario that begins with this program.
-func onStage(p programs, servers int, play func(*stage) error) error {
-	if p.older == "" {
-		return errors.New("this scenario needs -older")
+// onStage plays a scenario that begins with one of the programs and goes to another, which must be there too.
+func onStage(p programs, first, other string, servers int, play func(*stage) error) error {
+	if first == "" || other == "" {
+		return errors.New("this scenario needs another program: see -old and -older")
 	}
-	return with(p, p.new, size{"simulated", servers, stageNodes}, func(f *fleet) error {
+	return with(p, first, size{"simulated", servers, stageNodes}, func(f *fleet) error {
 		config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(f.dir, "kubeconfig"))
 		if err != nil {
 			return err

@@ -18,7 +18,7 @@ const turnsAtMost = 20
 // playTurns has servers of both programs beside each other, and in the middle of a change of content the loops of one
 // and of the other work in turn. Limits hold across that, and content that has failed goes out to nobody.
 func playTurns(p programs) error {
-	return onStage(p, 3, func(s *stage) error {
+	return onStage(p, p.new, p.older, 3, func(s *stage) error {
 		// Each node takes ten seconds, so that the change is under way all the while.
 		const slow = "{slowStart: {takes: 10s}}"
 		goes, back := agent{name: "goes", then: "Halt", fault: slow}, agent{name: "back", then: "Rollback", fault: slow}
