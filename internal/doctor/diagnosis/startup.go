@@ -7,8 +7,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/everynode/everynode/internal/beside/registration"
-	"github.com/everynode/everynode/internal/controller/nodestartup/plan"
 	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
@@ -18,11 +16,6 @@ const unseenFor = time.Minute
 // startups repeats what NodeStartups say is wrong with nodes that start, and finds those that nobody opens.
 func startups(f *findings, c *Cluster) {
 	known := map[string]bool{}
-	at := slices.IndexFunc(c.Webhooks, func(w Webhook) bool {
-		return w.Configuration == registration.Name && w.Name == registration.NodesWebhook
-	})
-	asked := at >= 0
-	answers := asked && (c.Webhooks[at].Service == "" || c.Webhooks[at].Ready > 0)
 	policed(f, c)
 	for _, s := range c.Startups {
 		known[s.Name] = true
@@ -30,16 +23,7 @@ func startups(f *findings, c *Cluster) {
 			f.add(Problem, "nodestartup/"+s.Name, c.Kubectl+" get leases -n kube-system    # does a controller run?",
 				"no controller has taken note of it")
 		}
-		switch {
-		case !plan.Beside(s) || slices.Contains(c.Hidden, "mutatingwebhookconfigurations"):
-		case !answers && c.StartupPolicy.closesFor(s):
-			f.add(Problem, "nodestartup/"+s.Name, "everynode controller --beside    # or: "+c.unpolice(),
-				"the policy %s closes the nodes that join, no controller of Everynode answers, and nobody opens them",
-				registration.StartupPolicyName)
-		case !asked:
-			f.add(Problem, "nodestartup/"+s.Name, "everynode controller --beside    # or delete the NodeStartup",
-				"no webhook of Everynode is registered for nodes that join, so none is closed")
-		}
+		unopened(f, c, s)
 		for i := range s.Status.Conditions {
 			condition := &s.Status.Conditions[i]
 			if condition.Status == metav1.ConditionFalse {

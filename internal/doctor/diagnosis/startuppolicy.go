@@ -60,3 +60,23 @@ func policed(f *findings, c *Cluster) {
 		f.add(Warning, subject, c.unpolice(), "the NodeStartup that it goes by is gone, and it closes no node")
 	}
 }
+
+// unopened finds a NodeStartup beside another controller whose nodes nobody closes, or the policy does and nobody opens.
+func unopened(f *findings, c *Cluster, s *v1alpha1.NodeStartup) {
+	if !plan.Beside(s) || slices.Contains(c.Hidden, "mutatingwebhookconfigurations") {
+		return
+	}
+	at := slices.IndexFunc(c.Webhooks, func(w Webhook) bool {
+		return w.Configuration == registration.Name && w.Name == registration.NodesWebhook
+	})
+	answers := at >= 0 && (c.Webhooks[at].Service == "" || c.Webhooks[at].Ready > 0)
+	switch {
+	case !answers && c.StartupPolicy.closesFor(s):
+		f.add(Problem, "nodestartup/"+s.Name, "everynode controller --beside    # or: "+c.unpolice(),
+			"the policy %s closes the nodes that join, no controller of Everynode answers, and nobody opens them",
+			registration.StartupPolicyName)
+	case at < 0:
+		f.add(Problem, "nodestartup/"+s.Name, "everynode controller --beside    # or delete the NodeStartup",
+			"no webhook of Everynode is registered for nodes that join, so none is closed")
+	}
+}
