@@ -120,6 +120,8 @@ type starting struct {
 	late    bool
 	// told is the taint's value for which people were told that it is late.
 	told string
+	// ahead are the daemons' pods whose readiness is of a clock that is ahead.
+	ahead plan.Ahead
 }
 
 func newController(informers Informers, reader client.Reader, cfg Config) (*controller, error) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/everynode/everynode/api/newer"
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/controller/nodestartup/plan"
 	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
 
@@ -81,7 +83,7 @@ func (c *controller) onNode(old, n *corev1.Node) {
 	} else {
 		place, _ := nodestartup.PlaceOf(gate.Value)
 		if s := c.starting[n.Name]; s == nil || s.startup != place.Startup || old != nil && old.UID != n.UID {
-			c.starting[n.Name] = &starting{startup: place.Startup}
+			c.starting[n.Name] = &starting{startup: place.Startup, ahead: plan.Ahead{}}
 		}
 	}
 	counted := len(c.startups) > 0
@@ -228,7 +230,7 @@ func (c *controller) noteAll(ctx context.Context) {
 }
 
 // daemonPods returns the daemons' pods that are on a node, as they are now.
-func (c *controller) daemonPods(ctx context.Context, node string) (out []*corev1.Pod, err error) {
+func (c *controller) daemonPods(ctx context.Context, node string, now time.Time) (out []*corev1.Pod, err error) {
 	c.mu.Lock()
 	keys := slices.Collect(maps.Keys(c.pods[node]))
 	c.mu.Unlock()
@@ -240,6 +242,13 @@ func (c *controller) daemonPods(ctx context.Context, node string) (out []*corev1
 		}
 		if err == nil && p.Spec.NodeName == node {
 			out = append(out, p)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at := c.starting[node]; at != nil {
+		for i := range out {
+			out[i] = at.ahead.Vouch(out[i], now)
 		}
 	}
 	return out, nil

@@ -118,7 +118,7 @@ func (c *controller) factsOf(ctx context.Context, n *corev1.Node, s *v1alpha1.No
 	if s == nil {
 		return out, until, nil
 	}
-	pods, err := c.daemonPods(ctx, n.Name)
+	pods, err := c.daemonPods(ctx, n.Name, now)
 	if err != nil {
 		return nil, until, err
 	}

@@ -54,6 +54,10 @@ type Decision struct {
 	Since time.Time
 }
 
+// apart is how far the clocks of those that write gates may be apart. A gate that was put on later than that, since a
+// clock was set back, is put on now, as is one without a time, which a kubelet has written.
+const apart = time.Minute
+
 // Decide says what a node with this gate is to do under a NodeStartup, nil if there is none any more.
 //
 // It is at a group. Once nothing of that group and of those before is waited for, the next one begins; after the last
@@ -67,7 +71,8 @@ func Decide(s *v1alpha1.NodeStartup, gate *corev1.Taint, facts Facts, now time.T
 		return Decision{Changed: true, Barred: barred}
 	}
 	n := node{groups: s.Spec.Groups, facts: facts, now: now, at: min(place.Group, len(s.Spec.Groups)), began: now}
-	if gate.TimeAdded != nil {
+	began := gate.TimeAdded != nil && gate.TimeAdded.Sub(now) < apart
+	if began {
 		n.began = gate.TimeAdded.Time
 	}
 	for !n.waits() {
@@ -82,7 +87,7 @@ func Decide(s *v1alpha1.NodeStartup, gate *corev1.Taint, facts Facts, now time.T
 	if gate.Effect == corev1.TaintEffectPreferNoSchedule {
 		n.Gate.Effect = gate.Effect // no node is closed that was not
 	}
-	n.Changed = n.Gate.Value != gate.Value || n.Gate.Effect != gate.Effect || gate.TimeAdded == nil
+	n.Changed = n.Gate.Value != gate.Value || n.Gate.Effect != gate.Effect || !began
 	return n.Decision
 }
 

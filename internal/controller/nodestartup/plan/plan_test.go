@@ -270,3 +270,24 @@ func TestTimeoutIsOfItsGroupOnly(t *testing.T) {
 		t.Errorf("once cni is available the node gets %+v", d)
 	}
 }
+
+// A clock that was set back has no group take a day more: one that begins in time to come begins now, which is written.
+// Clocks of servers that differ a little change nothing.
+func TestAGroupThatBeginsInTimeToCome(t *testing.T) {
+	s := &v1alpha1.NodeStartup{ObjectMeta: metav1.ObjectMeta{Name: "s"}}
+	s.Spec.Groups = []v1alpha1.StartupGroup{{DaemonSets: []v1alpha1.StartupDaemonSet{{Namespace: "n", Name: "d"}},
+		Timeout: "10s", Then: v1alpha1.ThenOpen}}
+	never := func(types.NamespacedName) Daemon { return Daemon{} }
+	gate := nodestartup.Gate(nodestartup.Place{Startup: "s", Group: 1}, v1alpha1.GateJoin, start.Add(2*time.Second))
+	if d := Decide(s, gate, never, start); d.Changed || !d.Again.Equal(start.Add(12*time.Second)) {
+		t.Errorf("two seconds ahead it gets %+v", d)
+	}
+	gate = nodestartup.Gate(nodestartup.Place{Startup: "s", Group: 1}, v1alpha1.GateJoin, start.Add(24*time.Hour))
+	d := Decide(s, gate, never, start)
+	if !d.Changed || d.Gate == nil || !d.Gate.TimeAdded.Time.Equal(start) || !d.Again.Equal(start.Add(10*time.Second)) {
+		t.Fatalf("a day ahead it gets %+v", d)
+	}
+	if d = Decide(s, d.Gate, never, start.Add(10*time.Second)); d.Gate != nil || len(d.Without) != 1 {
+		t.Errorf("after its timeout it gets %+v", d)
+	}
+}

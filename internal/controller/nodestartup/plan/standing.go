@@ -77,7 +77,9 @@ func readyFrom(n *corev1.Node, p *corev1.Pod, now time.Time) time.Time {
 	if since.After(now) {
 		since = now
 	}
-	since = deadline.Later(since, p.CreationTimestamp.Time) // the node's clock may be behind
+	if !p.CreationTimestamp.After(now) { // else the server's clock was set back
+		since = deadline.Later(since, p.CreationTimestamp.Time) // the node's clock may be behind
+	}
 	if fresh {
 		return since
 	}

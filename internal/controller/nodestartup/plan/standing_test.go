@@ -57,6 +57,7 @@ func TestAvailableFrom(t *testing.T) {
 		"another's":                     {node, []*corev1.Pod{others}, 0, metav1.Time{}},
 		"the first of two":              {node, []*corev1.Pod{daemonPod(100, 120), daemonPod(100, 105)}, 0, after(105)},
 		"a clock that is behind":        {node, []*corev1.Pod{daemonPod(103, 50)}, 0, after(103)},
+		"a server's that was set back":  {node, []*corev1.Pod{daemonPod(9000, 150)}, 0, after(150)},
 		"a clock that is ahead":         {node, []*corev1.Pod{daemonPod(103, 9000)}, 0, after(200)},
 		"of an earlier node":            {node, []*corev1.Pod{daemonPod(10, 20)}, 0, metav1.Time{}},
 		"of an earlier node, vouched":   {readyNode, []*corev1.Pod{daemonPod(10, 20)}, 0, after(140)},
