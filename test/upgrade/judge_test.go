@@ -66,7 +66,8 @@ func TestJudge(t *testing.T) {
 // Who went, but for what the scenario took, and who has had anything else than its node had.
 func TestJudgeOfVariants(t *testing.T) {
 	history := tale{}.tells("a", "n1", moment{given: "8"}).tells("a", "n1", moment{given: "16"}).
-		tells("b", "n2", moment{given: "1"}).goes("b", "n2").ends("b", "n2").tells("c", "n2", moment{given: "1"}).goes("c", "n2")
+		tells("b", "n2", moment{given: "1"}).goes("b", "n2").ends("b", "n2").
+		tells("c", "n2", moment{given: "1"}).goes("c", "n2")
 	was := map[string]string{"agent n1": "8", "agent n2": "1", "other n1": "9"}
 	if got := strayed(history[:4], "agent", was); len(got) != 2 {
 		t.Errorf("those with another variant are %q", got)

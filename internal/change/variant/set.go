@@ -168,8 +168,8 @@ func selector(s *metav1.LabelSelector) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(s)
 }
 
-// Selects reports whether a variant chooses a DaemonSet. One whose selector cannot be read, which is not stored, chooses
-// none.
+// Selects reports whether a variant chooses a DaemonSet. One whose selector cannot be read, which is not stored,
+// chooses none.
 func Selects(v *v1alpha1.DaemonSetVariant, ds *appsv1.DaemonSet) bool {
 	s, err := selector(v.Spec.DaemonSets)
 	return err == nil && v.DeletionTimestamp == nil && v.Namespace == ds.Namespace && s.Matches(labels.Set(ds.Labels))

@@ -61,7 +61,8 @@ func policed(f *findings, c *Cluster) {
 	}
 }
 
-// unopened finds a NodeStartup beside another controller whose nodes nobody closes, or the policy does and nobody opens.
+// unopened finds a NodeStartup beside another controller whose nodes nobody closes, or the policy does and nobody
+// opens.
 func unopened(f *findings, c *Cluster, s *v1alpha1.NodeStartup) {
 	if !plan.Beside(s) || slices.Contains(c.Hidden, "mutatingwebhookconfigurations") {
 		return

@@ -243,8 +243,8 @@ func (k *Keeper) daemon(ctx context.Context, name types.NamespacedName) (*daemon
 	return d, err
 }
 
-// variants are what the pods of a DaemonSet are like by the variants that choose it; nil if none does. Where one of them
-// is not to be used, or too many choose it, it keeps those that it had, as far as they are known.
+// variants are what the pods of a DaemonSet are like by the variants that choose it; nil if none does. Where one of
+// them is not to be used, or too many choose it, it keeps those that it had, as far as they are known.
 func (k *Keeper) variants(ctx context.Context, ds *appsv1.DaemonSet) (*variant.Molds, error) {
 	var list v1alpha1.DaemonSetVariantList
 	err := k.reader.List(ctx, &list, client.InNamespace(ds.Namespace))
