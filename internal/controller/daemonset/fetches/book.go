@@ -7,7 +7,8 @@
 //
 // Rules:
 //
-//   - Of a DaemonSet so many pods are there at once as a step may have nodes without their daemon. Nobody's deadline
+//   - Of a DaemonSet so many pods are there at once as a step may have nodes without their daemon, also of revisions
+//     that nobody wants any more. A pod that a dead node does not let go keeps no other one waiting. Nobody's deadline
 //     begins before its pod is made, or is refused.
 //   - A pod goes when it has answered, when its deadline has passed, a minute after its first failure, when nobody
 //     wants the images any more, and when nobody knows it. Where images could not be had another one is made after a
@@ -86,6 +87,7 @@ type Book struct {
 // asked for.
 type stray struct {
 	pod               *corev1.Pod
+	of                *set // nil where it is not known
 	unwanted, leaving bool
 }
 
@@ -281,7 +283,7 @@ func (b *Book) drop(p *pull) {
 	delete(b.sets[p.set].pulls, p.order.DaemonUID)
 	b.sets[p.set].moved = true
 	if p.pod != nil {
-		b.strays[p.pod.UID] = &stray{pod: p.pod, unwanted: true, leaving: p.leaving}
+		b.strays[p.pod.UID] = &stray{pod: p.pod, of: b.sets[p.set], unwanted: true, leaving: p.leaving}
 	}
 }
 
@@ -303,6 +305,9 @@ func (b *Book) dropAll(uid types.UID) (dropped []*pull) {
 func (b *Book) Tell(pod *corev1.Pod, gone bool) {
 	daemon, revision := fetchpod.Of(pod)
 	p, known := b.pulls[daemon], b.strays[pod.UID]
+	if known != nil && known.of != nil {
+		known.of.moved = true // it leaves its place to another one
+	}
 	if gone {
 		delete(b.strays, pod.UID)
 	}
@@ -312,7 +317,8 @@ func (b *Book) Tell(pod *corev1.Pod, gone bool) {
 		return
 	case p == nil || p.order.Revision != revision || p.pod != nil && p.pod.UID != pod.UID:
 		if !gone {
-			b.strays[pod.UID] = &stray{pod: pod, leaving: pod.DeletionTimestamp != nil}
+			info, _ := b.rows.Pod(daemon)
+			b.strays[pod.UID] = &stray{pod: pod, of: b.sets[info.Owner], leaving: pod.DeletionTimestamp != nil}
 		}
 		return
 	case gone:

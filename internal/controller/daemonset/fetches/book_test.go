@@ -37,8 +37,9 @@ type world struct {
 	uids int
 	// refuses says why pods are not made; "" has them made.
 	refuses string
-	// stays is how many deletions fail from now on.
+	// stays is how many deletions fail from now on; dead has nodes let no pod go that is deleted.
 	stays int
+	dead  bool
 }
 
 // start is a DaemonSet with a daemon on each of so many nodes that follows a policy.
@@ -136,6 +137,13 @@ func (w *world) do(j Job) string {
 	case j.Delete != nil:
 		p := w.pods[j.Delete.Name]
 		if p == nil || p.UID != j.Delete.UID {
+			return ""
+		}
+		if w.dead {
+			p = p.DeepCopy()
+			p.DeletionTimestamp = &metav1.Time{Time: w.now}
+			w.pods[p.Name] = p
+			w.book.Tell(p, false)
 			return ""
 		}
 		delete(w.pods, p.Name)
@@ -313,6 +321,40 @@ func TestPodsGoWhenNobodyWantsTheirImages(t *testing.T) {
 		w.sleep(time.Hour)
 		if w.there() != "" {
 			t.Errorf("%s: later pods fetch after %s", name, w.there())
+		}
+	}
+}
+
+// A pod that is bound to a dead node stays until the node is gone. The others' turns come.
+func TestAPodThatADeadNodeKeepsHoldsUpNobody(t *testing.T) {
+	for name, end := range map[string]func(w *world){
+		"at its deadline":  func(w *world) { w.sleep(10 * time.Minute) },
+		"another revision": func(w *world) { w.ask("c", "d0", "d1", "d2", "d3") },
+	} {
+		w := start(t, 4)
+		w.dead = true
+		w.ask("b", "d0", "d1", "d2", "d3")
+		end(w)
+		w.check("d0 d1", nil)
+		w.sleep(unseen)
+		if got := w.there(); got == "d0 d1" {
+			t.Errorf("%s: pods fetch after %q, and no others", name, got)
+		}
+	}
+}
+
+// Pods of two revisions are no more at once than of one.
+func TestPodsOfAnotherRevisionCountUntilTheyAreGone(t *testing.T) {
+	w := start(t, 3)
+	w.ask("b", "d0", "d1", "d2")
+	w.stays = 2
+	w.ask("c", "d0", "d1", "d2")
+	w.check("d0 d1", nil)
+	w.sleep(retryFirst)
+	w.check("d0 d1", nil)
+	for name, p := range w.pods {
+		if _, revision := fetchpod.Of(p); revision != "c" {
+			t.Errorf("%s is of revision %s", name, revision)
 		}
 	}
 }

@@ -73,7 +73,12 @@ func (b *Book) settle(s *set) {
 	there := 0
 	for _, p := range pulls {
 		b.look(s, p)
-		if p.pod != nil || p.making || !p.made.IsZero() {
+		if p.pod == nil && (p.making || !p.made.IsZero()) || p.pod != nil && b.isThere(s, p.pod) {
+			there++
+		}
+	}
+	for _, y := range b.strays {
+		if y.of == s && b.isThere(s, y.pod) {
 			there++
 		}
 	}
@@ -88,6 +93,12 @@ func (b *Book) settle(s *set) {
 			there++
 		}
 	}
+}
+
+// isThere reports whether a pod keeps others waiting: one that its node does not let go does so no longer than it is
+// waited for that a pod is seen.
+func (b *Book) isThere(s *set, pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil || !b.isDue(s, pod.DeletionTimestamp.Add(unseen))
 }
 
 // wants reports whether another pod is to be made, now or later.
