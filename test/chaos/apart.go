@@ -21,6 +21,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/everynode/everynode/test/chaos/faults"
+	"github.com/everynode/everynode/test/chaos/history/pulls"
 	"github.com/everynode/everynode/test/chaos/plan"
 )
 
@@ -32,6 +33,7 @@ type apart struct {
 	server  atomic.Pointer[backend] // the server's present life
 	stop    func()                  // ends the proxy
 	url     string
+	byPods  bool // pods have nodes fetch images
 
 	mu         sync.Mutex // held while the controller is started or ended
 	over       bool
@@ -45,8 +47,8 @@ type backend struct {
 	transport http.RoundTripper
 }
 
-func newApart(p *process, seed uint64) *apart {
-	a := &apart{process: p, stop: func() {}}
+func newApart(p *process, seed uint64, byPods bool) *apart {
+	a := &apart{process: p, stop: func() {}, byPods: byPods}
 	a.line = faults.NewLine(roundTripper(a.forward), rand.New(rand.NewPCG(seed, 1)))
 	return a
 }
@@ -124,10 +126,12 @@ func (a *apart) another(last *exec.Cmd) error {
 	if a.over || a.controller != last {
 		return nil
 	}
-	c := exec.Command(
-		a.process.binary, "controller", "--kubeconfig", a.kubeconfig(), "--leader-elect=false", "--kube-api-qps", "-1",
-		"--record-decisions", a.process.recording(),
-	)
+	args := []string{"controller", "--kubeconfig", a.kubeconfig(), "--leader-elect=false", "--kube-api-qps", "-1",
+		"--record-decisions", a.process.recording()}
+	if a.byPods {
+		args = append(args, "--fetch-image", pulls.Image)
+	}
+	c := exec.Command(a.process.binary, args...)
 	c.Stdout, c.Stderr = a.process.log, a.process.log
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := c.Start(); err != nil {

@@ -46,6 +46,7 @@ import (
 	"github.com/everynode/everynode/internal/simulator"
 	"github.com/everynode/everynode/test/chaos/faults"
 	"github.com/everynode/everynode/test/chaos/history"
+	"github.com/everynode/everynode/test/chaos/history/pulls"
 	"github.com/everynode/everynode/test/chaos/history/revision"
 	"github.com/everynode/everynode/test/chaos/plan"
 	"github.com/everynode/everynode/test/chaos/startup"
@@ -84,14 +85,18 @@ func (f fittings) run(run func(context.Context) error) error {
 var loopsByName = map[string]func(fittings) error{
 	"daemonset": func(f fittings) error {
 		f.view.Delivered = f.parts.journal.delivered
-		c, err := daemonset.New(daemonset.Config{
+		config := daemonset.Config{
 			Informers: f.view, Writer: listeningWriter{executor.NewWriter(f.client), f.parts.journal},
 			Recorder: &record.FakeRecorder{},
 			Rollouts: executor.NewRolloutWriter(f.ours), Watches: f.watches,
 			NormalizeTemplate: defaults.SetTemplate, Content: copies.Access{Client: f.client},
-			CopiesLinger: lingering, LiveContent: true, Startups: true,
+			CopiesLinger: lingering, LiveContent: !f.parts.byPods, Startups: true,
 			Variants: executor.NewVariantWriter(f.ours), Trials: podwriter.Writer{Client: f.client},
-		})
+		}
+		if f.parts.byPods {
+			config.FetchImage, config.FetchBy = pulls.Image, podwriter.Writer{Client: f.client}
+		}
+		c, err := daemonset.New(config)
 		if err != nil {
 			return err
 		}
@@ -122,7 +127,7 @@ var loopsByName = map[string]func(fittings) error{
 		if err != nil {
 			return err
 		}
-		f.parts.fleet.attach(s)
+		f.parts.fleet.Attach(s)
 		return f.run(s.Run)
 	},
 	"garbagecollector": func(f fittings) error {

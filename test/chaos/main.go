@@ -135,6 +135,10 @@ func series(ctx context.Context, out io.Writer, first uint64, rounds, jobs int, 
 
 // sort is what kind of round it was.
 func (o outcome) sort() string {
+	if o.byPods {
+		o.byPods = false
+		return o.sort() + ", fetched by pods"
+	}
 	if o.varied {
 		o.varied = false
 		return o.sort() + ", variants"

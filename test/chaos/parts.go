@@ -30,6 +30,7 @@ import (
 	"github.com/everynode/everynode/internal/storage/etcd"
 	"github.com/everynode/everynode/test/chaos/faults"
 	"github.com/everynode/everynode/test/chaos/ground"
+	"github.com/everynode/everynode/test/chaos/machines"
 	"github.com/everynode/everynode/test/chaos/plan"
 	"github.com/everynode/everynode/test/chaos/store"
 )
@@ -40,7 +41,7 @@ type parts struct {
 	ctx     context.Context //nolint:containedctx // The round's; everything ends with it.
 	seed    uint64
 	journal *journal
-	fleet   *fleet
+	fleet   *machines.Fleet
 	ills    *illness.Plan // the labels of nodes; nil without policies
 	db      *etcd.Server
 	config  *restclient.Config
@@ -52,6 +53,7 @@ type parts struct {
 	busy    sync.Map // loops that something is being done to
 	end     func()
 	trouble plan.Trouble
+	byPods  bool // no agent is asked for images
 	// accounts are who loops are to the API, but for those that are administrators.
 	accounts map[string]restclient.ImpersonationConfig
 	// dead says that the next time all faults end, silent nodes stay so.
@@ -61,9 +63,9 @@ type parts struct {
 // startParts starts everything in the round's folder.
 func startParts(ctx context.Context, r *round) (*parts, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	p := &parts{ctx: ctx, seed: r.seed, journal: r.journal, fleet: newFleet(), loops: map[string]*loop{}, end: cancel,
+	p := &parts{ctx: ctx, seed: r.seed, journal: r.journal, fleet: machines.New(), loops: map[string]*loop{}, end: cancel,
 		accounts: map[string]restclient.ImpersonationConfig{plan.StartupLoop: ground.Account(nodestartup.Account)}}
-	p.trouble, p.dead = r.plan.Trouble, r.plan.Trouble == plan.DeadNodes
+	p.trouble, p.byPods, p.dead = r.plan.Trouble, r.plan.ByPods, r.plan.Trouble == plan.DeadNodes
 	if r.plan.Policies || r.plan.Varied {
 		ills, err := illness.Parse(ground.Ills(&r.plan))
 		if err != nil {
@@ -193,19 +195,19 @@ func (p *parts) api() kubernetes.Interface { return p.client }
 
 func (p *parts) own() *everynode.Client { return p.ours }
 
-func (p *parts) addNode(back string) string { return p.fleet.add(back) }
+func (p *parts) addNode(back string) string { return p.fleet.Add(back) }
 
-func (p *parts) removeNode(name string) { p.fleet.remove(name) }
+func (p *parts) removeNode(name string) { p.fleet.Remove(name) }
 
 // strikeNode does what goes wrong with a node; false if it is not about one.
 func (p *parts) strikeNode(ctx context.Context, s plan.Step) bool {
 	switch s.Op {
 	case plan.SilenceNode:
-		if name := p.fleet.silence(s.Pick); name != "" {
+		if name := p.fleet.Silence(s.Pick); name != "" {
 			p.journal.fault("%s falls silent", name)
 		}
 	case plan.WakeNode:
-		for _, name := range p.fleet.wake(s.Pick) {
+		for _, name := range p.fleet.Wake(s.Pick) {
 			p.journal.note("%s comes back", name)
 		}
 	case plan.RefuseNode:
@@ -278,19 +280,19 @@ func (p *parts) heal(ctx context.Context) error {
 	}
 	if p.dead {
 		p.dead = false
-		for _, name := range p.fleet.allQuiet() {
+		for _, name := range p.fleet.AllQuiet() {
 			if err := p.noticed(ctx, name); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	if name := p.fleet.quiet(); name != "" && p.seed%3 == 0 {
+	if name := p.fleet.Quiet(); name != "" && p.seed%3 == 0 {
 		if err := p.noticed(ctx, name); err != nil {
 			return err
 		}
 	}
-	for _, name := range p.fleet.wake(-1) {
+	for _, name := range p.fleet.Wake(-1) {
 		p.journal.note("%s comes back", name)
 	}
 	return nil

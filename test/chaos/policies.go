@@ -41,7 +41,7 @@ const policies = 2
 func policed(op plan.Op) bool {
 	switch op {
 	case plan.MakePolicy, plan.EditPolicy, plan.SpoilPolicy, plan.DeletePolicy, plan.Pause, plan.Resume, plan.Approve, plan.Retry, plan.Abort, plan.DeleteRollout,
-		plan.DeleteRevision, plan.PoorNodes, plan.EditContent, plan.BadContent, plan.DeleteContent:
+		plan.DeleteRevision, plan.PoorNodes, plan.FillDisks, plan.EditContent, plan.BadContent, plan.DeleteContent:
 		return true
 	}
 	return false
@@ -57,7 +57,9 @@ func (u *user) policed(ctx context.Context, s plan.Step) (string, error) {
 	case plan.DeleteRevision:
 		return u.deleteRevision(ctx, s)
 	case plan.PoorNodes:
-		return u.poorNodes(ctx, s)
+		return u.labelNodes(ctx, s, ground.PoorLabel)
+	case plan.FillDisks:
+		return u.labelNodes(ctx, s, ground.FullLabel)
 	case plan.DeleteContent:
 		ref := u.author.Pick(s.Third)
 		return ref.String(), u.author.Delete(ctx, ref)
@@ -319,12 +321,10 @@ func (u *user) healNodes(ctx context.Context) error {
 				continue
 			}
 			guarded := n.Labels[rackLabel] != ""
-			poor := n.Labels[ground.PoorLabel] != ""
-			if n.Annotations[illness.Annotation] == "" && !(guarded && n.Spec.Unschedulable) && !poor {
+			if !ground.Mend(n) && n.Annotations[illness.Annotation] == "" && !(guarded && n.Spec.Unschedulable) {
 				continue
 			}
 			delete(n.Annotations, illness.Annotation)
-			delete(n.Labels, ground.PoorLabel)
 			n.Spec.Unschedulable = n.Spec.Unschedulable && !guarded
 			updated, err := u.cluster.api().CoreV1().Nodes().Update(ctx, n, metav1.UpdateOptions{})
 			u.wrote("Node", n, updated, err)

@@ -48,7 +48,7 @@ type process struct {
 func startProcess(ctx context.Context, r *round) (*process, error) {
 	p := &process{binary: r.binary, dir: r.dir, nodes: r.plan.Nodes, journal: r.journal, log: r.log}
 	if r.plan.Apart {
-		p.apart = newApart(p, r.seed)
+		p.apart = newApart(p, r.seed, r.plan.ByPods)
 	}
 	if r.plan.Policies || r.plan.Varied {
 		p.faulty = filepath.Join(r.dir, "nodes.yaml")

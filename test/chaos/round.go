@@ -26,6 +26,7 @@ import (
 	"github.com/everynode/everynode/test/chaos/history"
 	"github.com/everynode/everynode/test/chaos/history/digests"
 	"github.com/everynode/everynode/test/chaos/history/gates"
+	"github.com/everynode/everynode/test/chaos/history/pulls"
 	"github.com/everynode/everynode/test/chaos/history/variants"
 	"github.com/everynode/everynode/test/chaos/plan"
 	"github.com/everynode/everynode/test/chaos/tailor"
@@ -96,7 +97,7 @@ type outcome struct {
 	policies       bool
 	trouble        plan.Trouble
 	reads          plan.Reads
-	varied         bool
+	varied, byPods bool
 	faults, writes int
 	events         int
 	counts         counts.Counts
@@ -129,7 +130,7 @@ func play(ctx context.Context, seed uint64, o options) (out outcome) {
 	log := &buffer.Shared{}
 	ctx = klog.NewContext(ctx, textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(log), textlogger.Verbosity(3))))
 	r := &round{options: o, dir: dir, log: log, seed: seed, plan: planned(seed, out, o), journal: newJournal()}
-	out.trouble, out.reads, out.varied = r.plan.Trouble, r.plan.Reads, r.plan.Varied
+	out.trouble, out.reads, out.varied, out.byPods = r.plan.Trouble, r.plan.Reads, r.plan.Varied, r.plan.ByPods
 	out.err = r.run(ctx)
 	out.faults, out.writes, out.events, out.settling = r.journal.faults, len(r.journal.record.Writes), len(r.journal.record.Events), r.settling
 	if r.cluster != nil {
@@ -139,8 +140,11 @@ func play(ctx context.Context, seed uint64, o options) (out outcome) {
 		found, pinned := digests.Check(r.journal.record)
 		early, entered := gates.Check(r.journal.record)
 		broken, fetched := history.Check(r.journal.record)
-		out.counts = counts.Of(r.journal.record, counts.Counts{Pinned: pinned, Entered: entered, Fetched: fetched})
+		unlike, pulled := pulls.Check(r.journal.record)
+		out.counts = counts.Of(r.journal.record,
+			counts.Counts{Pinned: pinned, Entered: entered, Fetched: fetched, Pulled: pulled})
 		out.violations = slices.Concat(broken, variants.Check(r.journal.record), copies.Check(r.journal.record), found, early,
+			unlike,
 			copies.Secrecy(r.journal.record, author.Traces(), string(r.log.Bytes()), strings.Join(r.journal.lines, "\n")))
 		for _, text := range unsettled(r.journal.record.Last(), r.settledAt, r.plan.Kind) {
 			out.violations = append(out.violations, history.Violation{Rule: "settled", Message: text, Objects: r.journal.named(text)})
@@ -301,7 +305,8 @@ func (r *round) act(ctx context.Context) {
 
 // unsettled says what is not yet as it should be. On the real process copies linger for longer than a round.
 func unsettled(s history.State, now time.Time, k plan.Kind) []string {
-	return slices.Concat(history.Unsettled(s, now), variants.Unsettled(s), copies.Unsettled(s, k == plan.Parts))
+	return slices.Concat(history.Unsettled(s, now), variants.Unsettled(s), copies.Unsettled(s, k == plan.Parts),
+		pulls.Unsettled(s))
 }
 
 // report tells what happened in a bad round.

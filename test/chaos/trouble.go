@@ -9,7 +9,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/everynode/everynode/test/chaos/ground"
 	"github.com/everynode/everynode/test/chaos/history"
 	"github.com/everynode/everynode/test/chaos/plan"
 )
@@ -30,8 +29,8 @@ func (u *user) deleteRevision(ctx context.Context, s plan.Step) (string, error) 
 	return r.Name, err
 }
 
-// poorNodes makes some nodes such that ground.PoorImage does not work there, or all.
-func (u *user) poorNodes(ctx context.Context, s plan.Step) (string, error) {
+// labelNodes gives some nodes a label, or all, by which an image does not work there.
+func (u *user) labelNodes(ctx context.Context, s plan.Step, label string) (string, error) {
 	api := u.cluster.api().CoreV1().Nodes()
 	list, err := api.List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -43,7 +42,7 @@ func (u *user) poorNodes(ctx context.Context, s plan.Step) (string, error) {
 		if s.Pick%3 > 0 && (s.Other>>(i%16))&1 == 0 {
 			continue
 		}
-		metav1.SetMetaDataLabel(&n.ObjectMeta, ground.PoorLabel, "yes")
+		metav1.SetMetaDataLabel(&n.ObjectMeta, label, "yes")
 		updated, err := api.Update(ctx, n, metav1.UpdateOptions{})
 		u.wrote("Node", n, updated, err)
 		if err != nil {

@@ -17,8 +17,8 @@ type Counts struct {
 	Given, Resized, Refused int
 	// Pinned are the pods that were made with digests that were to be theirs, and Entered those that came to nodes which
 	// had been closed. Fetched are the daemons that were taken away when their nodes had the images that they had to
-	// fetch.
-	Pinned, Entered, Fetched int
+	// fetch, and Pulled the pods that had nodes fetch these.
+	Pinned, Entered, Fetched, Pulled int
 }
 
 // Of counts in a record; judges have counted the others.
@@ -30,7 +30,8 @@ func Of(r history.Record, judged Counts) Counts {
 // Add adds those of another round.
 func (c *Counts) Add(o Counts) {
 	c.Given, c.Resized, c.Refused = c.Given+o.Given, c.Resized+o.Resized, c.Refused+o.Refused
-	c.Pinned, c.Entered, c.Fetched = c.Pinned+o.Pinned, c.Entered+o.Entered, c.Fetched+o.Fetched
+	c.Pinned, c.Entered = c.Pinned+o.Pinned, c.Entered+o.Entered
+	c.Fetched, c.Pulled = c.Fetched+o.Fetched, c.Pulled+o.Pulled
 }
 
 // Tell tells of those that are more than none.
@@ -42,6 +43,7 @@ func (c *Counts) Tell(out io.Writer) {
 		{c.Given, "contents given to running pods"},
 		{c.Pinned, "pods made with the digests of their template"},
 		{c.Fetched, "daemons taken away when their nodes had fetched the images"},
+		{c.Pulled, "pods that had a node fetch images"},
 		{c.Resized, "times a running pod was given other amounts"},
 		{c.Refused, "times its node could not give them"},
 		{c.Entered, "pods that came to nodes which had been closed"},

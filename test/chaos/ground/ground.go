@@ -4,6 +4,8 @@ package ground
 import (
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/everynode/everynode/test/chaos/author"
 	"github.com/everynode/everynode/test/chaos/history/wish"
 	"github.com/everynode/everynode/test/chaos/plan"
@@ -13,6 +15,7 @@ import (
 // What is with a node, and an image that does not work on such nodes.
 const (
 	PoorLabel = wish.UserKey + "poor"
+	FullLabel = wish.UserKey + "full"
 	PoorImage = "everynode.io/demo:poor"
 	SlowImage = "everynode.io/demo:slow"
 )
@@ -30,11 +33,16 @@ faults:
   crash: {after: 50ms, exitCode: 3}
 `
 
-// slowPulls have the nodes of two racks take their time for an image, so that others have fetched it before them.
+// slowPulls have the nodes of two racks take their time for an image, so that others have fetched it before them, and
+// those with full disks not pull it at all.
 const slowPulls = `- name: slow pulls
   nodes: {matchExpressions: [{key: rack, operator: In, values: [r1, r2]}]}
   pods: {image: "` + SlowImage + `"}
   slowPull: {takes: 3s}
+- name: full disks
+  nodes: {matchLabels: {` + FullLabel + `: "yes"}}
+  pods: {image: "` + SlowImage + `"}
+  pullError: {message: "write /var/lib: no space left on device"}
 `
 
 // Ills are the labels of nodes and what ails pods.
@@ -57,4 +65,12 @@ func Ills(p *plan.Plan) []byte {
 		text = strings.Replace(text, "faults:\n", "faults:\n"+slowPulls, 1)
 	}
 	return []byte(text)
+}
+
+// Mend takes from a node what users have put there that ails its pods, and reports whether there was anything.
+func Mend(n *corev1.Node) bool {
+	is := n.Labels[PoorLabel] != "" || n.Labels[FullLabel] != ""
+	delete(n.Labels, PoorLabel)
+	delete(n.Labels, FullLabel)
+	return is
 }

@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -59,6 +60,21 @@ func (s *guidedStory) has(nodes ...int) {
 	for _, n := range nodes {
 		s.answers(n, "hash-t2", corev1.ConditionTrue, "")
 	}
+}
+
+// pulls has a pod pull the images of a revision on a node: an image is there, or why it waits for one.
+func (s *guidedStory) pulls(node int, revision, image, waits string) {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Name: fmt.Sprint("pulls-", node), UID: types.UID(fmt.Sprint("pulls-", node, revision)),
+		Labels:      map[string]string{"everynode.io/fetches-after": string(s.pods[node-1].UID)},
+		Annotations: map[string]string{"everynode.io/fetches-revision": revision},
+	}}
+	p.Spec.Containers = []corev1.Container{{Name: "image-0"}}
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{{ImageID: image}}
+	if waits != "" {
+		p.Status.ContainerStatuses[0].State.Waiting = &corev1.ContainerStateWaiting{Reason: waits}
+	}
+	s.put(p)
 }
 
 // racks has the canary be changed, and the first rack begin.
@@ -115,6 +131,37 @@ func TestJudgeOfImagesBeforeTheirTurn(t *testing.T) {
 			return s
 		}, "", 2},
 		{"a canary that was not asked", func() *guidedStory { s := fetchingFleet(); s.takes(1); return s }, noAnswer, 0},
+		{"a canary that a pod pulled them on", func() *guidedStory {
+			s := fetchingFleet()
+			s.pulls(1, "hash-t2", "image", "")
+			s.takes(1)
+			return s
+		}, "", 1},
+		{"a canary that a pod pulls them on", func() *guidedStory {
+			s := fetchingFleet()
+			s.pulls(1, "hash-t2", "", "")
+			s.takes(1)
+			return s
+		}, noAnswer, 0},
+		{"a canary that a pod could not pull them on", func() *guidedStory {
+			s := fetchingFleet()
+			s.pulls(1, "hash-t2", "", "ErrImagePull")
+			s.takes(1)
+			return s
+		}, noAnswer, 0},
+		{"a canary that a pod pulled others on", func() *guidedStory {
+			s := fetchingFleet()
+			s.pulls(1, "hash-t3", "image", "")
+			s.takes(1)
+			return s
+		}, noAnswer, 0},
+		{"another node of the step that a pod could not pull them on", func() *guidedStory {
+			s := fetchingFleet().racks()
+			s.pulls(2, "hash-t2", "image", "")
+			s.pulls(3, "hash-t2", "", "ErrImagePull")
+			s.takes(2)
+			return s
+		}, "", 2},
 		{"a canary that was not asked, and had other labels before", func() *guidedStory {
 			s := fetchingFleet()
 			s.node(1, func(n *corev1.Node) { n.Labels["class"] = "m" })

@@ -13,6 +13,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/test/chaos/history/daemon"
+	"github.com/everynode/everynode/test/chaos/history/fetches"
 	"github.com/everynode/everynode/test/chaos/history/lately"
 	"github.com/everynode/everynode/test/chaos/history/lives"
 	"github.com/everynode/everynode/test/chaos/history/revision"
@@ -47,6 +48,7 @@ type judge struct {
 	nodes map[string][]*track
 	// lives are the pods of a name, in the order of their creation.
 	lives map[string][]*track
+	pulls map[types.UID][]*track // by the daemon for whose successor they pull images
 	calls map[string][]Call
 	sees  map[types.UID][]Sight
 	// deleted are the pods that users deleted, touched those they made or moved.
@@ -79,7 +81,7 @@ type judge struct {
 func newJudge(r Record) *judge {
 	j := &judge{
 		Record: r, tracks: index(r.Events), pods: map[place][]*track{}, nodes: map[string][]*track{},
-		lives: map[string][]*track{}, calls: map[string][]Call{},
+		lives: map[string][]*track{}, pulls: map[types.UID][]*track{}, calls: map[string][]Call{},
 		sees: map[types.UID][]Sight{}, deleted: map[types.UID]bool{}, touched: map[types.UID]bool{}, taken: map[place]int64{},
 		doubled: map[place]pair{}, leaving: map[place]types.UID{}, given: map[place]version{}, begun: map[types.UID][]time.Time{},
 		ended: map[types.UID]bool{}, present: map[types.UID]bool{},
@@ -118,6 +120,7 @@ func (j *judge) sort(t *track) {
 		j.sortPolicies(t)
 	case *corev1.Pod:
 		j.lives[o.Name] = append(j.lives[o.Name], t)
+		j.pulls[fetches.After(o)] = append(j.pulls[fetches.After(o)], t)
 		seen := map[place]bool{}
 		for _, v := range t.Versions {
 			p := v.Object.(*corev1.Pod)

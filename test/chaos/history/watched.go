@@ -223,7 +223,7 @@ const written = 60
 // fetchedFirst judges that of a daemon that was taken away for the target of the change under way.
 func (j *judge) fetchedFirst(d decision, g *guidance, p *corev1.Pod, now time.Time) {
 	t := fetches.Take{Second: now, Policies: g.policies, Sets: d.specs, Rollouts: slices.Concat(g.rollouts, g.written)}
-	t.Place = fetches.Place{Name: d.at.node, Pods: j.seen(p.UID, d.early, d.event-1)}
+	t.Place = j.withPulls(d, fetches.Place{Name: d.at.node, Pods: j.seen(p.UID, d.early, d.event-1)})
 	t.Nodes, t.Life = j.nodeOf(d, j.knownSince(d.early, j.nodes[d.at.node])), j.nodeOf(d, j.tracks[p.UID].Versions[0].From-lag)
 	began, of := g.low, &t.Rollouts[0].Status
 	for _, o := range j.tracks[t.Rollouts[0].UID].Between(0, d.event) {
@@ -235,17 +235,13 @@ func (j *judge) fetchedFirst(d decision, g *guidance, p *corev1.Pod, now time.Ti
 	if len(t.Change) > 0 {
 		began = min(began, j.tracks[t.Rollouts[0].UID].Since(t.Change[0]))
 	}
-	if j.Told { // its sights tell how late it was
-		began -= written
-	} else {
-		began -= lag
-	}
+	began -= map[bool]int64{true: written, false: lag}[j.Told] // sights tell how late it was
 	t.Steady = len(lives.Moments(j.knownSince(began, j.policies), d.event, j.policies)) == 1
 	var others []fetches.Place
 	for name := range j.nodes {
 		o := decision{at: place{d.at.set, name}, event: d.event}
 		if low := j.knownSince(began, j.nodes[name]); !j.faulty(name, low, d.event) {
-			others = append(others, fetches.Place{Name: name, Nodes: j.nodeOf(o, low), Pods: j.daemonsOf(o, began)})
+			others = append(others, j.withPulls(o, fetches.Place{Name: name, Nodes: j.nodeOf(o, low), Pods: j.daemonsOf(o, began)}))
 		}
 	}
 	is := t.Judge(others)
@@ -255,6 +251,16 @@ func (j *judge) fetchedFirst(d decision, g *guidance, p *corev1.Pod, now time.Ti
 	if is.Why != "" {
 		j.report(Unfetched, d.event, g.concerned(d, p.UID), "%s: %s", is.Why, j.tell(g))
 	}
+}
+
+// withPulls adds the pods that have pulled images for its daemon so far.
+func (j *judge) withPulls(d decision, of fetches.Place) fetches.Place {
+	if len(of.Pods) > 0 {
+		for _, t := range j.pulls[of.Pods[0].UID] {
+			of.Pulls = append(of.Pulls, pods(t.Between(0, d.event))...)
+		}
+	}
+	return of
 }
 
 // daemonsOf are the versions of the daemons of a place that can have been known since a revision; none where the

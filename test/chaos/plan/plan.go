@@ -133,8 +133,9 @@ type Plan struct {
 	Reads Reads
 	// Varied says that DaemonSetVariants choose the DaemonSets, and that nodes are of several classes and sizes; Ramps
 	// that steps of policies may grow, and Startup that nodes which come start by a NodeStartup, while pods wait for them.
-	// Rigid says that some nodes cannot resize pods that run, Fetches that nodes may fetch images before their turn.
-	Varied, Ramps, Startup, Rigid, Fetches bool
+	// Rigid says that some nodes cannot resize pods that run, Fetches that nodes may fetch images before their turn, and
+	// ByPods that pods have them do that, where no agent can be asked.
+	Varied, Ramps, Startup, Rigid, Fetches, ByPods bool
 	// First are steps that are taken, and waited for, before anything goes wrong.
 	First []Step
 	Steps []Step

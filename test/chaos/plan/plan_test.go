@@ -153,7 +153,7 @@ func TestVary(t *testing.T) {
 			}
 			p.First = slices.DeleteFunc(p.First, func(s Step) bool { return about(s.Op) })
 			p.Steps = slices.DeleteFunc(p.Steps, func(s Step) bool { return about(s.Op) || s.Loop == StartupLoop })
-			for name, is := range map[string]bool{"varied": p.Varied, "ramps": p.Ramps, "startup": p.Startup, "rigid": p.Rigid, "fetches": p.Fetches} {
+			for name, is := range map[string]bool{"varied": p.Varied, "ramps": p.Ramps, "startup": p.Startup, "rigid": p.Rigid, "fetches": p.Fetches, "by pods": p.ByPods} {
 				if is {
 					kinds[name]++
 				}
@@ -161,13 +161,16 @@ func TestVary(t *testing.T) {
 			if p.Startup == p.Apart || (p.Ramps || p.Fetches) && !policies {
 				t.Errorf("seed %d has a NodeStartup beside a controller apart, or none, or ramps or fetching without policies", seed)
 			}
-			p.Varied, p.Ramps, p.Startup, p.Rigid, p.Fetches = false, false, false, false, false
+			if p.ByPods && !p.Fetches || p.Fetches && kind == Process && p.ByPods != p.Apart {
+				t.Errorf("seed %d on %s has images fetched: %v, by pods: %v, a controller apart: %v", seed, kind, p.Fetches, p.ByPods, p.Apart)
+			}
+			p.Varied, p.Ramps, p.Startup, p.Rigid, p.Fetches, p.ByPods = false, false, false, false, false, false
 			if diff := cmp.Diff(plain, p); diff != "" {
 				t.Errorf("seed %d is another one beside its variants:\n%s", seed, diff)
 			}
 		}
 	}
-	for _, op := range []Op{LeaveTogether, ReturnTogether, BringBack} {
+	for _, op := range []Op{LeaveTogether, ReturnTogether, BringBack, FillDisks} {
 		if !seen[op] {
 			t.Errorf("%q never comes up", op)
 		}
@@ -180,11 +183,11 @@ func TestVary(t *testing.T) {
 			t.Errorf("%q never comes up", c.op)
 		}
 	}
-	if kinds["varied"] != 400 || kinds["ramps"] == 0 || kinds["fetches"] == 0 || kinds["startup"] == 0 || kinds["rigid"] < 100 || kinds["rigid"] > 170 {
+	if kinds["varied"] != 400 || kinds["ramps"] == 0 || kinds["fetches"] == 0 || kinds["by pods"] < 30 || kinds["startup"] == 0 || kinds["rigid"] < 100 || kinds["rigid"] > 170 {
 		t.Errorf("of 400 rounds %v", kinds)
 	}
 }
 
 func about(op Op) bool {
-	return op == LeaveTogether || op == ReturnTogether || op == BringBack || slices.ContainsFunc(varying, func(c chance) bool { return c.op == op })
+	return op == FillDisks || op == LeaveTogether || op == ReturnTogether || op == BringBack || slices.ContainsFunc(varying, func(c chance) bool { return c.op == op })
 }

@@ -17,6 +17,9 @@ const (
 	ClassNode     Op = "give node another class"
 )
 
+// FillDisks has some nodes pull no image that takes its time, until users mend them.
+const FillDisks Op = "disks of nodes are full"
+
 // How nodes come to start: some leave, and come back, on a process when their server has been killed.
 const (
 	LeaveTogether  Op = "nodes leave together"
@@ -77,8 +80,13 @@ func (p *Plan) Vary(dice Dice, length time.Duration, in Varying) {
 	if p.Startup {
 		p.start(dice, length)
 	}
+	p.Fetches = p.Policies && dice.IntN(2) == 0
+	if p.Fetches {
+		p.ByPods = p.Apart || p.Kind == Parts && dice.IntN(2) == 0
+		p.Steps = append(p.Steps, Step{At: part(dice, 0, length/2), Op: FillDisks, Pick: 1,
+			Other: dice.IntN(1<<20) & dice.IntN(1<<20)})
+	}
 	slices.SortStableFunc(p.Steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
-	p.Fetches = p.Policies && dice.IntN(3) == 0
 }
 
 // start has nodes leave together and come back. In parts the loop that opens them is disturbed too.

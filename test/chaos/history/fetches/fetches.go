@@ -29,6 +29,8 @@ type Place struct {
 	Name  string
 	Nodes []*corev1.Node
 	Pods  []*corev1.Pod
+	// Pulls are the pods that had the node pull images for its daemon's successor, as they were.
+	Pulls []*corev1.Pod
 }
 
 // Take is an available daemon that was taken away for the target of a rollout.
@@ -65,7 +67,7 @@ func (t *Take) Judge(others []Place) (out Judged) {
 		return out
 	}
 	from := t.askable()
-	out.Fetched = slices.ContainsFunc(t.Pods, func(p *corev1.Pod) bool { return t.answer(p) == has })
+	out.Fetched = t.says(&t.Place, has)
 	never := func(p *corev1.Pod) bool { return t.answer(p) != cannot }
 	switch {
 	case out.Fetched:
@@ -214,7 +216,7 @@ func (t *Take) waits(others []Place, from time.Time) string {
 			slices.ContainsFunc(o.Nodes, func(n *corev1.Node) bool { return !in(n) }) || !t.keeps(&o, from) {
 			continue
 		}
-		if !slices.ContainsFunc(o.Pods, func(p *corev1.Pod) bool { return t.answer(p) != none }) {
+		if !t.says(&o, has, cannot) {
 			return fmt.Sprintf("node %s lost its daemon, and node %s of the same step has not answered; it could be "+
 				"asked since %s, and is waited for %s", t.Name, o.Name, from.UTC().Format(time.TimeOnly), t.deadline)
 		}
@@ -257,6 +259,16 @@ const (
 	has    said = "has them"
 	cannot said = "cannot have them"
 )
+
+// says reports whether a node has given one of the answers: by its daemon's pod, or by one that pulled the images.
+func (t *Take) says(o *Place, any ...said) bool {
+	gives := func(p *corev1.Pod) bool { return slices.Contains(any, t.answer(p)) }
+	pulled := func(p *corev1.Pod) bool {
+		template, _ := revision.Split(RevisionOf(p))
+		return slices.Contains(t.targets, template) && slices.Contains(any, pulled(p))
+	}
+	return slices.ContainsFunc(o.Pods, gives) || slices.ContainsFunc(o.Pulls, pulled)
+}
 
 // answer is what a version of a pod answers to a request for images of the target.
 func (t *Take) answer(p *corev1.Pod) said {

@@ -1,4 +1,5 @@
-package main
+// Package machines keeps the simulated machines of a round on parts: which there are, and which are silent.
+package machines
 
 import (
 	"fmt"
@@ -8,9 +9,8 @@ import (
 	"github.com/everynode/everynode/internal/simulator"
 )
 
-// fleet are the simulated machines: which there are, and which are silent. It
-// outlives the simulator that runs them, as machines outlive their software.
-type fleet struct {
+// Fleet are the machines. It outlives the simulator that runs them, as machines outlive their software.
+type Fleet struct {
 	mu      sync.Mutex
 	sim     *simulator.Simulator
 	names   []string
@@ -18,10 +18,11 @@ type fleet struct {
 	counted int
 }
 
-func newFleet() *fleet { return &fleet{silent: map[string]bool{}} }
+// New returns a fleet without machines.
+func New() *Fleet { return &Fleet{silent: map[string]bool{}} }
 
-// attach gives all machines to a new simulator.
-func (f *fleet) attach(s *simulator.Simulator) {
+// Attach gives all machines to a new simulator.
+func (f *Fleet) Attach(s *simulator.Simulator) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.sim = s
@@ -33,8 +34,8 @@ func (f *fleet) attach(s *simulator.Simulator) {
 	}
 }
 
-// add brings a new machine, or the one that left last back.
-func (f *fleet) add(back string) string {
+// Add brings a new machine, or the one that left last back.
+func (f *Fleet) Add(back string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	name := back
@@ -49,8 +50,8 @@ func (f *fleet) add(back string) string {
 	return name
 }
 
-// remove takes a machine away for good, unless it is added again.
-func (f *fleet) remove(name string) {
+// Remove takes a machine away for good, unless it is added again.
+func (f *Fleet) Remove(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.names = slices.DeleteFunc(f.names, func(n string) bool { return n == name })
@@ -58,8 +59,8 @@ func (f *fleet) remove(name string) {
 	f.sim.StopNode(name)
 }
 
-// silence cuts a machine off; wake undoes it.
-func (f *fleet) silence(pick int) string {
+// Silence cuts a machine off; Wake undoes it.
+func (f *Fleet) Silence(pick int) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.names) == 0 {
@@ -71,8 +72,8 @@ func (f *fleet) silence(pick int) string {
 	return name
 }
 
-// quiet is a machine that is silent, or "".
-func (f *fleet) quiet() string {
+// Quiet is a machine that is silent, or "".
+func (f *Fleet) Quiet() string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, name := range f.names {
@@ -83,15 +84,15 @@ func (f *fleet) quiet() string {
 	return ""
 }
 
-// allQuiet are the machines that are silent.
-func (f *fleet) allQuiet() []string {
+// AllQuiet are the machines that are silent.
+func (f *Fleet) AllQuiet() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(f.names), func(n string) bool { return !f.silent[n] })
 }
 
-// wake brings silent machines back: one, or all with a negative pick.
-func (f *fleet) wake(pick int) (woken []string) {
+// Wake brings silent machines back: one, or all with a negative pick.
+func (f *Fleet) Wake(pick int) (woken []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i, name := range slices.DeleteFunc(slices.Clone(f.names), func(n string) bool { return !f.silent[n] }) {
