@@ -105,6 +105,10 @@ func (l *Leaver) leave(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	err = l.takeNotes(ctx)
+	if err != nil {
+		return err
+	}
 	fmt.Fprintf(l.Out, "%d DaemonSets are given back, and %d stay OnDelete; no webhook of Everynode is left.\n", len(back),
 		stays)
 	fmt.Fprintf(l.Out, "Stop the controller within %s: after that it takes over again what policies select.\n", leaveFor)
@@ -125,6 +129,44 @@ func (l *Leaver) endFetches(ctx context.Context) error {
 		err = l.client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, *metav1.NewPreconditionDeleteOptions(string(p.UID)))
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return fmt.Errorf("delete pod %s/%s, which fetches images: %w", p.Namespace, p.Name, err)
+		}
+	}
+	return nil
+}
+
+// notes are the annotations by which a change remembers on pods what came of their images. Nothing reads them later.
+var notes = []string{fetchpod.NoteName, pinning.Annotation}
+
+// takeNotes takes them off the pods that stay. An account that may not do so leaves them.
+func (l *Leaver) takeNotes(ctx context.Context) error {
+	list, err := l.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list the pods with notes of changes: %w", err)
+	}
+	for i := range list.Items {
+		p := &list.Items[i]
+		none := map[string]any{}
+		for _, name := range notes {
+			if _, is := p.Annotations[name]; is {
+				none[name] = nil
+			}
+		}
+		if len(none) == 0 {
+			continue
+		}
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.UID, "annotations": none}})
+		if err != nil {
+			return fmt.Errorf("write the patch of pod %s/%s: %w", p.Namespace, p.Name, err)
+		}
+		_, err = l.client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType, patch,
+			metav1.PatchOptions{FieldManager: fieldManager})
+		switch {
+		case apierrors.IsForbidden(err):
+			fmt.Fprintf(l.Out, "Annotations %s stay on pods until these are next made, and mean nothing: %v\n",
+				strings.Join(notes, " and "), err)
+			return nil
+		case err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err):
+			return fmt.Errorf("take notes of a change off pod %s/%s: %w", p.Namespace, p.Name, err)
 		}
 	}
 	return nil

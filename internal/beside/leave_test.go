@@ -8,9 +8,12 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/internal/beside/admit"
@@ -80,6 +83,31 @@ func TestLeavingRefusesWhatCannotBeGivenBack(t *testing.T) {
 		is, err := client.AppsV1().DaemonSets("default").Get(t.Context(), "good", metav1.GetOptions{})
 		if err != nil || admit.Taken(is) || is.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable.String() != "20%" {
 			t.Errorf("the other one is %+v (%v)", is, err)
+		}
+	}
+}
+
+// TestLeavingTakesNotesOffPods: what changes remembered on daemons' pods goes, and nothing else of these. An account that
+// may not change pods leaves all the same.
+func TestLeavingTakesNotesOffPods(t *testing.T) {
+	for _, forbidden := range []bool{false, true} {
+		noted := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "logs-x", UID: "x", Annotations: map[string]string{
+			"everynode.io/fetched-images": "{}", "everynode.io/first-node": "2026-08-01T12:00:00Z logs-x", "theirs": "stays",
+		}}}
+		other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "other"}}
+		client := fake.NewClientset(noted, other)
+		patched := ""
+		client.PrependReactor("patch", "pods", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			patched += a.(clienttesting.PatchAction).GetName()
+			return forbidden, nil, apierrors.NewForbidden(corev1.Resource("pods"), "logs-x", nil)
+		})
+		said, err := leaves(t, client)
+		if err != nil || patched != "logs-x" || strings.Contains(said, "stay on pods") != forbidden {
+			t.Errorf("forbidden %v: patched are %s, and it says %q (%v)", forbidden, patched, said, err)
+		}
+		left, err := client.CoreV1().Pods("default").Get(t.Context(), "logs-x", metav1.GetOptions{})
+		if err != nil || left.Annotations["theirs"] != "stays" || len(left.Annotations) > 1 != forbidden {
+			t.Errorf("forbidden %v: its annotations are %v (%v)", forbidden, left.Annotations, err)
 		}
 	}
 }

@@ -136,8 +136,8 @@ func after(said string) string {
 	return ": " + said
 }
 
-// noteName is the annotation of a daemon's pod that says what came of the images of its successor.
-const noteName = "everynode.io/fetched-images"
+// NoteName is the annotation of a daemon's pod that says what came of the images of its successor.
+const NoteName = "everynode.io/fetched-images"
 
 // Note is the patch by which the daemon's pod of that UID says what came of fetching; nil takes that off.
 func Note(daemon string, r *fetch.Report) ([]byte, error) {
@@ -150,7 +150,7 @@ func Note(daemon string, r *fetch.Report) ([]byte, error) {
 		value = string(text)
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": daemon, "annotations": map[string]any{noteName: value},
+		"uid": daemon, "annotations": map[string]any{NoteName: value},
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("write what came of fetching images: %w", err)
@@ -161,7 +161,7 @@ func Note(daemon string, r *fetch.Report) ([]byte, error) {
 // Noted is what a daemon's pod says of that. What cannot be read is none of ours.
 func Noted(daemon *corev1.Pod) fetch.Report {
 	var r fetch.Report
-	text := daemon.Annotations[noteName]
+	text := daemon.Annotations[NoteName]
 	if text == "" || json.Unmarshal([]byte(text), &r) != nil || r.Revision == "" {
 		return fetch.Report{}
 	}

@@ -209,14 +209,14 @@ func TestADaemonsPodSaysWhatCameOfIt(t *testing.T) {
 		if err := json.Unmarshal(patch, &p); err != nil || p.Metadata.UID != "u1" {
 			t.Fatalf("%s: %v", patch, err)
 		}
-		return p.Metadata.Annotations[noteName]
+		return p.Metadata.Annotations[NoteName]
 	}
 	patch, err := Note("u1", &r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &corev1.Pod{}
-	p.Annotations = map[string]string{noteName: text(patch).(string)}
+	p.Annotations = map[string]string{NoteName: text(patch).(string)}
 	if got := Noted(p); got != r {
 		t.Errorf("it says %+v, want %+v", got, r)
 	}
@@ -225,7 +225,7 @@ func TestADaemonsPodSaysWhatCameOfIt(t *testing.T) {
 		t.Errorf("%s: %v", patch, err)
 	}
 	for _, other := range []string{"", "{", `{"At":"2026-08-01T12:00:00Z"}`} {
-		p.Annotations[noteName] = other
+		p.Annotations[NoteName] = other
 		if got := Noted(p); got != (fetch.Report{}) {
 			t.Errorf("%q says %+v", other, got)
 		}
