@@ -145,13 +145,13 @@ func (o *owner) fetch(ds *appsv1.DaemonSet, a *action.FetchImages, done func(act
 	}
 	var request *fetch.Request
 	if a.Revision != "" {
-		of, err := o.molds.Of(ds, a.Revision)
+		spec, err := o.molds.Spec(a.UID, a.Revision, a.Node)
 		if err != nil {
 			o.log.V(2).Info("Cannot ask a node for images", "node", a.Node, "err", err)
 			o.matrix.Step(action.Answer{Action: a, Outcome: action.Failed})
 			return
 		}
-		request = asking.For(a.Revision, of.Spec(), o.book.Pod(a.PodUID))
+		request = asking.For(a.Revision, spec, o.book.Pod(a.PodUID))
 	}
 	o.lanes.pods.Submit(func(ctx context.Context) { done(action.Answer{Outcome: o.exec.FetchImages(ctx, a, request)}) })
 }

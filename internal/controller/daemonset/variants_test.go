@@ -31,9 +31,13 @@ func (a policyAPI) UpdateVariantStatus(_ context.Context, v *v1alpha1.DaemonSetV
 	return overwrite(a, kindVariant, v, func(stored *v1alpha1.DaemonSetVariant) { stored.Status = v.Status })
 }
 
-func startWithVariants(t *testing.T, a policyAPI) (stop func()) {
+func startWithVariants(t *testing.T, a policyAPI, change ...func(*Config)) (stop func()) {
 	t.Helper()
-	c, err := New(Config{Informers: a, Writer: a, Recorder: record.NewFakeRecorder(100000), Rollouts: a, Variants: a})
+	config := Config{Informers: a, Writer: a, Recorder: record.NewFakeRecorder(100000), Rollouts: a, Variants: a}
+	for _, f := range change {
+		f(&config)
+	}
+	c, err := New(config)
 	if err != nil {
 		t.Fatal(err)
 	}

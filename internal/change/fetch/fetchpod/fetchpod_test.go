@@ -116,12 +116,17 @@ func TestImagesThatAreLeftOut(t *testing.T) {
 	for name, c := range map[string]struct {
 		spec *corev1.PodSpec
 		n    int
-		left bool
+		left int
 	}{
-		"none": {order().Spec, 3, false}, "too many": {many, MaxImages, true}, "of a volume": {volume, 1, true},
+		"none": {order().Spec, 3, 0}, "too many": {many, MaxImages, 1}, "of a volume": {volume, 2, 0},
 	} {
 		if got, left := Images(c.spec); len(got) != c.n || left != c.left {
-			t.Errorf("%s: %d images, left out: %v", name, len(got), left)
+			t.Errorf("%s: %d images, left out: %d", name, len(got), left)
+		}
+		o := order()
+		o.Spec = c.spec
+		if pulls := o.Pod().Spec.Containers; len(pulls) != c.n {
+			t.Errorf("%s: the pod pulls %d images", name, len(pulls))
 		}
 	}
 }

@@ -54,13 +54,14 @@ type Order struct {
 	Deadline time.Duration
 }
 
-// Images are those that the pod pulls, each once; the images of volumes are not among them, nor those beyond MaxImages.
-// Left tells that there are such.
-func Images(spec *corev1.PodSpec) (out []fetch.Image, left bool) {
-	in := corev1.PodSpec{InitContainers: spec.InitContainers, Containers: spec.Containers}
-	out = fetch.All(&in)
-	left = len(fetch.All(spec)) > len(out) || len(out) > MaxImages
-	return out[:min(len(out), MaxImages)], left
+// Images are those that the pod pulls, each once: the first MaxImages, and left is how many more there are. An image of
+// a volume is pulled as any other; that one cannot be run is said when it is there.
+func Images(spec *corev1.PodSpec) (out []fetch.Image, left int) {
+	out = fetch.All(spec)
+	if left = len(out) - MaxImages; left > 0 {
+		return out[:MaxImages], left
+	}
+	return out, 0
 }
 
 // Name is that of the pod: a second try meets the first.

@@ -59,8 +59,8 @@ type Objects interface {
 	Retell(uid types.UID)
 	// Template is that of a revision without its content; nil if it cannot be read.
 	Template(daemonSet types.UID, hash string) *corev1.PodTemplateSpec
-	// Spec is that of the pods of a revision.
-	Spec(daemonSet types.UID, revision string) (*corev1.PodSpec, error)
+	// Spec is that of the pod of a revision on a node.
+	Spec(daemonSet types.UID, revision, node string) (*corev1.PodSpec, error)
 }
 
 // rows is the matrix.
@@ -78,6 +78,8 @@ type Book struct {
 	pulls map[types.UID]*pull
 	// strays are pods of no pull, by their UID.
 	strays map[types.UID]*stray
+	// ghosts are pods that were asked for, and are wanted no more, before anybody has seen them; by their name.
+	ghosts map[string]ghost
 	jobs   []Job
 	// held is until when none is deleted, since that has failed.
 	held time.Time
@@ -89,6 +91,12 @@ type stray struct {
 	pod               *corev1.Pod
 	of                *set // nil where it is not known
 	unwanted, leaving bool
+}
+
+// ghost takes up a place from a time on.
+type ghost struct {
+	of   *set
+	from time.Time
 }
 
 // set is what there is to know of a DaemonSet.
@@ -144,7 +152,7 @@ type Result struct {
 // New returns an empty book. The image is that of Everynode; with "" no pod is made.
 func New(of contents.Rows, image string) *Book {
 	return &Book{rows: of, image: image, sets: map[types.UID]*set{}, pulls: map[types.UID]*pull{},
-		strays: map[types.UID]*stray{}}
+		strays: map[types.UID]*stray{}, ghosts: map[string]ghost{}}
 }
 
 // Step takes an event for the matrix in, and passes it on.
@@ -211,9 +219,8 @@ func (b *Book) with(s *set) fact.DaemonSet {
 
 // leftOut says which images no pod fetches; "" if there are none.
 func leftOut(spec *corev1.PodSpec) string {
-	if _, left := fetchpod.Images(spec); left {
-		return fmt.Sprintf("pods fetch neither images of volumes nor more than %d; the daemon's own pull them",
-			fetchpod.MaxImages)
+	if _, left := fetchpod.Images(spec); left > 0 {
+		return fmt.Sprintf("pods fetch %d images of the template; the daemon's own pull the others", fetchpod.MaxImages)
 	}
 	return ""
 }
@@ -282,8 +289,11 @@ func (b *Book) drop(p *pull) {
 	delete(b.pulls, p.order.DaemonUID)
 	delete(b.sets[p.set].pulls, p.order.DaemonUID)
 	b.sets[p.set].moved = true
-	if p.pod != nil {
+	switch {
+	case p.pod != nil:
 		b.strays[p.pod.UID] = &stray{pod: p.pod, of: b.sets[p.set], unwanted: true, leaving: p.leaving}
+	case p.making || !p.made.IsZero():
+		b.ghosts[p.order.Name()] = ghost{b.sets[p.set], b.now}
 	}
 }
 
@@ -318,7 +328,9 @@ func (b *Book) Tell(pod *corev1.Pod, gone bool) {
 	case p == nil || p.order.Revision != revision || p.pod != nil && p.pod.UID != pod.UID:
 		if !gone {
 			info, _ := b.rows.Pod(daemon)
-			b.strays[pod.UID] = &stray{pod: pod, of: b.sets[info.Owner], leaving: pod.DeletionTimestamp != nil}
+			b.strays[pod.UID] = &stray{pod: pod, of: cmp.Or(b.ghosts[pod.Name].of, b.sets[info.Owner]),
+				leaving: pod.DeletionTimestamp != nil}
+			delete(b.ghosts, pod.Name)
 		}
 		return
 	case gone:

@@ -2,6 +2,7 @@ package fetches
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -40,6 +41,8 @@ type world struct {
 	// stays is how many deletions fail from now on; dead has nodes let no pod go that is deleted.
 	stays int
 	dead  bool
+	// late keeps it to the API that pods were made.
+	late bool
 }
 
 // start is a DaemonSet with a daemon on each of so many nodes that follows a policy.
@@ -91,7 +94,7 @@ func (w *world) Template(types.UID, string) *corev1.PodTemplateSpec {
 	return &corev1.PodTemplateSpec{Spec: w.spec}
 }
 
-func (w *world) Spec(types.UID, string) (*corev1.PodSpec, error) { return &w.spec, nil }
+func (w *world) Spec(types.UID, string, string) (*corev1.PodSpec, error) { return &w.spec, nil }
 
 func (w *world) Retell(uid types.UID) {
 	if d := w.daemons[uid]; d != nil {
@@ -130,7 +133,9 @@ func (w *world) do(j Job) string {
 		p := j.Make.DeepCopy()
 		p.UID, p.CreationTimestamp = types.UID(fmt.Sprint("p", w.uids)), metav1.NewTime(w.now)
 		w.pods[p.Name] = p
-		w.book.Tell(p, false)
+		if !w.late {
+			w.book.Tell(p, false)
+		}
 	case j.Delete != nil && w.stays > 0:
 		w.stays--
 		return "the API server is away"
@@ -339,6 +344,37 @@ func TestAPodThatADeadNodeKeepsHoldsUpNobody(t *testing.T) {
 		w.sleep(unseen)
 		if got := w.there(); got == "d0 d1" {
 			t.Errorf("%s: pods fetch after %q, and no others", name, got)
+		}
+	}
+}
+
+// Nor are pods forgotten that were made, and are not seen yet. One that was never made is not waited for.
+func TestPodsOfAnotherRevisionCountBeforeTheyAreSeen(t *testing.T) {
+	for name, seen := range map[string]bool{"seen": true, "never seen": false} {
+		w := start(t, 3)
+		w.late = true
+		w.ask("b", "d0", "d1", "d2")
+		w.ask("c", "d0", "d1", "d2")
+		w.check("d0 d1", nil)
+		made := slices.Collect(maps.Values(w.pods))
+		w.late = false
+		if seen {
+			for _, p := range made {
+				w.book.Tell(p, false)
+			}
+			w.work()
+			w.check("d0 d1", nil)
+		} else {
+			clear(w.pods)
+			w.sleep(unseen - 1)
+			w.check("", nil)
+			w.sleep(1)
+			w.check("d0 d1", nil)
+		}
+		for _, p := range w.pods {
+			if _, revision := fetchpod.Of(p); revision != "c" {
+				t.Errorf("%s: %s is of revision %s", name, p.Name, revision)
+			}
 		}
 	}
 }

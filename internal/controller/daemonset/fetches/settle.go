@@ -77,11 +77,7 @@ func (b *Book) settle(s *set) {
 			there++
 		}
 	}
-	for _, y := range b.strays {
-		if y.of == s && b.isThere(s, y.pod) {
-			there++
-		}
-	}
+	there += b.unwanted(s)
 	for _, p := range pulls {
 		switch {
 		case !p.wants():
@@ -93,6 +89,23 @@ func (b *Book) settle(s *set) {
 			there++
 		}
 	}
+}
+
+// unwanted is how many pods are there, or may be, that nobody wants any more.
+func (b *Book) unwanted(s *set) (there int) {
+	for _, y := range b.strays {
+		if y.of == s && b.isThere(s, y.pod) {
+			there++
+		}
+	}
+	for name, g := range b.ghosts {
+		if g.of == s && b.isDue(s, g.from.Add(unseen)) {
+			delete(b.ghosts, name)
+		} else if g.of == s {
+			there++
+		}
+	}
+	return there
 }
 
 // isThere reports whether a pod keeps others waiting: one that its node does not let go does so no longer than it is
@@ -155,7 +168,7 @@ func (b *Book) ends(s *set, p *pull) bool {
 
 // make has a pod be made, and reports whether it is.
 func (b *Book) make(s *set, p *pull) bool {
-	spec, err := b.Objects.Spec(p.set, p.order.Revision)
+	spec, err := b.Objects.Spec(p.set, p.order.Revision, p.order.Node)
 	if err != nil {
 		b.refuse(p, err.Error())
 		return false

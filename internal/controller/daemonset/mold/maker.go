@@ -132,13 +132,17 @@ type Source struct {
 	*Maker
 }
 
-// Spec is that of the pods of a revision.
-func (k *Maker) Spec(uid types.UID, revision string) (*corev1.PodSpec, error) {
+// Spec is that of the pod of a revision on a node, as its variant says. Where no pod can be made by that, it is as the
+// template says.
+func (k *Maker) Spec(uid types.UID, revision, node string) (*corev1.PodSpec, error) {
 	ds, _ := k.Revisions.Acted(uid)
 	if ds == nil {
 		return nil, errors.New("the DaemonSet is gone")
 	}
-	m, err := k.Of(ds, revision)
+	m, err := k.For(ds, &action.CreatePod{Target: action.Target{UID: uid}, Revision: revision, Node: node})
+	if Refusal(err) != "" {
+		m, err = k.Of(ds, revision)
+	}
 	if err != nil {
 		return nil, err
 	}
