@@ -1,12 +1,14 @@
 // Package newer knows which objects of Everynode's own kinds hold fields that this program does not know, since a newer
 // one wrote them. Whoever reads such an object has it without them, and would store it without them: a policy would be
-// weaker, and nobody told. So an object that is read carries the names of these fields, nobody follows it, and nobody
-// writes it.
+// weaker, and nobody told. So an object that is read carries the names of these fields, its conditions are unknown,
+// nobody follows it, and nobody writes it.
 package newer
 
 import (
 	"fmt"
 	"maps"
+	"reflect"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -80,6 +82,34 @@ func mark(o metav1.Object, found []string) {
 	}
 	annotations[Annotation] = named(found)
 	o.SetAnnotations(annotations)
+	doubt(o)
+}
+
+// NotFollowed is the reason of the conditions of an object whose fields are not all known.
+const NotFollowed = "NotFollowed"
+
+// memory are the conditions by which controllers remember what is to be done, and not what people are told.
+var memory = []string{"PolicyGone", "DaemonSetGone"}
+
+// doubt has the conditions of an object say that nobody here knows what they were: who wrote them may have known all of
+// it, or may have followed it before it was changed.
+func doubt(o metav1.Object) {
+	status := reflect.Indirect(reflect.ValueOf(o)).FieldByName("Status")
+	if status.Kind() != reflect.Struct {
+		return
+	}
+	conditions, is := reflect.Indirect(status).FieldByName("Conditions").Interface().([]metav1.Condition)
+	if !is {
+		return
+	}
+	for i := range conditions {
+		c := &conditions[i]
+		if slices.Contains(memory, c.Type) {
+			continue
+		}
+		c.Status, c.Reason = metav1.ConditionUnknown, NotFollowed
+		c.Message = (&Error{Fields(o)}).Error()
+	}
 }
 
 // silence has an object say nothing.

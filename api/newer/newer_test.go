@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	jsonserializer "k8s.io/apimachinery/pkg/runtime/serializer/json"
 
@@ -65,6 +66,36 @@ func TestUnknownFieldsAreNamed(t *testing.T) {
 		}
 		if err := Check(got); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: Check says %v", name, err)
+		}
+	}
+}
+
+// A condition that was true when somebody knew all of the object is not said to be so any more. One of whom all is
+// known keeps it.
+func TestConditionsOfWhatIsNotKnown(t *testing.T) {
+	s := ForStorage(scheme(t))
+	for _, kind := range []string{"RolloutPolicy", "DaemonSetRollout", "DaemonSetVariant", "NodeStartup"} {
+		for _, field := range []string{`,"spec":{"quorum":1}`, ""} {
+			const was = `,"status":{"conditions":[{"type":"Valid","status":"True","reason":"Valid","message":"",` +
+				`"lastTransitionTime":"2026-08-01T12:00:00Z","observedGeneration":7}]}`
+			o := read[runtime.Object](t, s, text(kind, "", field+was))
+			got, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			conditions, _, err := unstructured.NestedSlice(got, "status", "conditions")
+			if err != nil || len(conditions) != 1 {
+				t.Fatalf("%s: %v: %v", kind, conditions, err)
+			}
+			want := "True Valid: 7 2026-08-01T12:00:00Z"
+			if field != "" {
+				want = "Unknown NotFollowed: 7 2026-08-01T12:00:00Z"
+			}
+			c := conditions[0].(map[string]any)
+			is := fmt.Sprintf("%s %s: %v %v", c["status"], c["reason"], c["observedGeneration"], c["lastTransitionTime"])
+			if is != want || strings.Contains(c["message"].(string), "spec.quorum") != (field != "") {
+				t.Errorf("%s with %q: %s %q, want %s", kind, field, is, c["message"], want)
+			}
 		}
 	}
 }

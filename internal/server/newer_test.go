@@ -11,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -210,6 +211,21 @@ func TestWhatANewerServerWroteIsNotFollowed(t *testing.T) {
 	if err != nil || newer.Fields(p) != "spec.quorum" {
 		t.Fatalf("a client is told %q: %v", newer.Fields(p), err)
 	}
+	valid := func(want metav1.ConditionStatus) func(context.Context) string {
+		return func(ctx context.Context) string {
+			p, err := policies.Get(ctx, "p", metav1.GetOptions{})
+			if err != nil {
+				return err.Error()
+			}
+			if c := meta.FindStatusCondition(p.Status.Conditions, "Valid"); c == nil || c.Status != want {
+				return fmt.Sprintf("its condition Valid is %+v, want %s", c, want)
+			}
+			return ""
+		}
+	}
+	if why := valid(metav1.ConditionUnknown)(t.Context()); why != "" {
+		t.Error(why)
+	}
 	give := []byte(`{"metadata":{"annotations":{"everynode.io/unknown-fields":"drop"}}}`)
 	p, err = policies.Patch(t.Context(), "p", types.MergePatchType, give, metav1.PatchOptions{})
 	if err != nil || len(p.Annotations) > 0 {
@@ -219,6 +235,7 @@ func TestWhatANewerServerWroteIsNotFollowed(t *testing.T) {
 		t.Errorf("%s is stored", value)
 	}
 	o.runs("b", 3)
+	o.eventually(valid(metav1.ConditionTrue))
 
 	o.waits("RolloutPolicyComplete")
 	o.newer("daemonsetrollouts", "logs", "status", "ghosts")
@@ -250,6 +267,10 @@ func TestVariantsAndStartupsOfANewerServer(t *testing.T) {
 	}
 	o.newer("daemonsetvariants", "large", "spec", "zones")
 	o.told("DaemonSetVariant", "spec.zones")
+	v, err = o.own.DaemonSetVariants("default").Get(ctx, "large", metav1.GetOptions{})
+	if err != nil || meta.IsStatusConditionTrue(v.Status.Conditions, v1alpha1.VariantApplies) {
+		t.Errorf("the conditions of the variant are %+v: %v", v.Status.Conditions, err)
+	}
 
 	s := &v1alpha1.NodeStartup{ObjectMeta: metav1.ObjectMeta{Name: "all"}}
 	s.Spec.Groups = []v1alpha1.StartupGroup{{DaemonSets: []v1alpha1.StartupDaemonSet{{Namespace: "default", Name: "logs"}}}}

@@ -1,10 +1,13 @@
 package rollouts
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/everynode/everynode/api/newer"
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -80,6 +83,25 @@ func TestARolloutOfANewerProgram(t *testing.T) {
 			if j.Policy == nil {
 				t.Errorf("%s: the rollout is written or deleted: %+v", name, j)
 			}
+		}
+	}
+}
+
+// What controllers remember in conditions stays: a rollout whose fields are given up goes on as it was.
+func TestWhatIsRememberedOfARolloutOfANewerProgram(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	for condition, stays := range map[string]bool{PolicyGone: true, DaemonSetGone: true, v1alpha1.RolloutComplete: false} {
+		o, _, err := newer.ForStorage(scheme).Decode(fmt.Appendf(nil, `{"apiVersion":"everynode.io/v1alpha1",
+"kind":"DaemonSetRollout","spec":{"quorum":1},"status":{"conditions":[{"type":%q,"status":"True"}]}}`, condition), nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := o.(*v1alpha1.DaemonSetRollout)
+		if newer.Fields(r) == "" || meta.IsStatusConditionTrue(r.Status.Conditions, condition) != stays {
+			t.Errorf("%s: the conditions are %+v", condition, r.Status.Conditions)
 		}
 	}
 }
