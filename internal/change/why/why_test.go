@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/survey"
@@ -161,6 +162,20 @@ func TestEachNodeHasOneVerdict(t *testing.T) {
 	}
 	if sum != len(w.Objects.Nodes) || r.Nodes != sum {
 		t.Errorf("%d verdicts for %d nodes", sum, len(w.Objects.Nodes))
+	}
+}
+
+// What hinders content and images before their turn is told below the phase.
+func TestReportTellsWhatHindersAChange(t *testing.T) {
+	r := &SetReport{Namespace: "default", DaemonSet: "logs", Phase: "Progressing", Message: "images are awaited",
+		Fetch:   &v1alpha1.FetchStatus{Message: "the image of Everynode does not start there"},
+		Content: &v1alpha1.ContentStatus{Overtaken: v1alpha1.OvertakenOften, OvertakenSince: &metav1.Time{Time: time.Unix(0, 0)}}}
+	var out strings.Builder
+	r.Write(&out, Style{})
+	for _, want := range []string{"images are awaited", "the image of Everynode does not start there", "faster than it can travel"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not told:\n%s", want, &out)
+		}
 	}
 }
 

@@ -370,6 +370,11 @@ func TestContentThatIsOvertakenIsCounted(t *testing.T) {
 		} else if c.OvertakenSince != nil && c.OvertakenSince.Sub(since).Abs() > 30*time.Second {
 			t.Errorf("it is overtaken since %v, want %v", c.OvertakenSince, since)
 		}
+		// That is what rollout status, why and the dashboard show.
+		lines := strings.Join(c.Lines(), "\n")
+		if told := strings.Contains(lines, fmt.Sprintf("travel: %d times since ", overtaken)); told != (overtaken >= v1alpha1.OvertakenOften) {
+			t.Errorf("overtaken %d times people are told:\n%s", overtaken, lines)
+		}
 	}
 	w.write("first")
 	w.pass(time.Minute)

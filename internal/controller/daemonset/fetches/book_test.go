@@ -265,6 +265,28 @@ func TestWhoCannotHaveTheImagesIsAskedAgain(t *testing.T) {
 	w.check("d0", map[types.UID]fetch.Report{"d0": {Revision: "b", At: w.now}})
 }
 
+// A node that has no room for the pod, or where it fails, gets another one, until nobody waits for it any more.
+func TestAPodThatFailsIsMadeAgainUntilItsDeadline(t *testing.T) {
+	w := start(t, 1)
+	w.ask("b", "d0")
+	fails := func() {
+		w.says("d0", corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfcpu"})
+		w.check("", map[types.UID]fetch.Report{
+			"d0": {Revision: "b", At: noon, Why: "the pod that fetches them failed: OutOfcpu"},
+		})
+	}
+	for w.now.Before(noon.Add(10 * time.Minute)) {
+		fails()
+		w.sleep(retryLast - time.Second)
+		w.check("", nil)
+		w.sleep(time.Second)
+		w.check("d0", nil)
+	}
+	fails()
+	w.sleep(time.Hour)
+	w.check("", nil)
+}
+
 func TestNobodyWaitsForPodsThatAreRefused(t *testing.T) {
 	w := start(t, 3)
 	w.refuses = "exceeded quota: pods"
