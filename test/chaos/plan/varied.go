@@ -60,7 +60,7 @@ func (p *Plan) Vary(dice Dice, length time.Duration, in Varying) {
 	}
 	p.Varied = true
 	p.Ramps = p.Policies && dice.IntN(3) == 0
-	p.Startup = !p.Apart // another controller knows no NodeStartups
+	p.Startup = true
 	if p.Policies {
 		length *= policedLength
 	}
@@ -77,9 +77,7 @@ func (p *Plan) Vary(dice Dice, length time.Duration, in Varying) {
 		p.Steps = append(p.Steps, step(dice, varying, length))
 	}
 	p.Rigid = dice.IntN(3) == 0
-	if p.Startup {
-		p.start(dice, length)
-	}
+	p.start(dice, length)
 	p.Fetches = p.Policies && dice.IntN(2) == 0
 	if p.Fetches {
 		p.ByPods = p.Apart || p.Kind == Parts && dice.IntN(2) == 0
