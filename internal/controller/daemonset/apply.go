@@ -1,10 +1,14 @@
 package daemonset
 
 import (
+	"context"
+
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/admit"
@@ -13,11 +17,14 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/contents"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
+	"github.com/everynode/everynode/internal/controller/daemonset/strange"
 	"github.com/everynode/everynode/internal/controller/daemonset/variants"
 )
 
 func (o *owner) apply(kind string, c change) {
-	o.own.strange.Look(o.log, c.obj, c.deleted)
+	if o.own.strange.Look(o.log, c.obj, c.deleted) && o.cfg.Speaker != nil {
+		o.doubt(c.obj.(client.Object))
+	}
 	if o.tellVariants(kind, c) {
 		return
 	}
@@ -89,4 +96,16 @@ func (o *owner) tellVariants(kind string, c change) bool {
 		}
 	}
 	return false
+}
+
+// doubt has a worker write into an object's conditions that nobody follows it.
+func (o *owner) doubt(object client.Object) {
+	o.lanes.rows.Submit(func(ctx context.Context) {
+		err := strange.Say(ctx, o.cfg.Speaker, object)
+		if err != nil {
+			o.metrics.WritesFailed.Inc()
+			klog.FromContext(ctx).Error(err, "Cannot say in its conditions that an object is not followed", "object",
+				klog.KObj(object))
+		}
+	})
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/fetches/asking"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/controller/daemonset/placements"
+	"github.com/everynode/everynode/internal/controller/daemonset/strange"
 	"github.com/everynode/everynode/internal/controller/daemonset/variants/storing"
 )
 
@@ -79,6 +80,9 @@ type Config struct {
 	// Variants writes DaemonSetVariants. With nil none is read. Where the API does not serve them, or they cannot be
 	// read, a DaemonSet that has variants keeps those. A guest uses none, and says so in their conditions.
 	Variants storing.StatusWriter
+	// Speaker writes into objects' conditions that nobody follows them. With nil nobody does: a server of ours says it to
+	// whoever reads such an object.
+	Speaker strange.Speaker
 	// Trials tries pods by variants before nodes are changed to them. With nil none is tried.
 	Trials storing.Trier
 	// Watches tells when Everynode's own kinds cannot be followed; NewWatches makes one.

@@ -121,7 +121,7 @@ func Run(ctx context.Context, o Options) error {
 		Registerer: shown.registry, Guest: o.Beside != nil, Startups: o.Beside == nil, Placements: placements,
 		FetchImage: o.FetchImage, FetchBy: podwriter.Writer{Client: writing}, Watches: watches,
 		Rollouts: executor.NewRolloutWriter(own), Content: copies.Access{Client: writing},
-		Variants: executor.NewVariantWriter(own), Trials: trials(o, client),
+		Variants: executor.NewVariantWriter(own), Trials: trials(o, client), Speaker: own,
 		Informers: mgr.GetCache(), Writer: writer, Workers: o.Workers,
 		Recorder: recorder, NormalizeTemplate: defaults.SetTemplate,
 	}, o.RecordDecisions)

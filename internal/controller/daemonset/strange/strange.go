@@ -3,12 +3,15 @@
 package strange
 
 import (
+	"context"
 	"fmt"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,6 +22,27 @@ import (
 // Recorder tells users what happened to an object. A record.EventRecorder is one.
 type Recorder interface {
 	Event(object runtime.Object, eventtype, reason, message string)
+}
+
+// Speaker has the conditions of an object say that it is not followed, where they say something else.
+type Speaker interface {
+	SayNotFollowed(ctx context.Context, o runtime.Object) error
+}
+
+// sayEvery is the time between two tries.
+const sayEvery = 5 * time.Second
+
+// Say has the conditions of an object say it, and tries for as long as ctx lasts. The error is that of the last try.
+func Say(ctx context.Context, by Speaker, o runtime.Object) (err error) {
+	// What ends the tries is no news.
+	_ = wait.PollUntilContextCancel(ctx, sayEvery, true, func(ctx context.Context) (bool, error) {
+		failed := by.SayNotFollowed(ctx, o)
+		if failed == nil || ctx.Err() == nil {
+			err = failed
+		}
+		return failed == nil, nil
+	})
+	return err
 }
 
 // Teller tells, in one goroutine.
@@ -44,20 +68,21 @@ func New(recorder Recorder, reg prometheus.Registerer) (*Teller, error) {
 	return t, nil
 }
 
-// Look looks at an object of any kind that has been read, or is gone, and tells of it where there is news. Of
-// NodeStartups those tell who open nodes.
-func (t *Teller) Look(log klog.Logger, obj any, gone bool) {
+// Look looks at an object of any kind that has been read, or is gone, tells of it where there is news, and reports
+// whether there is. Of NodeStartups those tell who open nodes.
+func (t *Teller) Look(log klog.Logger, obj any, gone bool) (news bool) {
 	o, kind := ownKind(obj)
 	if o == nil {
-		return
+		return false
 	}
 	fields := newer.Fields(o)
 	if !t.note(kind, o.GetUID(), fields, gone) {
-		return
+		return false
 	}
 	log.Info("An object is not followed: a newer program wrote what this one does not know", "kind", kind, "object",
 		klog.KObj(o), "fields", fields)
 	t.recorder.Event(o, corev1.EventTypeWarning, "NotFollowed", "Nothing new begins by it: "+newer.Check(o).Error())
+	return true
 }
 
 // ownKind is an object of the kinds that are looked at, and its kind; nil for others.

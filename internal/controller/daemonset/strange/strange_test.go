@@ -1,8 +1,11 @@
 package strange
 
 import (
+	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -53,7 +56,10 @@ func TestStrangeObjectsAreToldOfOnce(t *testing.T) {
 		{"DaemonSetVariant", variant, false, 4, 1},
 		{"RolloutPolicy", &corev1.Node{ObjectMeta: variant.ObjectMeta}, false, 4, 0},
 	} {
-		teller.Look(klog.Background(), step.obj, step.gone)
+		before := len(events)
+		if news := teller.Look(klog.Background(), step.obj, step.gone); news != (step.told > before) {
+			t.Errorf("step %d: there is news: %v", i, news)
+		}
 		all, err := reg.Gather()
 		if err != nil {
 			t.Fatal(err)
@@ -71,4 +77,29 @@ func TestStrangeObjectsAreToldOfOnce(t *testing.T) {
 	if want := "p Warning NotFollowed"; events[0] != want {
 		t.Errorf("told is %q, want %q", events[0], want)
 	}
+}
+
+// away is an API that is away at first.
+type away int
+
+func (a *away) SayNotFollowed(context.Context, runtime.Object) error {
+	*a--
+	if *a >= 0 {
+		return fmt.Errorf("%d tries are left", *a)
+	}
+	return nil
+}
+
+// What its conditions are to say is tried again while the API is away, and given up in the end.
+func TestConditionsAreWrittenOnceTheAPIIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for tries, want := range map[away]bool{0: true, 3: true, 1000: false} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			err := Say(ctx, &tries, &v1alpha1.RolloutPolicy{})
+			cancel()
+			if (err == nil) != want {
+				t.Errorf("%d tries are left, and the error is %v", tries, err)
+			}
+		}
+	})
 }
