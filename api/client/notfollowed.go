@@ -15,8 +15,9 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// SayNotFollowed has the conditions of a RolloutPolicy or a DaemonSetVariant that has fields which this program does not
-// know, and the API does, say that nobody follows it. All else stays as it is there. It does nothing where they say so.
+// SayNotFollowed has the conditions of a RolloutPolicy or a DaemonSetVariant that has fields which this program does
+// not know, and the API does, say that nobody follows it. All else stays as it is there. It does nothing where they say
+// so.
 func (c *Client) SayNotFollowed(ctx context.Context, o runtime.Object) error {
 	resource := ""
 	switch o.(type) {
@@ -38,7 +39,8 @@ func (c *Client) SayNotFollowed(ctx context.Context, o runtime.Object) error {
 // sayOf reads the object as the API has it, and writes it with other conditions.
 func (c *Client) sayOf(ctx context.Context, resource string, of metav1.Object, why error) error {
 	only := metav1.ListOptions{FieldSelector: "metadata.name=" + of.GetName()}
-	raw, err := c.api.Get().Namespace(of.GetNamespace()).Resource(resource).VersionedParams(&only, parameterCodec).Do(ctx).Raw()
+	raw, err := c.api.Get().Namespace(of.GetNamespace()).Resource(resource).VersionedParams(&only, parameterCodec).
+		Do(ctx).Raw()
 	if err != nil {
 		return fmt.Errorf("read all that is in %s %s: %w", resource, of.GetName(), err)
 	}

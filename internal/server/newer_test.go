@@ -231,7 +231,7 @@ func TestWhatANewerServerWroteIsNotFollowed(t *testing.T) {
 	if err != nil || len(p.Annotations) > 0 {
 		t.Fatalf("the fields are not given up: %v: %v", p.Annotations, err)
 	}
-	if _, value, _ := o.raw("rolloutpolicies", "p"); bytes.Contains(value, []byte("quorum")) || bytes.Contains(value, []byte(newer.Annotation+`":"`)) {
+	if _, value, _ := o.raw("rolloutpolicies", "p"); bytes.Contains(value, []byte(`"quorum":`)) || bytes.Contains(value, []byte(newer.Annotation+`":"`)) {
 		t.Errorf("%s is stored", value)
 	}
 	o.runs("b", 3)
