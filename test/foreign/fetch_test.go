@@ -62,20 +62,29 @@ func (b *beside) fetchesNothing(t *testing.T) {
 }
 
 func (b *beside) fetchesSlowly(t *testing.T) {
+	fetched := b.sees(t)
+	b.kubectl(t, "set", "image", "ds/agent", "agent=example.com/agent:slow")
+	b.phase(t, "Complete")
+	b.settled(t)
+	h := fetched()
+	if len(h.Has) != nodes || h.Most > 2 || len(h.Early) > 0 {
+		t.Errorf("pods fetched on %d nodes, at most %d at once; daemons were taken early from %v", len(h.Has), h.Most, h.Early)
+	}
+}
+
+// sees watches pods. What it returns waits until no pod fetches any more, and tells what those did that were there.
+func (b *beside) sees(t *testing.T) (fetched func() fetchpodtest.History) {
+	t.Helper()
 	seen, err := b.client.CoreV1().Pods("default").Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	told := make(chan fetchpodtest.History, 1)
 	go func() { told <- fetchpodtest.Read(seen) }()
-	b.kubectl(t, "set", "image", "ds/agent", "agent=example.com/agent:slow")
-	b.phase(t, "Complete")
-	b.settled(t)
-	b.nobodyFetches(t)
-	seen.Stop()
-	h := <-told
-	if len(h.Has) != nodes || h.Most > 2 || len(h.Early) > 0 {
-		t.Errorf("pods fetched on %d nodes, at most %d at once; daemons were taken early from %v", len(h.Has), h.Most, h.Early)
+	return func() fetchpodtest.History {
+		b.nobodyFetches(t)
+		seen.Stop()
+		return <-told
 	}
 }
 

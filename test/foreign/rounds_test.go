@@ -40,6 +40,7 @@ const roundFaults = `labels:
 tags: {move: 5s}
 faults:
 - {name: level, badContent: {key: level, value: verbos, after: 1s, exitCode: 2}}
+- {name: slow, pods: {image: "example.com/mixed*"}, slowPull: {takes: 2s}}
 - {name: crashing, pods: {image: "example.com/crash*"}, crash: {after: 1s, exitCode: 3}}
 `
 
@@ -47,8 +48,9 @@ faults:
 type roundSet struct {
 	name, then, more string
 	reads            bool
-	// starts tells that a NodeStartup lists it, ramp that all nodes behind the canaries are one wave that grows.
-	starts, ramp bool
+	// starts tells that a NodeStartup lists it, ramp that all nodes behind the canaries are one wave that grows, fetch
+	// that pods have nodes pull its images before.
+	starts, ramp, fetch bool
 	// own is the limit that its author wrote; steps and racks those of the policy.
 	own, steps, racks int
 	// placement are the labels of the nodes that it is for, as "key=value".
@@ -76,18 +78,22 @@ func (s *roundSet) policy(approval string, soak int) string {
 	if s.ramp {
 		behind = "name: more, nodes: {}, ramp: {from: 1, factor: 2}"
 	}
+	before := ""
+	if s.fetch {
+		before = ", fetch: true, fetchDeadline: 20s"
+	}
 	return fmt.Sprintf(`apiVersion: everynode.io/v1alpha1
 kind: RolloutPolicy
 metadata: {name: %[1]s, namespace: default}
 spec:
   selector: {matchLabels: {tier: %[1]s}}
   waves:
-  - {name: canary, nodes: {matchLabels: {pool: canary}}, soak: %[5]ds, approval: %[4]s, maxUnavailable: %[2]d}
-  - {%[8]s, maxUnavailable: %[2]d}
+  - {name: canary, nodes: {matchLabels: {pool: canary}}, soak: %[5]ds, approval: %[4]s, maxUnavailable: %[2]d%[9]s}
+  - {%[8]s, maxUnavailable: %[2]d%[9]s}
   domains: [{key: rack, maxUnavailable: %[7]d}]
   failure: {max: 5%%, min: 1, startDeadline: 1m, restarts: 2, then: %[3]s}
   nodeFaults: {max: 60%%}
-%[6]s`, s.name, s.steps, s.then, approval, soak, s.more, s.racks, behind)
+%[6]s`, s.name, s.steps, s.then, approval, soak, s.more, s.racks, behind, before)
 }
 
 // round is one that is played.
@@ -124,7 +130,7 @@ func playRound(t *testing.T, seed uint64) {
 			more: "  content: {configMaps: Referenced, secrets: Referenced, settle: 1s}\n"},
 		{name: "pinned", then: "Rollback", own: 2, steps: 2, racks: 1, image: "example.com/pinned:1",
 			more: "  images: Pinned\n"},
-		{name: "mixed", then: "Rollback", own: 2, steps: 2, racks: 2, reads: true, starts: true, ramp: true,
+		{name: "mixed", then: "Rollback", own: 2, steps: 2, racks: 2, reads: true, starts: true, ramp: true, fetch: true,
 			image: "example.com/mixed:1",
 			more:  "  images: Pinned\n  content: {configMaps: Referenced, secrets: Referenced, settle: 1s}\n"},
 	}}
@@ -188,7 +194,8 @@ func (r *round) prepare() {
 	r.kubectl(t, "apply", "-f", r.write("definitions.yaml", r.run(t, "controller", "--print-crds").ends(t, 0).out))
 	r.kubectl(t, "wait", "crd/rolloutpolicies.everynode.io", "crd/daemonsetrollouts.everynode.io",
 		"--for=condition=Established", "--timeout=1m")
-	r.kubectl(t, "apply", "-f", r.example(t, "beside-rbac.yaml"), "-f", r.example(t, "rollout-roles.yaml"))
+	r.kubectl(t, "apply", "-f", r.example(t, "beside-rbac.yaml"), "-f", r.example(t, "rollout-roles.yaml"),
+		"-f", r.example(t, "beside-fetch-rbac.yaml"))
 	for _, role := range []string{"content", "content-secrets"} {
 		r.kubectl(t, "create", "rolebinding", role, "--clusterrole=everynode:"+role,
 			"--serviceaccount=kube-system:everynode-beside")
@@ -198,7 +205,7 @@ func (r *round) prepare() {
 	for _, s := range r.sets {
 		r.kubectl(t, "apply", "-f", r.write(s.name+".yaml", s.manifest()))
 	}
-	r.begins(t)
+	r.begins(t, "--fetch-image=example.com/everynode:1")
 	r.up = []bool{true, true}
 	r.answered()
 	r.counts()
@@ -309,7 +316,7 @@ func (r *round) heal() {
 
 // ends has good templates, content and policies, and waits.
 func (r *round) ends() {
-	t := r.t
+	t, fetched := r.t, r.sees(r.t)
 	r.kubectl(t, "apply", "-f", r.write("settings.yaml", settings("final")),
 		"-f", r.write("password.yaml", password("final")))
 	r.lastVariants()
@@ -331,6 +338,9 @@ func (r *round) ends() {
 		_ = r.run(t, "rollout", "resume", "daemonset/"+s.name) // It may not be paused.
 	}
 	r.settles("at the end")
+	if h := fetched(); len(h.Has) == 0 || h.Most > 2 {
+		t.Errorf("pods have fetched images on %d nodes, at most %d at once", len(h.Has), h.Most)
+	}
 	r.vary()
 	r.tidies()
 	for _, s := range r.sets {
