@@ -401,6 +401,26 @@ func TestPodsOfAnotherRevisionCountBeforeTheyAreSeen(t *testing.T) {
 	}
 }
 
+// A controller that has just started counts pods that it knew before their daemons.
+func TestPodsOfAnEarlierControllerCount(t *testing.T) {
+	w := start(t, 3)
+	w.ask("b", "d0", "d1", "d2")
+	made := slices.Collect(maps.Values(w.pods))
+	w.book, w.Matrix = New(told{w}, "everynode:1"), matrix.New(row.Config{})
+	w.book.Objects = w
+	for _, p := range made {
+		w.book.Tell(p, false)
+	}
+	for uid := range w.daemons {
+		w.Retell(uid)
+	}
+	w.book.Step(fact.Rollout{UID: "logs"})
+	w.book.Step(fact.DaemonSet{UID: "logs", Namespace: "ns", Name: "logs", Generation: 1, Revision: "c"})
+	w.stays = 2
+	w.ask("c", "d0", "d1", "d2")
+	w.check("d0 d1", nil)
+}
+
 // Pods of two revisions are no more at once than of one.
 func TestPodsOfAnotherRevisionCountUntilTheyAreGone(t *testing.T) {
 	w := start(t, 3)

@@ -94,6 +94,11 @@ func (b *Book) settle(s *set) {
 // unwanted is how many pods are there, or may be, that nobody wants any more.
 func (b *Book) unwanted(s *set) (there int) {
 	for _, y := range b.strays {
+		if y.of == nil { // after a start pods may be known before their daemons
+			daemon, _ := fetchpod.Of(y.pod)
+			info, _ := b.rows.Pod(daemon)
+			y.of = b.sets[info.Owner]
+		}
 		if y.of == s && b.isThere(s, y.pod) {
 			there++
 		}
