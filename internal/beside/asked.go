@@ -15,16 +15,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/beside/admit"
+	"github.com/everynode/everynode/internal/beside/fresh"
 )
 
 // lookWithin is how long a deletion waits until everything was looked at once.
 const lookWithin = 30 * time.Second
 
-// trials remembers of each namespace the last try whether the API server asks the webhook.
+// trials are tries whether the API server asks the webhook about a namespace. Deletions that wait for one share it.
 type trials struct {
+	reads fresh.Reads[string, struct{}]
+
 	mu   sync.Mutex
 	last map[string]trial
 }
+
+// tryEvery is the least time between two tries of a namespace: pods become available one by one, and each deletion
+// waits for a try of its own otherwise.
+const tryEvery = 50 * time.Millisecond
 
 type trial struct {
 	began time.Time
@@ -45,18 +52,26 @@ func (g *Guest) MayDelete(ctx context.Context, objects client.Reader, namespace 
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	wanted := time.Now()
-	g.trials.mu.Lock()
-	defer g.trials.mu.Unlock()
-	last := g.trials.last[namespace]
-	if !last.began.After(wanted) {
-		// Many deletions that wait for the lock share the next try. An older one does not do: where the webhook has
-		// gone since, the pod would be made wrong once more, and deleted once more.
-		last = trial{began: time.Now()}
-		last.err = g.ask(ctx, objects, namespace)
-		g.trials.last[namespace] = last
+	// Deletions share the next try. One that has begun does not do: where the webhook has gone since, the pod would be
+	// made wrong once more, and deleted once more.
+	_, err := g.trials.reads.Get(ctx, namespace, func(ctx context.Context) (struct{}, error) {
+		ctx, cancel := context.WithTimeout(ctx, lookWithin)
+		defer cancel()
+		is := trial{began: time.Now()}
+		is.err = g.ask(ctx, objects, namespace)
+		g.trials.note(namespace, is)
+		return struct{}{}, is.err
+	})
+	return err
+}
+
+func (t *trials) note(namespace string, is trial) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.last == nil {
+		t.last = map[string]trial{}
 	}
-	return last.err
+	t.last[namespace] = is
 }
 
 // mayReplace returns an error while no pod of a DaemonSet may be replaced: another account makes them than we were

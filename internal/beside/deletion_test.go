@@ -81,7 +81,7 @@ func TestAPodIsDeletedAsItWasSeen(t *testing.T) {
 			return false, nil, nil
 		})
 		g := newGuest(t, api)
-		g.trials.last, g.looked = map[string]trial{}, make(chan struct{})
+		g.looked = make(chan struct{})
 		close(g.looked)
 		err := g.DeletePod(t.Context(), api, cache, types.NamespacedName{Namespace: "default", Name: "agent-1"}, "1")
 		var status apierrors.APIStatus

@@ -195,10 +195,14 @@ func TestNobodyAskedHoldsDeletionsAlone(t *testing.T) {
 	g := newGuest(t, client)
 	g.looked = make(chan struct{})
 	close(g.looked)
-	g.trials.last = map[string]trial{"default": {began: time.Now().Add(time.Hour), err: errNotAsked}}
+	client.PrependReactor("patch", "daemonsets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		waits := &appsv1.DaemonSet{}
+		waits.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
+		return true, waits, nil
+	})
 	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "agent", UID: "1"}}
 	due := []gates.Move{{Pod: waiter("one", "1"), Deed: gates.Open}, {Pod: waiter("two", "1"), Deed: gates.Remake}}
-	err := g.carryOut(t.Context(), nil, ds, due, true)
+	err := g.carryOut(t.Context(), &onePod{}, ds, due, true)
 	if !errors.Is(err, errNotAsked) {
 		t.Errorf("what was not done is told as %v", err)
 	}

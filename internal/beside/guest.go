@@ -36,6 +36,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	everynode "github.com/everynode/everynode/api/client"
+	"github.com/everynode/everynode/internal/beside/fresh"
 	"github.com/everynode/everynode/internal/beside/gates"
 	"github.com/everynode/everynode/internal/beside/makers"
 	"github.com/everynode/everynode/internal/beside/registration"
@@ -100,9 +101,9 @@ type Guest struct {
 // New asks the API who we are, and takes the webhook's address, so that one that cannot be had ends the start.
 func New(ctx context.Context, cfg Config) (*Guest, error) {
 	g := &Guest{cfg: cfg, held: map[string]string{}, wake: make(chan struct{}, 1), looked: make(chan struct{}),
-		wrongPods: map[string]map[types.UID]bool{}, trials: trials{last: map[string]trial{}},
-		toldOther: map[types.UID]string{},
-		waiting:   waiting{pods: map[types.UID]*corev1.Pod{}, sets: map[types.UID]int{}}}
+		trials:    trials{reads: fresh.Reads[string, struct{}]{Apart: tryEvery}},
+		wrongPods: map[string]map[types.UID]bool{}, toldOther: map[types.UID]string{},
+		waiting: waiting{pods: map[types.UID]*corev1.Pod{}, sets: map[types.UID]int{}}}
 	var err error
 	g.client, err = kubernetes.NewForConfig(cfg.API)
 	if err != nil {

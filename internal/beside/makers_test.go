@@ -47,7 +47,7 @@ func TestNothingIsReplacedThatAnotherAccountMakes(t *testing.T) {
 		g, events := newGuest(t, api), record.NewFakeRecorder(9)
 		g.cfg.Recorder = events
 		g.toldOther = map[types.UID]string{}
-		g.trials.last, g.looked = map[string]trial{}, make(chan struct{})
+		g.looked = make(chan struct{})
 		close(g.looked)
 		for _, p := range c.pods {
 			g.makers.Set(p, g.cfg.Maker)

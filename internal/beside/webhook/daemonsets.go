@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -21,7 +22,11 @@ import (
 // refused: a template that slips through goes to every node at once.
 func (s *Server) daemonSet(ctx context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse,
 	string) {
-	write, _, err := s.read(ctx, r)
+	write, err := writeOf(r)
+	if err == nil {
+		write.Returns = r.UserInfo.Username == s.cfg.Account
+		write.Standing, err = s.standing(ctx, write)
+	}
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot tell how a DaemonSet is to be stored", "daemonSet",
 			klog.KRef(r.Namespace, r.Name))
@@ -45,10 +50,14 @@ func (s *Server) daemonSet(ctx context.Context, r *admissionv1.AdmissionRequest)
 // placement answers for a DaemonSet that is placed otherwise than before.
 func (s *Server) placement(ctx context.Context, r *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse,
 	string) {
-	write, policy, err := s.read(ctx, r)
+	write, err := writeOf(r)
 	refusal := ""
 	if err == nil && write.Old == nil {
 		err = errors.New("it is not said how the DaemonSet was placed before")
+	}
+	var policy *v1alpha1.RolloutPolicy
+	if err == nil {
+		policy, err = s.policy(ctx, r.Namespace, write.New.Labels)
 	}
 	if err == nil && policy != nil {
 		refusal, err = s.moves(ctx, write)
@@ -64,40 +73,49 @@ func (s *Server) placement(ctx context.Context, r *admissionv1.AdmissionRequest)
 	return admitted(), "as written"
 }
 
-// read says what is written, over what, and which policies there are.
-func (s *Server) read(ctx context.Context, r *admissionv1.AdmissionRequest) (*admit.DaemonSetWrite,
-	*v1alpha1.RolloutPolicy, error) {
-	w := &admit.DaemonSetWrite{New: &appsv1.DaemonSet{}, Returns: r.UserInfo.Username == s.cfg.Account}
+// writeOf is what is written, and over what.
+func writeOf(r *admissionv1.AdmissionRequest) (*admit.DaemonSetWrite, error) {
+	w := &admit.DaemonSetWrite{New: &appsv1.DaemonSet{}}
 	err := json.Unmarshal(r.Object.Raw, w.New)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the DaemonSet: %w", err)
+		return nil, fmt.Errorf("read the DaemonSet: %w", err)
 	}
 	if r.Operation == admissionv1.Update {
 		w.Old = &appsv1.DaemonSet{}
 		err = json.Unmarshal(r.OldObject.Raw, w.Old)
 		if err != nil {
-			return nil, nil, fmt.Errorf("read the DaemonSet as it was: %w", err)
+			return nil, fmt.Errorf("read the DaemonSet as it was: %w", err)
 		}
 	}
 	var options struct{ FieldManager string }
 	if r.Options.Raw != nil {
 		err = json.Unmarshal(r.Options.Raw, &options)
 		if err != nil {
-			return nil, nil, fmt.Errorf("read the options of the write: %w", err)
+			return nil, fmt.Errorf("read the options of the write: %w", err)
 		}
 	}
 	w.Manager = options.FieldManager
-	policy, err := s.policy(ctx, r.Namespace, w.New.Labels)
-	if err != nil {
-		return nil, nil, err
+	return w, nil
+}
+
+// standing is how the DaemonSet stands to policies. For one that is taken over already a policy makes no difference.
+// What the answers for its pods follow from is read all the same: by such writes is tried whether pods can be answered
+// for, before some are deleted.
+func (s *Server) standing(ctx context.Context, w *admit.DaemonSetWrite) (admit.Standing, error) {
+	if w.Old != nil && admit.Taken(w.Old) {
+		_, err := s.read(ctx, types.NamespacedName{Namespace: w.New.Namespace, Name: w.New.Name})
+		return admit.Frozen, err
 	}
+	policy, err := s.policy(ctx, w.New.Namespace, w.New.Labels)
 	switch {
+	case err != nil:
+		return admit.Free, err
 	case policy != nil:
-		w.Standing = admit.Follows
-	case admit.Taken(w.New), w.Old != nil && admit.Taken(w.Old):
-		w.Standing = admit.Frozen
+		return admit.Follows, nil
+	case admit.Taken(w.New):
+		return admit.Frozen, nil
 	}
-	return w, policy, nil
+	return admit.Free, nil
 }
 
 // moves says why a write is refused that changes which nodes the DaemonSet is for; "" if it is not.

@@ -10,7 +10,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -62,10 +61,11 @@ func (s *Server) decide(ctx context.Context, r *admissionv1.AdmissionRequest) (a
 	if owner == nil {
 		return admit.Answer{Why: "nothing controls it"}, nil
 	}
-	ds, rollout, err := s.rollout(ctx, r.Namespace, owner)
-	if err != nil || ds == nil {
+	is, err := s.changeOf(ctx, r.Namespace, owner)
+	if err != nil || is == nil {
 		return admit.Answer{Why: "its DaemonSet follows no policy"}, err
 	}
+	ds, rollout := is.ds, is.rollout
 	made := pod.Labels[appsv1.ControllerRevisionHashLabelKey]
 	if rollout == nil || rollout.Status.TargetRevision == "" {
 		return s.early(ctx, r, ds, made)
@@ -77,7 +77,7 @@ func (s *Server) decide(ctx context.Context, r *admissionv1.AdmissionRequest) (a
 		return admit.Answer{}, err
 	}
 	in := admit.NewPod{Pod: r.Object.Raw, Revisions: known}
-	in.Want, err = s.assigned(ctx, r, ds, status, revisionOf(known, made))
+	in.Want, err = s.assigned(ctx, r, is, revisionOf(known, made))
 	if err != nil {
 		return admit.Answer{}, err
 	}
@@ -152,51 +152,6 @@ func (s *Server) variantsIn(ctx context.Context, namespace string) ([]v1alpha1.D
 	return list.Items, nil
 }
 
-// rollout is a DaemonSet which is stored with OnDelete for a policy, and its rollout. Both are nil if it is not, and
-// the rollout if there is none yet.
-func (s *Server) rollout(
-	ctx context.Context, namespace string, of *metav1.OwnerReference,
-) (*appsv1.DaemonSet, *v1alpha1.DaemonSetRollout, error) {
-	ds, err := s.cfg.Client.AppsV1().DaemonSets(namespace).Get(ctx, of.Name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil, nil
-	case err != nil:
-		return nil, nil, fmt.Errorf("read DaemonSet %s/%s: %w", namespace, of.Name, err)
-	case ds.UID != of.UID || !admit.Taken(admit.AsWritten(ds)):
-		return nil, nil, nil
-	}
-	rollout, err := s.cfg.Own.DaemonSetRollouts(namespace).Get(ctx, of.Name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return ds, nil, nil
-	case err != nil:
-		return nil, nil, fmt.Errorf("read DaemonSetRollout %s/%s: %w", namespace, of.Name, err)
-	case rollout.Labels[rollouts.OwnerLabel] != string(of.UID):
-		return ds, nil, nil
-	case meta.IsStatusConditionTrue(rollout.Status.Conditions, rollouts.PolicyGone):
-		return nil, nil, nil
-	}
-	return ds, rollout, nil
-}
-
-// policy is the one that counts for a DaemonSet with these labels; nil if there is none.
-func (s *Server) policy(ctx context.Context, namespace string, labels map[string]string) (*v1alpha1.RolloutPolicy,
-	error) {
-	list, err := s.cfg.Own.RolloutPolicies(namespace).List(ctx, metav1.ListOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil // the kind was taken away, and its policies with it
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list the RolloutPolicies of namespace %s: %w", namespace, err)
-	}
-	policies := make([]*v1alpha1.RolloutPolicy, len(list.Items))
-	for i := range list.Items {
-		policies[i] = &list.Items[i]
-	}
-	return rolloutpolicy.Choose(policies, namespace, labels), nil
-}
-
 // SetNode, DeleteNode, SetPod, DeletePod and DeleteSet tell of what is seen, and SetRevision and DeleteRevision too.
 func (s *Server) SetNode(n *corev1.Node) { s.locked(func() { s.steps.SetNode(n) }) }
 
@@ -214,6 +169,7 @@ func (s *Server) DeleteSet(ds *appsv1.DaemonSet) {
 	s.locked(func() {
 		s.steps.DeleteSet(ds.UID)
 		delete(s.sets, types.NamespacedName{Namespace: ds.Namespace, Name: ds.Name})
+		delete(s.follows, types.NamespacedName{Namespace: ds.Namespace, Name: ds.Name})
 	})
 }
 

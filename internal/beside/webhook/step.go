@@ -24,14 +24,14 @@ var errNotWritten = errors.New("the rollout's status is of another policy")
 // assigned is the revision that a pod made now for its node is to have. Where it is not known whether its step has
 // begun that is the stable one: the leader takes no node of a step that is not written.
 func (s *Server) assigned(
-	ctx context.Context, r *admissionv1.AdmissionRequest, ds *appsv1.DaemonSet, status *v1alpha1.DaemonSetRolloutStatus,
-	by *appsv1.ControllerRevision,
+	ctx context.Context, r *admissionv1.AdmissionRequest, is *change, by *appsv1.ControllerRevision,
 ) (string, error) {
+	ds, status := is.ds, &is.rollout.Status
 	want, settled := admit.Settled(status)
 	if settled {
 		return want, nil
 	}
-	policy, err := s.policy(ctx, ds.Namespace, ds.Labels)
+	policy, err := s.followed(ctx, is)
 	if err != nil {
 		return "", err
 	}
@@ -42,16 +42,12 @@ func (s *Server) assigned(
 	if node == "" || by == nil {
 		return "", errors.New("it is not made for one node, or of no revision that is known")
 	}
-	n, err := s.cfg.Client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
-	if err != nil {
-		return "", fmt.Errorf("read node %s: %w", node, err)
-	}
 	var compiled *rolloutpolicy.Policy
 	var at rolloutpolicy.Step
 	if status.Cutoffs == nil || status.Cutoffs.Incomplete {
-		compiled, at, err = s.stepSeen(ds.UID, policy, by, n)
+		compiled, at, err = s.stepSeen(ctx, ds.UID, policy, by, node)
 	} else {
-		compiled, at, err = stepWritten(status, policy, n)
+		compiled, at, err = s.stepWritten(ctx, status, policy, node)
 	}
 	switch {
 	case errors.Is(err, steps.ErrNotFollowed), errors.Is(err, errNotWritten): // whoever leads takes nothing by it either
@@ -63,29 +59,49 @@ func (s *Server) assigned(
 }
 
 // stepWritten is a node's step by its labels, and by what the rollout's status says of steps that take nodes by number.
-func stepWritten(status *v1alpha1.DaemonSetRolloutStatus, policy *v1alpha1.RolloutPolicy, n *corev1.Node) (
-	*rolloutpolicy.Policy, rolloutpolicy.Step, error) {
+// Where all nodes are in the steps that have begun it is the last of these: the node need not be read for that.
+func (s *Server) stepWritten(ctx context.Context, status *v1alpha1.DaemonSetRolloutStatus,
+	policy *v1alpha1.RolloutPolicy, node string) (*rolloutpolicy.Policy, rolloutpolicy.Step, error) {
 	compiled, err := rolloutpolicy.Follow(policy, time.LoadLocation)
 	if err != nil {
 		return nil, rolloutpolicy.Step{}, fmt.Errorf("policy %s: %w: %w", policy.Name, steps.ErrNotFollowed, err)
 	}
-	written := status.Cutoffs
 	open, known := compiled.StepNamed(status.Step)
-	same := status.Policy != nil && status.Policy.UID == policy.UID && written.PolicyGeneration == policy.Generation
-	if known && compiled.ByNumber(open) && !same {
+	same := status.Policy != nil && status.Policy.UID == policy.UID &&
+		status.Cutoffs.PolicyGeneration == policy.Generation
+	switch {
+	case known && compiled.ByNumber(open) && !same:
 		return nil, rolloutpolicy.Step{}, errNotWritten
+	case known && compiled.TakesAll(open):
+		return compiled, open, nil
 	}
-	return compiled, compiled.StepBy(n.Name, n.Labels, written.Steps), nil
+	n, err := s.readNode(ctx, node)
+	if err != nil {
+		return nil, rolloutpolicy.Step{}, err
+	}
+	return compiled, compiled.StepBy(n.Name, n.Labels, status.Cutoffs.Steps), nil
 }
 
 // stepSeen is a node's step by all nodes that this replica has seen: where a leader of an earlier version has written
 // nothing about steps by number, or there are too many to be written.
-func (s *Server) stepSeen(set types.UID, policy *v1alpha1.RolloutPolicy, by *appsv1.ControllerRevision,
-	n *corev1.Node) (*rolloutpolicy.Policy, rolloutpolicy.Step, error) {
+func (s *Server) stepSeen(ctx context.Context, set types.UID, policy *v1alpha1.RolloutPolicy,
+	by *appsv1.ControllerRevision, node string) (*rolloutpolicy.Policy, rolloutpolicy.Step, error) {
+	n, err := s.readNode(ctx, node)
+	if err != nil {
+		return nil, rolloutpolicy.Step{}, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.steps.Knows(n.Name) {
 		s.steps.SetNode(n)
 	}
 	return s.steps.Step(set, policy, by, n.Name)
+}
+
+func (s *Server) readNode(ctx context.Context, name string) (*corev1.Node, error) {
+	n, err := s.cfg.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("read node %s: %w", name, err)
+	}
+	return n, nil
 }

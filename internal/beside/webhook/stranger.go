@@ -23,12 +23,12 @@ func (s *Server) stranger(ctx context.Context, r *admissionv1.AdmissionRequest) 
 	if err != nil || owner == nil {
 		return out, otherAccount
 	}
-	ds, _, err := s.rollout(ctx, r.Namespace, owner)
-	if err != nil || ds == nil {
+	is, err := s.changeOf(ctx, r.Namespace, owner)
+	if err != nil || is == nil {
 		return out, otherAccount
 	}
 	klog.FromContext(ctx).Info("A pod of a DaemonSet that follows a policy was made by another account than "+
-		"--daemonset-account says", "daemonSet", klog.KObj(ds), "account", r.UserInfo.Username, "flag", s.cfg.Maker)
+		"--daemonset-account says", "daemonSet", klog.KObj(is.ds), "account", r.UserInfo.Username, "flag", s.cfg.Maker)
 	out.Patch, err = admit.NoteMaker(pod.Annotations, r.UserInfo.Username)
 	if err != nil {
 		return admitted(), otherAccount

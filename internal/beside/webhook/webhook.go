@@ -26,6 +26,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	everynode "github.com/everynode/everynode/api/client"
+	"github.com/everynode/everynode/internal/beside/fresh"
 	"github.com/everynode/everynode/internal/beside/registration"
 	"github.com/everynode/everynode/internal/beside/steps"
 	"github.com/everynode/everynode/internal/change/variant"
@@ -61,6 +62,7 @@ type Server struct {
 
 	contents contents
 	variants varieties
+	changes  fresh.Reads[types.NamespacedName, change]
 	// ungated tells that nobody could let a pod through a gate.
 	ungated atomic.Bool
 	// serves tells that questions are answered.
@@ -71,6 +73,8 @@ type Server struct {
 	cache revisions
 	// sets are the DaemonSets that there are. What is not among them is missing.
 	sets map[types.NamespacedName]plan.Standing
+	// follows are the names of the policies that the rollouts of DaemonSets named last.
+	follows map[types.NamespacedName]string
 }
 
 // New returns a server that has no certificate yet.
@@ -80,7 +84,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	return &Server{cfg: cfg, metrics: m, steps: steps.New(), cache: newRevisions(),
-		sets:     map[types.NamespacedName]plan.Standing{},
+		sets: map[types.NamespacedName]plan.Standing{}, follows: map[types.NamespacedName]string{},
 		contents: contents{client: cfg.Client, now: time.Now, read: map[given]proven{}},
 		variants: varieties{client: cfg.Client, known: map[variety]*variant.Molds{}}}, nil
 }

@@ -38,7 +38,7 @@ func (a api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(obj)
 }
 
-func newServer(t *testing.T, objects api, fail bool) *Server {
+func newServer(t *testing.T, objects http.Handler, fail bool) *Server {
 	t.Helper()
 	server := httptest.NewServer(objects)
 	t.Cleanup(server.Close)

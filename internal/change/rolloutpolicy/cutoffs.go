@@ -90,6 +90,18 @@ func (p *Policy) ByNumber(upTo Step) bool {
 	return false
 }
 
+// TakesAll reports whether each node is in a step up to the given one, whatever its name and labels are.
+func (p *Policy) TakesAll(upTo Step) bool {
+	for _, l := range p.levels() {
+		w := &p.Waves[l.step.Wave]
+		begun := w.Each == "" && l.step.Compare(upTo) <= 0 || l.step.Wave < upTo.Wave
+		if begun && l.sieve == nil && (w.Nodes == nil || w.Nodes.Empty()) {
+			return true
+		}
+	}
+	return false
+}
+
 // takes reports whether a node is in a step by the cutoff for a value.
 func (s *sieve) takes(cutoffs []v1alpha1.StepCutoff, step, value, node string) bool {
 	for _, c := range cutoffs {

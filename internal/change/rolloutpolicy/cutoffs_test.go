@@ -108,3 +108,52 @@ func TestCutoffsOfAnotherPolicyCoverNothing(t *testing.T) {
 		t.Error("what is written covers what it does not, or does not cover the same")
 	}
 }
+
+// TestWhoTakesAllNodes: what is said of every node holds for any node, and where it is not said some node is not in the
+// steps so far.
+func TestWhoTakesAllNodes(t *testing.T) {
+	room := &metav1.LabelSelector{MatchLabels: map[string]string{"room": "a"}}
+	ramp := &v1alpha1.Ramp{From: ptr.To[int32](1), Factor: ptr.To[int32](2)}
+	some := 0
+	for _, waves := range [][]v1alpha1.Wave{
+		{{Name: "all", Nodes: &metav1.LabelSelector{}}},
+		{{Name: "canary", Count: ptr.To[int32](3)}, {Name: "room", Nodes: room}, {Name: "zones", Each: "zone"}},
+		{{Name: "canary", Percent: ptr.To[int32](10)}, {Name: "room", Nodes: room, Ramp: ramp}},
+		{{Name: "room", Nodes: room, Ramp: ramp}, {Name: "all", Nodes: &metav1.LabelSelector{}, Ramp: ramp}},
+	} {
+		p := compiled(t, v1alpha1.RolloutPolicySpec{Waves: waves})
+		all := map[Step]bool{}
+		for _, l := range p.levels() {
+			for _, zone := range []string{"", "x", "z"} {
+				of := map[string]string{"zone": zone}
+				if zone == "" {
+					of = nil
+				}
+				all[p.stepAt(&l, of)] = true
+			}
+		}
+		for upTo := range all {
+			left := false
+			for i := range 60 {
+				of := map[string]string{"room": string("ab"[i%2]), "zone": string("xyz"[i%3])}
+				if i%7 == 0 {
+					delete(of, "zone")
+				}
+				left = left || p.StepBy(fmt.Sprint("n-", i), of, nil).Compare(upTo) > 0
+			}
+			is := p.TakesAll(upTo)
+			if is && left {
+				t.Errorf("of %+v all nodes are said to be in steps up to %+v", waves, upTo)
+			}
+			if !is && !left && upTo != (Step{Wave: 2, None: true}) { // the last value: nobody knows that there is no other
+				t.Errorf("of %+v all nodes are in steps up to %+v", waves, upTo)
+			}
+			if is {
+				some++
+			}
+		}
+	}
+	if some < 5 {
+		t.Errorf("%d steps take all nodes", some)
+	}
+}
