@@ -10,11 +10,13 @@ import (
 	"github.com/spf13/pflag"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/clock"
 
 	"github.com/everynode/everynode/internal/apiserver/definitions"
 	"github.com/everynode/everynode/internal/apiserver/podspec/defaults"
 	"github.com/everynode/everynode/internal/beside"
 	"github.com/everynode/everynode/internal/beside/registration"
+	"github.com/everynode/everynode/internal/footprint"
 	"github.com/everynode/everynode/internal/server/standalone"
 )
 
@@ -57,6 +59,8 @@ this one leads changes: docs/another-kubernetes.md.`,
 				return err
 			}
 			config.QPS, config.Burst, config.UserAgent = qps, burst, "everynode-daemonset-controller"
+			config.ContentType = "application/vnd.kubernetes.protobuf"
+			config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 			o.Config, guest.Namespace = config, cmp.Or(guest.Namespace, o.LeaseNamespace)
 			if isLeaving {
 				l := beside.Leaver{
@@ -68,6 +72,7 @@ this one leads changes: docs/another-kubernetes.md.`,
 			if isBeside {
 				o.Beside = &guest
 			}
+			go footprint.Keep(cmd.Context(), footprint.Controller, clock.RealClock{})
 			return standalone.Run(cmd.Context(), o)
 		},
 	}

@@ -37,12 +37,15 @@ type Habit struct {
 	// at all that is, which is much for a process that holds much, and what is given back in the middle of work is wanted
 	// again.
 	whenIdle bool
+	// atOnce means that what the start has touched of the program is given back before there is much else in memory.
+	atOnce bool
 }
 
-// Agent is the habit of an agent, and Server that of a control plane.
+// Agent is the habit of an agent, Server that of a control plane, and Controller that of a controller alone.
 var (
-	Agent  = Habit{collectAt: 25, atMost: 25}
-	Server = Habit{collectAt: 60, atMost: 150, whenIdle: true}
+	Agent      = Habit{collectAt: 25, atMost: 25}
+	Server     = Habit{collectAt: 60, atMost: 150, whenIdle: true}
+	Controller = Habit{collectAt: 60, atMost: 150, whenIdle: true, atOnce: true}
 )
 
 const (
@@ -104,6 +107,9 @@ func Keep(ctx context.Context, habit Habit, clk clock.WithTicker) {
 	logger := klog.FromContext(ctx)
 	if err := eachOfProgram(divide); err != nil {
 		logger.Info("The program's file is mapped in large pieces, so that more of it is resident than is used", "err", err)
+	}
+	if habit.atOnce {
+		_ = eachOfProgram(drop) // what comes of it is told the next time
 	}
 	timer := clk.NewTimer(soon)
 	defer timer.Stop()
