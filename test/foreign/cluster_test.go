@@ -53,6 +53,8 @@ type cluster struct {
 	client                 kubernetes.Interface
 	everynode              string
 	manager, controller    *process
+	// scheduler is kube-scheduler.
+	scheduler *process
 	// plane is the database and the API server.
 	plane []*process
 	pages int
@@ -179,7 +181,7 @@ func folder(t *testing.T) *cluster {
 func (c *cluster) startPlane() {
 	c.t.Helper()
 	c.startAPI()
-	c.begin("kube-scheduler", filepath.Join(*programs, "kube-scheduler"), append([]string{
+	c.scheduler = c.begin("kube-scheduler", filepath.Join(*programs, "kube-scheduler"), append([]string{
 		"--kubeconfig=" + c.kubeconfig, "--leader-elect=false", "--secure-port=0",
 		"--authentication-kubeconfig=" + c.kubeconfig, "--authorization-kubeconfig=" + c.kubeconfig,
 	}, c.hurry...)...)

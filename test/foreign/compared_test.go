@@ -4,7 +4,9 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -66,9 +68,10 @@ func TestComparedWithKubernetesAlone(t *testing.T) {
 	var alone, with []time.Duration
 	var memory []string
 	for turn := range *turns {
+		before := b.used(t)
 		took := change()
 		alone = append(alone, took)
-		t.Logf("turn %d: kube-controller-manager alone: %.1f s", turn+1, took.Seconds())
+		t.Logf("turn %d: kube-controller-manager alone: %.1f s; %s", turn+1, took.Seconds(), b.used(t).since(before))
 
 		if turn > 0 {
 			b.stays(t)
@@ -79,14 +82,17 @@ func TestComparedWithKubernetesAlone(t *testing.T) {
 		}
 		b.stored(t, true)
 		eventually.Nil(t, long, "the rollout is complete", b.complete)
+		before = b.used(t)
 		took = change()
+		used := b.used(t)
 		eventually.Nil(t, long, "the rollout is complete", b.complete)
 		with = append(with, took)
 		memory = memory[:0]
 		for _, p := range b.replicas {
 			memory = append(memory, p.peak(t))
 		}
-		t.Logf("turn %d: with Everynode beside it: %.1f s; the replicas had at most %s", turn+1, took.Seconds(), strings.Join(memory, " and "))
+		t.Logf("turn %d: with Everynode beside it: %.1f s; %s; the replicas had at most %s", turn+1, took.Seconds(),
+			used.since(before), strings.Join(memory, " and "))
 		b.leave(t).ends(t, 0)
 		for _, p := range b.replicas {
 			p.stop()
@@ -125,12 +131,61 @@ func (b *beside) complete(ctx context.Context) error {
 	return nil
 }
 
+// used is the processor time that programs have used, and how many requests the API server has answered but for watches.
+type used struct {
+	time     map[string]time.Duration
+	requests float64
+}
+
+func (b *beside) used(t *testing.T) used {
+	t.Helper()
+	out := used{time: map[string]time.Duration{}}
+	for _, p := range slices.Concat(b.plane, []*process{b.manager, b.scheduler}, b.replicas) {
+		if p.done != nil {
+			out.time[p.name] = p.usage(t).CPU
+		}
+	}
+	raw, err := b.client.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(raw)) {
+		if !strings.HasPrefix(line, "apiserver_request_total{") || strings.Contains(line, `verb="WATCH"`) {
+			continue
+		}
+		n, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndex(line, " "):]), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.requests += n
+	}
+	return out
+}
+
+// since says what was used since then, of each program and for each node.
+func (u used) since(then used) string {
+	var each []string
+	var sum time.Duration
+	for _, name := range slices.Sorted(maps.Keys(u.time)) {
+		is := u.time[name] - then.time[name]
+		sum += is
+		each = append(each, fmt.Sprintf("%s %.1f s", name, is.Seconds()))
+	}
+	return fmt.Sprintf("processor time %.1f ms and %.1f requests for each node (%s)", 1000*sum.Seconds()/float64(*compared),
+		(u.requests-then.requests)/float64(*compared), strings.Join(each, ", "))
+}
+
 // peak is the most memory that a program had since it was started.
 func (p *process) peak(t *testing.T) string {
+	t.Helper()
+	return fmt.Sprintf("%d kB", p.usage(t).Peak>>10)
+}
+
+func (p *process) usage(t *testing.T) usage.Usage {
 	t.Helper()
 	u, err := usage.Of(p.cmd.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return fmt.Sprintf("%d kB", u.Peak>>10)
+	return u
 }

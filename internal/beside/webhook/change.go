@@ -29,7 +29,12 @@ type change struct {
 // changeOf is the change of a DaemonSet that is stored with OnDelete for a policy, without a rollout if there is none
 // yet; nil if it is not stored so. What it is read from began to be read after this was called.
 func (s *Server) changeOf(ctx context.Context, namespace string, of *metav1.OwnerReference) (*change, error) {
-	is, err := s.read(ctx, types.NamespacedName{Namespace: namespace, Name: of.Name})
+	key := types.NamespacedName{Namespace: namespace, Name: of.Name}
+	is, err := s.changes.Get(ctx, key, func(ctx context.Context) (change, error) {
+		ctx, cancel := context.WithTimeout(ctx, readTimeout)
+		defer cancel()
+		return s.readChange(ctx, key)
+	})
 	switch {
 	case err != nil:
 		return nil, err
@@ -42,15 +47,6 @@ func (s *Server) changeOf(ctx context.Context, namespace string, of *metav1.Owne
 		return nil, nil
 	}
 	return &is, nil
-}
-
-// read reads the change of a DaemonSet, at one time for all who ask meanwhile.
-func (s *Server) read(ctx context.Context, of types.NamespacedName) (change, error) {
-	return s.changes.Get(ctx, of, func(ctx context.Context) (change, error) {
-		ctx, cancel := context.WithTimeout(ctx, readTimeout)
-		defer cancel()
-		return s.readChange(ctx, of)
-	})
 }
 
 // readChange reads a DaemonSet, its rollout where a policy holds, and the policy that this names: all at one time where

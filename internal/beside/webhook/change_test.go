@@ -1,11 +1,14 @@
 package webhook
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
 
+	admissionv1 "k8s.io/api/admission/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
@@ -123,4 +126,30 @@ func TestAnAnswerIsNoOlderThanItsQuestion(t *testing.T) {
 	ask("while", false)
 	close(goOn)
 	all.Wait()
+}
+
+// TestATryShowsWhetherPodsCanBeAnsweredFor: a DaemonSet that is taken over is stored as it is to be, whatever policies
+// there are. Before pods are deleted such a write is tried, and it is refused where their rollout cannot be read.
+func TestATryShowsWhetherPodsCanBeAnsweredFor(t *testing.T) {
+	given := set("")
+	given.Spec.UpdateStrategy.Type = appsv1.RollingUpdateDaemonSetStrategyType
+	r := &admissionv1.AdmissionRequest{UID: "x", Namespace: "default", Operation: admissionv1.Update, Object: raw(t, given),
+		OldObject: raw(t, set(""))}
+	body, err := json.Marshal(admissionv1.AdmissionReview{Request: r})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		objects api
+		allowed bool
+	}{
+		"policies cannot be read":    {api{policiesPath: "no list"}, true},
+		"the rollout can be read":    {api{rolloutPath: &v1alpha1.DaemonSetRollout{}}, true},
+		"the rollout cannot be read": {api{rolloutPath: "no object"}, false},
+	} {
+		_, got := post(t, newServer(t, c.objects, false), "daemonset", string(body))
+		if got.Allowed != c.allowed || c.allowed && !strings.Contains(string(got.Patch), `"OnDelete"`) {
+			t.Errorf("%s: the answer is %+v (%s)", name, got, got.Patch)
+		}
+	}
 }

@@ -10,7 +10,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -25,7 +24,7 @@ func (s *Server) daemonSet(ctx context.Context, r *admissionv1.AdmissionRequest)
 	write, err := writeOf(r)
 	if err == nil {
 		write.Returns = r.UserInfo.Username == s.cfg.Account
-		write.Standing, err = s.standing(ctx, write)
+		write.Standing, err = s.standing(ctx, r.Namespace, write)
 	}
 	if err != nil {
 		klog.FromContext(ctx).Error(err, "Cannot tell how a DaemonSet is to be stored", "daemonSet",
@@ -99,14 +98,17 @@ func writeOf(r *admissionv1.AdmissionRequest) (*admit.DaemonSetWrite, error) {
 }
 
 // standing is how the DaemonSet stands to policies. For one that is taken over already a policy makes no difference.
-// What the answers for its pods follow from is read all the same: by such writes is tried whether pods can be answered
-// for, before some are deleted.
-func (s *Server) standing(ctx context.Context, w *admit.DaemonSetWrite) (admit.Standing, error) {
+// Its rollout is read all the same: by such writes is tried whether its pods can be answered for, before some are
+// deleted.
+func (s *Server) standing(ctx context.Context, namespace string, w *admit.DaemonSetWrite) (admit.Standing, error) {
 	if w.Old != nil && admit.Taken(w.Old) {
-		_, err := s.read(ctx, types.NamespacedName{Namespace: w.New.Namespace, Name: w.New.Name})
-		return admit.Frozen, err
+		_, err := found(s.cfg.Own.DaemonSetRollouts(namespace).Get(ctx, w.Old.Name, metav1.GetOptions{}))
+		if err != nil {
+			return admit.Frozen, fmt.Errorf("read DaemonSetRollout %s/%s: %w", namespace, w.Old.Name, err)
+		}
+		return admit.Frozen, nil
 	}
-	policy, err := s.policy(ctx, w.New.Namespace, w.New.Labels)
+	policy, err := s.policy(ctx, namespace, w.New.Labels)
 	switch {
 	case err != nil:
 		return admit.Free, err
