@@ -31,7 +31,7 @@ type trials struct {
 
 // tryEvery is the least time between two tries of a namespace: pods become available one by one, and each deletion
 // waits for a try of its own otherwise.
-const tryEvery = 50 * time.Millisecond
+const tryEvery = 100 * time.Millisecond
 
 type trial struct {
 	began time.Time

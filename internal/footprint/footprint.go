@@ -45,7 +45,7 @@ type Habit struct {
 var (
 	Agent      = Habit{collectAt: 25, atMost: 25}
 	Server     = Habit{collectAt: 60, atMost: 150, whenIdle: true}
-	Controller = Habit{collectAt: 60, atMost: 150, whenIdle: true, atOnce: true}
+	Controller = Habit{collectAt: 100, atMost: 150, whenIdle: true, atOnce: true}
 )
 
 const (

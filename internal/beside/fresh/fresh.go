@@ -8,20 +8,29 @@ import (
 	"time"
 )
 
-// Reads are reads of what has a key. Of each key one runs at a time, and all who ask meanwhile share the next one. The
-// zero value is ready.
+// Reads are reads of what has a key. All who ask before a read of the key begins share it. The zero value is ready, and
+// has one read of a key run at a time.
 type Reads[K comparable, V any] struct {
 	// Apart is the least time from the beginning of a read to that of the next one of the key.
 	Apart time.Duration
+	// Abreast is how many reads of a key may run at a time; 0 means 1.
+	Abreast int
 
-	mu sync.Mutex
-	// runs has begun, and next has not: whoever asks can share only the latter.
-	runs, next map[K]*result[V]
+	mu   sync.Mutex
+	keys map[K]*asked[V]
+}
+
+// asked are the reads of a key that run or wait.
+type asked[V any] struct {
+	slots chan struct{}
+	began time.Time
+	// next has not begun: nobody can share one that has. There are so many with those that have.
+	next *result[V]
+	all  int
 }
 
 // result is what comes of a read, once it is done.
 type result[V any] struct {
-	read  func() (V, error)
 	done  chan struct{}
 	value V
 	err   error
@@ -41,46 +50,44 @@ func (r *Reads[K, V]) Get(ctx context.Context, key K, read func(context.Context)
 	}
 }
 
+// join returns the read that has not begun, after it has seen to it that there is one.
 func (r *Reads[K, V]) join(key K, read func() (V, error)) *result[V] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.runs == nil {
-		r.runs, r.next = map[K]*result[V]{}, map[K]*result[V]{}
+	k := r.keys[key]
+	if k == nil {
+		k = &asked[V]{slots: make(chan struct{}, max(r.Abreast, 1))}
+		if r.keys == nil {
+			r.keys = map[K]*asked[V]{}
+		}
+		r.keys[key] = k
 	}
-	is := &result[V]{read: read, done: make(chan struct{})}
-	switch {
-	case r.runs[key] == nil:
-		r.runs[key] = is
-		go r.run(key, is)
-	case r.next[key] == nil:
-		r.next[key] = is
-	default:
-		is = r.next[key]
+	if k.next == nil {
+		k.next = &result[V]{done: make(chan struct{})}
+		k.all++
+		go r.run(key, k, k.next, read)
 	}
-	return is
+	return k.next
 }
 
-// run reads until nobody waits for another read.
-func (r *Reads[K, V]) run(key K, is *result[V]) {
-	for is != nil {
-		began := time.Now()
-		is.value, is.err = is.read()
-		close(is.done)
-		time.Sleep(r.Apart - time.Since(began))
-		is = r.begin(key)
-	}
-}
-
-// begin lets the next read of a key begin, and returns it: nil if nobody waits for one.
-func (r *Reads[K, V]) begin(key K) *result[V] {
+func (r *Reads[K, V]) run(key K, k *asked[V], is *result[V], read func() (V, error)) {
+	k.slots <- struct{}{}
+	r.mu.Lock()
+	last := k.began // no other one waits to begin, so that stays
+	r.mu.Unlock()
+	time.Sleep(time.Until(last.Add(r.Apart)))
+	began := time.Now()
+	r.mu.Lock()
+	k.next, k.began = nil, began
+	r.mu.Unlock()
+	is.value, is.err = read()
+	close(is.done)
+	<-k.slots
+	time.Sleep(time.Until(began.Add(r.Apart))) // the next one must know when this began
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	is := r.next[key]
-	delete(r.next, key)
-	if is == nil {
-		delete(r.runs, key)
-	} else {
-		r.runs[key] = is
+	k.all--
+	if k.all == 0 {
+		delete(r.keys, key)
 	}
-	return is
 }

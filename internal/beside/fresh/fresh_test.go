@@ -3,6 +3,7 @@ package fresh
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -99,6 +100,41 @@ func TestWhoWaitsNoLongerLeavesTheReadToOthers(t *testing.T) {
 		}
 		if !errors.Is(other, why) || errors.Is(other, context.DeadlineExceeded) {
 			t.Errorf("the other one is told %v", other)
+		}
+	})
+}
+
+// TestReadsRunAbreast: where two may, who asks while one runs does not wait for its end, and who asks while both run
+// does for one of them.
+func TestReadsRunAbreast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var mu sync.Mutex
+		var at []time.Duration
+		r := Reads[string, int]{Apart: 5 * time.Millisecond, Abreast: 2}
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				_, _ = r.Get(t.Context(), "a", func(context.Context) (int, error) {
+					mu.Lock()
+					at = append(at, time.Since(began))
+					mu.Unlock()
+					time.Sleep(time.Second)
+					return 0, nil
+				})
+			})
+			time.Sleep(10 * time.Millisecond)
+		}
+		all.Wait()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		want := []time.Duration{0, 10 * time.Millisecond, time.Second}
+		if !slices.Equal(at, want) || len(r.keys) != 0 {
+			t.Errorf("reads began after %v, want %v; of %d keys there is something left", at, want, len(r.keys))
 		}
 	})
 }

@@ -37,6 +37,9 @@ const (
 	// readTimeout is how long what an answer goes by may take to be read. The API server waits a second longer, and then
 	// makes the pod as it is.
 	readTimeout = 2 * time.Second
+	// readApart is the least time between two reads for pods of one DaemonSet: those that are made together are asked about
+	// within so long.
+	readApart = 5 * time.Millisecond
 	// maxReview is how large a question may be: an object of etcd's size, twice, and more.
 	maxReview = 8 << 20
 )
@@ -86,7 +89,8 @@ func New(cfg Config) (*Server, error) {
 	return &Server{cfg: cfg, metrics: m, steps: steps.New(), cache: newRevisions(),
 		sets: map[types.NamespacedName]plan.Standing{}, follows: map[types.NamespacedName]string{},
 		contents: contents{client: cfg.Client, now: time.Now, read: map[given]proven{}},
-		variants: varieties{client: cfg.Client, known: map[variety]*variant.Molds{}}}, nil
+		variants: varieties{client: cfg.Client, known: map[variety]*variant.Molds{}},
+		changes:  fresh.Reads[types.NamespacedName, change]{Apart: readApart, Abreast: 2}}, nil
 }
 
 // Use has the server answer with a certificate from now on, which ends then.
