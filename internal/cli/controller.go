@@ -59,8 +59,7 @@ this one leads changes: docs/another-kubernetes.md.`,
 				return err
 			}
 			config.QPS, config.Burst, config.UserAgent = qps, burst, "everynode-daemonset-controller"
-			config.ContentType = "application/vnd.kubernetes.protobuf"
-			config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+			config.ContentType, config.AcceptContentTypes = binaryForm, binaryForm+",application/json"
 			o.Config, guest.Namespace = config, cmp.Or(guest.Namespace, o.LeaseNamespace)
 			if isLeaving {
 				l := beside.Leaver{
@@ -103,6 +102,9 @@ this one leads changes: docs/another-kubernetes.md.`,
 	prints.addFlags(f)
 	return cmd
 }
+
+// binaryForm is how built-in kinds are written and read, which costs both sides less than JSON does.
+const binaryForm = "application/vnd.kubernetes.protobuf"
 
 // printed is what is to be printed for an API of others, in place of running.
 type printed struct {
