@@ -62,10 +62,8 @@ this one leads changes: docs/another-kubernetes.md.`,
 			config.ContentType, config.AcceptContentTypes = binaryForm, binaryForm+",application/json"
 			o.Config, guest.Namespace = config, cmp.Or(guest.Namespace, o.LeaseNamespace)
 			if isLeaving {
-				l := beside.Leaver{
-					Options: guest, API: config, Keep: keep, Roll: roll, Normalize: defaults.SetTemplate,
-					Out: cmd.OutOrStdout(),
-				}
+				l := beside.Leaver{Options: guest, API: config, Keep: keep, Roll: roll,
+					Normalize: defaults.SetTemplate, Out: cmd.OutOrStdout()}
 				return l.Leave(cmd.Context())
 			}
 			if isBeside {

@@ -85,8 +85,8 @@ func TestANodeIsReadOnlyWhereItCounts(t *testing.T) {
 	}
 }
 
-// TestAnAnswerIsNoOlderThanItsQuestion: who is asked about while the rollout is read for another one is answered by what
-// it says afterwards. The leader may have written meanwhile that a step has begun, and deleted a pod.
+// TestAnAnswerIsNoOlderThanItsQuestion: who is asked about while the rollout is read for another one is answered by
+// what it says afterwards. The leader may have written meanwhile that a step has begun, and deleted a pod.
 func TestAnAnswerIsNoOlderThanItsQuestion(t *testing.T) {
 	objects := changing(t)
 	objects[rolloutPath].(*v1alpha1.DaemonSetRollout).Status.Cutoffs = &v1alpha1.Cutoffs{PolicyGeneration: 3}
@@ -133,8 +133,8 @@ func TestAnAnswerIsNoOlderThanItsQuestion(t *testing.T) {
 func TestATryShowsWhetherPodsCanBeAnsweredFor(t *testing.T) {
 	given := set("")
 	given.Spec.UpdateStrategy.Type = appsv1.RollingUpdateDaemonSetStrategyType
-	r := &admissionv1.AdmissionRequest{UID: "x", Namespace: "default", Operation: admissionv1.Update, Object: raw(t, given),
-		OldObject: raw(t, set(""))}
+	r := &admissionv1.AdmissionRequest{UID: "x", Namespace: "default", Operation: admissionv1.Update,
+		Object: raw(t, given), OldObject: raw(t, set(""))}
 	body, err := json.Marshal(admissionv1.AdmissionReview{Request: r})
 	if err != nil {
 		t.Fatal(err)

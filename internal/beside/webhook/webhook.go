@@ -37,8 +37,8 @@ const (
 	// readTimeout is how long what an answer goes by may take to be read. The API server waits a second longer, and then
 	// makes the pod as it is.
 	readTimeout = 2 * time.Second
-	// readApart is the least time between two reads for pods of one DaemonSet: those that are made together are asked about
-	// within so long.
+	// readApart is the least time between two reads for pods of one DaemonSet: those that are made together are asked
+	// about within so long.
 	readApart = 5 * time.Millisecond
 	// maxReview is how large a question may be: an object of etcd's size, twice, and more.
 	maxReview = 8 << 20
