@@ -95,7 +95,8 @@ func TestPodsOfANewDaemonSetWaitForVariants(t *testing.T) {
 		of   *v1alpha1.DaemonSetVariantList
 		made bool
 	}{
-		"it is chosen":          {&v1alpha1.DaemonSetVariantList{Items: []v1alpha1.DaemonSetVariant{{}}}, false},
+		"it is chosen": {&v1alpha1.DaemonSetVariantList{Items: []v1alpha1.DaemonSetVariant{
+			{ObjectMeta: metav1.ObjectMeta{Namespace: "default"}}}}, false},
 		"there are none":        {&v1alpha1.DaemonSetVariantList{}, true},
 		"the kind is not there": {nil, true},
 	} {
