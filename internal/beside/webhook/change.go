@@ -63,9 +63,12 @@ func (s *Server) readChange(ctx context.Context, of types.NamespacedName) (is ch
 		is.rollout, err = found(s.cfg.Own.DaemonSetRollouts(of.Namespace).Get(ctx, of.Name, metav1.GetOptions{}))
 		return err
 	}
-	policy := func(ctx context.Context, name string) (err error) {
-		is.named, err = found(s.cfg.Own.RolloutPolicies(of.Namespace).Get(ctx, name, metav1.GetOptions{}))
-		return err
+	policy := func(ctx context.Context, name string) {
+		p, err := found(s.cfg.Own.RolloutPolicies(of.Namespace).Get(ctx, name, metav1.GetOptions{}))
+		is.named = p
+		if err != nil {
+			is.named = nil // not every answer goes by it; where one does, all policies are read
+		}
 	}
 	if guess == "" {
 		err = set(ctx)
@@ -76,12 +79,15 @@ func (s *Server) readChange(ctx context.Context, of types.NamespacedName) (is ch
 		together, reading := errgroup.WithContext(ctx)
 		together.Go(func() error { return set(reading) })
 		together.Go(func() error { return rollout(reading) })
-		together.Go(func() error { return policy(reading, guess) })
+		together.Go(func() error {
+			policy(reading, guess)
+			return nil
+		})
 		err = together.Wait()
 	}
 	name := is.names()
 	if err == nil && name != "" && (name != guess || is.apart()) {
-		err = policy(ctx, name)
+		policy(ctx, name)
 	}
 	if err != nil {
 		return change{}, fmt.Errorf("read how far the change of DaemonSet %s is: %w", of, err)

@@ -36,6 +36,9 @@ func TestAChangeGoesByThePolicyThatItsRolloutNames(t *testing.T) {
 			p.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "other"}}
 			objects[policiesPath] = &v1alpha1.RolloutPolicyList{Items: []v1alpha1.RolloutPolicy{*p}}
 		}, true},
+		"it cannot be read, and all can": {func(objects api, p *v1alpha1.RolloutPolicy) {
+			objects[policiesPath+"/"+p.Name] = "no object"
+		}, false},
 		"the rollout names another one": {func(objects api, p *v1alpha1.RolloutPolicy) {
 			next := p.DeepCopy()
 			next.Name, next.UID, next.Spec.Waves[0].Name = "other", "other", "first"
