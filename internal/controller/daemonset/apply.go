@@ -21,13 +21,18 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/variants"
 )
 
-func (o *owner) apply(kind string, c change) {
+// take takes in what has become of an object.
+func (o *owner) take(kind string, c change) {
 	if o.own.strange.Look(o.log, c.obj, c.deleted) && o.cfg.Speaker != nil {
 		o.doubt(c.obj.(client.Object))
 	}
-	if o.tellVariants(kind, c) {
-		return
+	if !o.tellVariants(kind, c) {
+		o.apply(kind, c)
 	}
+}
+
+// apply takes in what is of use to more than variants.
+func (o *owner) apply(kind string, c change) {
 	switch obj := c.obj.(type) {
 	case *appsv1.DaemonSet:
 		if o.cfg.Guest {

@@ -77,7 +77,7 @@ func (o *owner) turn(ctx context.Context) {
 	}
 	kinds, changes, results := o.buffer.drain()
 	for i, c := range changes {
-		o.apply(kinds[i], c)
+		o.take(kinds[i], c)
 	}
 	o.look(own)
 	o.variants.TellUnread(unread)
