@@ -51,8 +51,9 @@ type roundSet struct {
 	// starts tells that a NodeStartup lists it, ramp that all nodes behind the canaries are one wave that grows, fetch
 	// that pods have nodes pull its images before.
 	starts, ramp, fetch bool
-	// own is the limit that its author wrote; steps and racks those of the policy.
-	own, steps, racks int
+	// own is the limit that its author wrote; steps and racks those of the policy, and most the largest of its steps so
+	// far.
+	own, steps, racks, most int
 	// placement are the labels of the nodes that it is for, as "key=value".
 	image, placement string
 	// led tells that its policy is there.
@@ -338,8 +339,15 @@ func (r *round) ends() {
 		_ = r.run(t, "rollout", "resume", "daemonset/"+s.name) // It may not be paused.
 	}
 	r.settles("at the end")
-	if h := fetched(); len(h.Has) == 0 || h.Most > 2 {
-		t.Errorf("pods have fetched images on %d nodes, at most %d at once", len(h.Has), h.Most)
+	most := 0
+	for _, s := range r.sets {
+		if s.fetch {
+			most = max(s.steps, s.most)
+		}
+	}
+	h := fetched()
+	if len(h.Has) == 0 || h.Most > most {
+		t.Errorf("pods have fetched images on %d nodes, %d at once, where %d may", len(h.Has), h.Most, most)
 	}
 	r.vary()
 	r.tidies()
