@@ -6,9 +6,11 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -18,7 +20,10 @@ const (
 	hooks = core + "/hooks"
 )
 
-// walk builds the packages with a hook in each function, plays the scenario of testdata and prints what it says.
+// walked are the folders whose functions are counted, with all below them.
+var walked = []string{"course", "matrix", "placement"}
+
+// walk builds the packages with a hook in each function, plays a scenario of matrix' tests and prints what it says.
 func walk() error {
 	root, err := os.Getwd()
 	if err != nil {
@@ -33,21 +38,22 @@ func walk() error {
 		filepath.Join(root, hooks, "hooks.go"):              filepath.Join(root, "test/measure/testdata/hooks.go.txt"),
 		filepath.Join(root, core, "matrix/zz_walk_test.go"): filepath.Join(root, "test/measure/testdata/walk_test.go.txt"),
 	}
-	for _, pkg := range []string{"course", "matrix", "placement"} {
-		paths, err := filepath.Glob(filepath.Join(root, core, pkg, "*.go"))
-		if err != nil {
+	err = filepath.WalkDir(filepath.Join(root, core), func(path string, d fs.DirEntry, err error) error {
+		name, below := strings.CutPrefix(path, filepath.Join(root, core)+"/")
+		part, _, _ := strings.Cut(name, "/")
+		if err != nil || d.IsDir() || !below || !slices.Contains(walked, part) || !isProduction(path) {
 			return err
 		}
-		for _, path := range paths {
-			if !isProduction(path) {
-				continue
-			}
-			copied := filepath.Join(dir, pkg+"-"+filepath.Base(path))
-			if err := hook(path, copied, pkg+"/"+filepath.Base(path)); err != nil {
-				return fmt.Errorf("hook %s: %w", path, err)
-			}
-			replaced[path] = copied
+		copied := filepath.Join(dir, strings.ReplaceAll(name, "/", "-"))
+		err = hook(path, copied, name)
+		if err != nil {
+			return fmt.Errorf("hook %s: %w", path, err)
 		}
+		replaced[path] = copied
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	overlay, err := json.Marshal(map[string]any{"Replace": replaced})
 	if err != nil {
