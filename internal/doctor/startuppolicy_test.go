@@ -75,7 +75,12 @@ func TestStartupPolicy(t *testing.T) {
 	older := policy.DeepCopy()
 	older.Spec.MatchConditions = older.Spec.MatchConditions[1:]
 	must(api.MutatingAdmissionPolicies().Create(ctx, older, metav1.CreateOptions{}))
-	finds("the binding of its name is missing")
+	finds("no binding names it")
+	renamed := binding.DeepCopy()
+	renamed.Name = "of-another-name"
+	must(api.MutatingAdmissionPolicyBindings().Create(ctx, renamed, metav1.CreateOptions{}))
+	finds("it is not what this version of Everynode prints")
+	must(nil, api.MutatingAdmissionPolicyBindings().Delete(ctx, renamed.Name, metav1.DeleteOptions{}))
 	must(api.MutatingAdmissionPolicyBindings().Create(ctx, binding, metav1.CreateOptions{}))
 	finds("it is not what this version of Everynode prints")
 	stored, err := api.MutatingAdmissionPolicies().Get(ctx, policy.Name, metav1.GetOptions{})

@@ -45,7 +45,7 @@ func policed(f *findings, c *Cluster) {
 		f.add(Warning, subject, again, "there is its binding alone, and it closes no node")
 		return
 	case p.Binding == nil:
-		f.add(Warning, subject, again, "the binding of its name is missing, and without one it closes no node")
+		f.add(Warning, subject, again, "no binding names it, and without one it closes no node")
 		return
 	case !registration.SameStartupPolicy(p.Policy, p.Binding):
 		f.add(Warning, subject, again, "it is not what this version of Everynode prints: it is that of another version, or "+

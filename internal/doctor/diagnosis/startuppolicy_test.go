@@ -58,7 +58,7 @@ func TestAPolicyThatClosesNodes(t *testing.T) {
 		"another print":    {Cluster{Startups: followed, Webhooks: webhook("", 0), StartupPolicy: other}, []string{differs}},
 		"its binding only": {Cluster{StartupPolicy: StartupPolicy{Binding: binding}}, []string{"there is its binding alone"}},
 		"without binding": {Cluster{Startups: followed, StartupPolicy: StartupPolicy{Policy: policy}},
-			[]string{"the binding of its name is missing", unasked}},
+			[]string{"no binding names it", unasked}},
 		"no NodeStartup": {Cluster{StartupPolicy: whole}, []string{followsN}},
 		"its own NodeStartup": {Cluster{Startups: followed, Webhooks: webhook("", 0), StartupPolicy: named},
 			[]string{differs, followsN}},
