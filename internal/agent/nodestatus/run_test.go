@@ -207,10 +207,14 @@ func TestWatchedNode(t *testing.T) {
 		s.reporter.cfg.Node = watched.Load
 		s.client.PrependReactor("update", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			sent := action.(clienttesting.UpdateAction).GetObject().(*corev1.Node)
-			if action.GetSubresource() != "status" || sent.ResourceVersion != "old" {
-				return false, nil, nil
+			switch {
+			case action.GetSubresource() != "status":
+			case sent.ResourceVersion == "old":
+				return true, nil, apierrors.NewConflict(corev1.Resource("nodes"), "n1", errors.New("changed"))
+			case sent.ResourceVersion == "of other taints":
+				return true, nil, apierrors.NewForbidden(corev1.Resource("nodes"), "n1", errors.New("not allowed to modify taints"))
 			}
-			return true, nil, apierrors.NewConflict(corev1.Resource("nodes"), "n1", errors.New("changed"))
+			return false, nil, nil
 		})
 		s.run(t)
 		watched.Store(s.node(t).DeepCopy())
@@ -229,16 +233,21 @@ func TestWatchedNode(t *testing.T) {
 			t.Errorf("%d requests about the Node with nothing new", got)
 		}
 
-		stale := watched.Load().DeepCopy()
-		stale.ResourceVersion, stale.Status.Conditions = "old", nil
-		watched.Store(stale)
-		kept := watched.Load().DeepCopy()
-		s.set(Runtime{Name: "containerd", Version: "2.1.0", Ready: Condition{OK: true}, NetworkReady: Condition{Reason: "R", Message: "m"}}, nil)
-		s.reporter.Check()
-		if ready := conditionOf(s.node(t).Status, corev1.NodeReady); ready.Status != corev1.ConditionFalse {
-			t.Errorf("with a watch that is behind: %+v", ready)
+		var kept *corev1.Node
+		for i, version := range []string{"old", "of other taints"} {
+			networks := i == 1
+			stale := watched.Load().DeepCopy()
+			stale.ResourceVersion, stale.Status.Conditions = version, nil
+			watched.Store(stale)
+			kept = stale.DeepCopy()
+			s.set(Runtime{Name: "containerd", Version: "2.1.0", Ready: Condition{OK: true},
+				NetworkReady: Condition{OK: networks, Reason: "R", Message: "m"}}, nil)
+			s.reporter.Check()
+			if is := conditionOf(s.node(t).Status, corev1.NodeReady).Status == corev1.ConditionTrue; is != networks {
+				t.Errorf("with a watch that is behind (%s): ready is %v", version, is)
+			}
 		}
-		if !equality.Semantic.DeepEqual(stale, kept) {
+		if !equality.Semantic.DeepEqual(watched.Load(), kept) {
 			t.Error("what the watch shows was changed")
 		}
 
