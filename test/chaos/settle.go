@@ -78,9 +78,9 @@ func (u *user) settle(ctx context.Context) error {
 	})
 }
 
-// replaceBroken deletes pods with an image that cannot be pulled, and those of an
-// old template that wait for a node which only the new one tolerates: with
-// OnDelete nobody else does. So it is with one that has read what does not work.
+// replaceBroken deletes pods with an image that cannot be pulled, and those of an old template or variant that wait for
+// a node which only the new one tolerates or fits: with OnDelete nobody else does. So it is with one that has read what
+// does not work.
 func (u *user) replaceBroken(ctx context.Context) error {
 	broken, err := u.pods(ctx, func(p *corev1.Pod) bool {
 		return p.Spec.Containers[0].Image == badImage || p.Annotations[illness.Annotation] != "" || p.Spec.NodeName == "" || u.author.Stuck(p)
@@ -115,8 +115,13 @@ func (u *user) isLeft(d *appsv1.DaemonSet, p *corev1.Pod, s history.State) bool 
 		return true
 	}
 	old := p.Annotations[history.TemplateMark] != d.Spec.Template.Annotations[history.TemplateMark]
-	return d.Spec.UpdateStrategy.RollingUpdate == nil && old
+	// One that no node has room for may be of an older variant.
+	waits := p.Spec.NodeName == "" && time.Since(p.CreationTimestamp.Time) > unplacedFor
+	return d.Spec.UpdateStrategy.RollingUpdate == nil && (old || waits)
 }
+
+// unplacedFor is how long a pod may be without a node before users look after it.
+const unplacedFor = 10 * time.Second
 
 // state reads everything that is judged.
 func (u *user) state(ctx context.Context) (s history.State, err error) {
