@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
@@ -81,6 +82,45 @@ func TestNoNodeIsTakenThatIsNotWritten(t *testing.T) {
 		}
 	}
 	if taken < 50 {
+		t.Errorf("%d pods were taken", taken)
+	}
+}
+
+// TestNoNodeIsTakenByAPolicyThatIsNotWritten: who answers for a pod goes by the policy that the rollout's status names.
+// The next one may have its generation and its steps, as one has that was deleted and made again.
+func TestNoNodeIsTakenByAPolicyThatIsNotWritten(t *testing.T) {
+	const policy = "waves: [{name: canary, count: 6, approval: Manual}]"
+	w := followingBy(t, row.Config{Guest: true}, 8, policy)
+	follow := func(uid types.UID) {
+		info := w.rolloutOf("logs")
+		info.Followed, info.PolicyGeneration = &v1alpha1.FollowedPolicy{Name: "logs", UID: uid}, 1
+		w.setRollout(info)
+		w.setPolicy(t, policy)
+	}
+	follow("before")
+	w.passTurns(20)
+	w.update()
+	taken := 0
+	for turn := range 20 {
+		if turn == 3 {
+			follow("again")
+		}
+		w.churnBeside(rand.New(rand.NewPCG(1, 1)))
+		for _, a := range w.ready() {
+			if a, is := a.(*action.DeletePod); is && a.Next == "b" {
+				taken++
+				if is, want := w.written["logs"].Policy.UID, w.rolloutOf("logs").Followed.UID; is != want {
+					t.Errorf("%s is taken by policy %s, and the API names %s", a.Node, want, is)
+				}
+			}
+		}
+		for len(w.inFlight) > 0 {
+			w.finish(0, action.OK, true)
+		}
+		w.tick(time.Second)
+		w.live()
+	}
+	if taken < 6 {
 		t.Errorf("%d pods were taken", taken)
 	}
 }

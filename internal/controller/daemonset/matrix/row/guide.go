@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/content"
@@ -149,16 +151,21 @@ func (r *Row) awaitsFirst(phase v1alpha1.Phase) string {
 
 // holdsStage reports whether the API holds the change and the step that the course is at, and whether the target has
 // failed: nothing is changed for a step that nobody else could know of, and what has gone back is no evidence for the
-// next controller. Beside another controller, who answers for a pod reads it too, and which nodes are in the step.
+// next controller. Beside another controller, who answers for a pod reads it too, and which nodes are in the step, by
+// which policy.
 func (g *guide) holdsStage() bool { return g.stored && g.says(&g.written) }
 
 // says reports whether a status is of the stage that the course is at.
 func (g *guide) says(s *v1alpha1.DaemonSetRolloutStatus) bool {
 	target, step, change := g.course.Stage()
+	cutoffs := g.course.Cutoffs(g.info.PolicyGeneration)
 	return s.TargetRevision == target && s.Step == step && s.Change == change &&
-		g.course.Fails() == rolloutpolicy.HasFailed(s, target) &&
-		rolloutpolicy.Covers(s.Cutoffs, g.course.Cutoffs(g.info.PolicyGeneration))
+		g.course.Fails() == rolloutpolicy.HasFailed(s, target) && rolloutpolicy.Covers(s.Cutoffs, cutoffs) &&
+		(cutoffs == nil || uidOf(s.Policy) == uidOf(g.info.Followed))
 }
+
+// uidOf is the UID of a policy that is followed; "" for none.
+func uidOf(p *v1alpha1.FollowedPolicy) types.UID { return ptr.Deref(p, v1alpha1.FollowedPolicy{}).UID }
 
 // start has the course decide from now on: all that is known has been told to it.
 func (g *guide) start(r *Row) {
