@@ -76,14 +76,21 @@ func (s *Server) readChange(ctx context.Context, of types.NamespacedName) (is ch
 			err = rollout(ctx)
 		}
 	} else {
+		var unread error
 		together, reading := errgroup.WithContext(ctx)
 		together.Go(func() error { return set(reading) })
-		together.Go(func() error { return rollout(reading) })
+		together.Go(func() error {
+			unread = rollout(reading)
+			return nil
+		})
 		together.Go(func() error {
 			policy(reading, guess)
 			return nil
 		})
 		err = together.Wait()
+		if err == nil && is.ds != nil && admit.Taken(is.ds) {
+			err = unread // of one that was given back it does not count
+		}
 	}
 	name := is.names()
 	if err == nil && name != "" && (name != guess || is.apart()) {

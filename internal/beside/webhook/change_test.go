@@ -156,3 +156,21 @@ func TestATryShowsWhetherPodsCanBeAnsweredFor(t *testing.T) {
 		}
 	}
 }
+
+// TestARolloutCountsOnlyWhereAPolicyHolds: pods of a DaemonSet that was given back are made, also where its rollout,
+// which named a policy once, cannot be read any more.
+func TestARolloutCountsOnlyWhereAPolicyHolds(t *testing.T) {
+	objects := changing(t)
+	s := newServer(t, objects, true)
+	got := made(t, s, objects)
+	if !got.Allowed {
+		t.Fatalf("the pod of a change is answered with %+v", got)
+	}
+	given := objects[setPath].(*appsv1.DaemonSet).DeepCopy()
+	given.Annotations = nil
+	objects[setPath], objects[rolloutPath] = given, "no object"
+	got = made(t, s, objects)
+	if !got.Allowed || got.Patch != nil {
+		t.Errorf("the pod of a DaemonSet that was given back is answered with %+v", got)
+	}
+}
