@@ -30,11 +30,15 @@ type change struct {
 // yet; nil if it is not stored so. What it is read from began to be read after this was called.
 func (s *Server) changeOf(ctx context.Context, namespace string, of *metav1.OwnerReference) (*change, error) {
 	key := types.NamespacedName{Namespace: namespace, Name: of.Name}
-	is, err := s.changes.Get(ctx, key, func(ctx context.Context) (change, error) {
+	read := func(ctx context.Context) (change, error) {
 		ctx, cancel := context.WithTimeout(ctx, readTimeout)
 		defer cancel()
 		return s.readChange(ctx, key)
-	})
+	}
+	is, err := s.changes.Get(ctx, key, read)
+	if err != nil && ctx.Err() == nil { // many share a read, so that one failure would be that of all
+		is, err = s.changes.Get(ctx, key, read)
+	}
 	switch {
 	case err != nil:
 		return nil, err

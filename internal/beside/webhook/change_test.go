@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -172,5 +173,23 @@ func TestARolloutCountsOnlyWhereAPolicyHolds(t *testing.T) {
 	got = made(t, s, objects)
 	if !got.Allowed || got.Patch != nil {
 		t.Errorf("the pod of a DaemonSet that was given back is answered with %+v", got)
+	}
+}
+
+// TestOneReadThatFailsIsNotTheAnswerForMany pods that share it: all would be made of the newest template, or refused.
+func TestOneReadThatFailsIsNotTheAnswerForMany(t *testing.T) {
+	objects := changing(t)
+	objects[rolloutPath].(*v1alpha1.DaemonSetRollout).Status.Cutoffs = &v1alpha1.Cutoffs{PolicyGeneration: 3}
+	var failed atomic.Bool
+	s := newServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == rolloutPath && failed.CompareAndSwap(false, true) {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		objects.ServeHTTP(w, r)
+	}), true)
+	got := made(t, s, objects)
+	if !got.Allowed || !strings.Contains(string(got.Patch), "agent:0") {
+		t.Errorf("the first read failed, and the next one would not have: the answer is %+v", got)
 	}
 }
