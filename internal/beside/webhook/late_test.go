@@ -166,3 +166,43 @@ func TestAPolicyOfANewerVersionIsNotFollowed(t *testing.T) {
 		}
 	}
 }
+
+// TestAWaveThatWasPutInBeforeIsNotBegun: by the name of the step under way a wave before it would have begun, which
+// the leader has not seen yet, and nobody has approved. Of others it is known that they have.
+func TestAWaveThatWasPutInBeforeIsNotBegun(t *testing.T) {
+	region := func(name string) *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchLabels: map[string]string{"region": name}}
+	}
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.DaemonSetRollout)
+		node   string
+		stable bool
+	}{
+		"the leader has seen it":                          {func(*v1alpha1.DaemonSetRollout) {}, "us", false},
+		"it has not":                                      {earlier, "us", true},
+		"it knew another policy":                          {another, "us", true},
+		"it has not, and the node's wave is before":       {earlier, "canary", false},
+		"it has not, and the node's wave is behind":       {earlier, "eu", true},
+		"it knew another policy, and the wave was there":  {another, "canary", false},
+		"it has not, and the node's wave was not reached": {earlier, "", true},
+	} {
+		for _, last := range []*metav1.LabelSelector{region("eu"), {}} {
+			objects := changing(t)
+			objects[policiesPath].(*v1alpha1.RolloutPolicyList).Items[0].Spec.Waves = []v1alpha1.Wave{
+				{Name: "canary", Nodes: region("canary")}, {Name: "us", Nodes: region("us"), Approval: v1alpha1.ApprovalManual},
+				{Name: "eu", Nodes: last},
+			}
+			node := nodeNamed("node-1")
+			node.Labels = map[string]string{"region": c.node}
+			objects["/api/v1/nodes/node-1"] = node
+			rollout := objects[rolloutPath].(*v1alpha1.DaemonSetRollout)
+			rollout.Status.Steps = []v1alpha1.StepStatus{{Name: "canary"}, {Name: "eu"}, {Name: "rest"}}
+			rollout.Status.Step, rollout.Status.Cutoffs = "eu", &v1alpha1.Cutoffs{PolicyGeneration: 3}
+			c.change(rollout)
+			got := made(t, newServer(t, objects, true), objects)
+			if is := strings.Contains(string(got.Patch), "agent:0"); !got.Allowed || is != c.stable {
+				t.Errorf("%s: the pod is stable: %v, want %v (%+v)", name, is, c.stable, got)
+			}
+		}
+	}
+}

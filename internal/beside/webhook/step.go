@@ -16,10 +16,17 @@ import (
 	"github.com/everynode/everynode/internal/beside/admit"
 	"github.com/everynode/everynode/internal/beside/steps"
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/begun"
 )
 
-// errNotWritten says that the rollout does not speak of the policy as it is yet, and so not of the nodes in its steps.
+// errNotWritten says that the rollout does not speak of the policy as it is yet, and so not of the node's step.
 var errNotWritten = errors.New("the rollout's status is of another policy")
+
+// isOf reports whether a rollout's status speaks of the policy as it is. A leader of an earlier version does not say.
+func isOf(s *v1alpha1.DaemonSetRolloutStatus, p *v1alpha1.RolloutPolicy) bool {
+	return s.Cutoffs == nil ||
+		s.Policy != nil && s.Policy.UID == p.UID && s.Cutoffs.PolicyGeneration == p.Generation
+}
 
 // assigned is the revision that a pod made now for its node is to have. Where it is not known whether its step has
 // begun that is the stable one: the leader takes no node of a step that is not written.
@@ -44,7 +51,7 @@ func (s *Server) assigned(
 	}
 	var compiled *rolloutpolicy.Policy
 	var at rolloutpolicy.Step
-	if status.Cutoffs == nil || status.Cutoffs.Incomplete {
+	if isOf(status, policy) && (status.Cutoffs == nil || status.Cutoffs.Incomplete) {
 		compiled, at, err = s.stepSeen(ctx, ds.UID, policy, by, node)
 	} else {
 		compiled, at, err = s.stepWritten(ctx, status, policy, node)
@@ -59,27 +66,29 @@ func (s *Server) assigned(
 }
 
 // stepWritten is a node's step by its labels, and by what the rollout's status says of steps that take nodes by number.
-// Where all nodes are in the steps that have begun it is the last of these: the node need not be read for that.
+// Where all nodes are in the steps that have begun it is the last of these: the node need not be read for that. In a
+// policy that was edited, or is another one, a wave may stand before the step under way that was not there: a node's
+// step counts then if all waves up to it are named as some that have begun, and take nodes by labels.
 func (s *Server) stepWritten(ctx context.Context, status *v1alpha1.DaemonSetRolloutStatus,
 	policy *v1alpha1.RolloutPolicy, node string) (*rolloutpolicy.Policy, rolloutpolicy.Step, error) {
 	compiled, err := rolloutpolicy.Follow(policy, time.LoadLocation)
 	if err != nil {
 		return nil, rolloutpolicy.Step{}, fmt.Errorf("policy %s: %w: %w", policy.Name, steps.ErrNotFollowed, err)
 	}
+	written := isOf(status, policy)
 	open, known := compiled.StepNamed(status.Step)
-	same := status.Policy != nil && status.Policy.UID == policy.UID &&
-		status.Cutoffs.PolicyGeneration == policy.Generation
-	switch {
-	case known && compiled.ByNumber(open) && !same:
-		return nil, rolloutpolicy.Step{}, errNotWritten
-	case known && compiled.TakesAll(open):
+	if written && known && compiled.TakesAll(open) {
 		return compiled, open, nil
 	}
 	n, err := s.readNode(ctx, node)
 	if err != nil {
 		return nil, rolloutpolicy.Step{}, err
 	}
-	return compiled, compiled.StepBy(n.Name, n.Labels, status.Cutoffs.Steps), nil
+	at := compiled.StepBy(n.Name, n.Labels, status.Cutoffs.Steps)
+	if !written && (compiled.ByNumber(at) || !begun.InStatus(compiled, status).Has(compiled, at)) {
+		return nil, rolloutpolicy.Step{}, errNotWritten
+	}
+	return compiled, at, nil
 }
 
 // stepSeen is a node's step by all nodes that this replica has seen: where a leader of an earlier version has written

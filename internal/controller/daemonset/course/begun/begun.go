@@ -91,6 +91,17 @@ func (b Steps) Furthest(p *rolloutpolicy.Policy, f *rolloutpolicy.Fleet) rollout
 	return open
 }
 
+// Has reports whether a step of a policy has begun, and each wave before it: one that was put in has not. Whether that
+// has nodes does not count.
+func (b Steps) Has(p *rolloutpolicy.Policy, at rolloutpolicy.Step) bool {
+	for i := range at.Wave {
+		if !slices.Contains(b.Names, p.StepName(rolloutpolicy.Step{Wave: i})) {
+			return false
+		}
+	}
+	return slices.Contains(b.Names, p.StepName(at))
+}
+
 // IsUnderWay reports whether the step of that name is the one under way.
 func (b Steps) IsUnderWay(name string) bool { return len(b.Names) > 0 && b.Names[0] == name }
 
