@@ -24,6 +24,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/fetch/fetchpod"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 	"github.com/everynode/everynode/internal/objects/nodestartup"
 	"github.com/everynode/everynode/test/foreign/judge"
@@ -139,7 +140,9 @@ func (h *past) read(key string, value []byte, gone bool) {
 func entryOf(obj runtime.Object, e *judge.Entry) {
 	switch o := obj.(type) {
 	case *corev1.Pod:
-		if e.Pod = roundPod(o); e.Pod == nil && o.Spec.NodeName != "" && !e.Gone {
+		e.Pod = roundPod(o)
+		// One that fetches images for a daemon tolerates what that does, and is no ordinary pod.
+		if e.Pod == nil && o.Spec.NodeName != "" && !e.Gone && !fetchpod.Is(o) {
 			e.Bound = &judge.Bound{Name: o.Name, Node: o.Spec.NodeName}
 		}
 	case *corev1.Node:
