@@ -105,14 +105,10 @@ func (l *Leaver) leave(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = l.takeNotes(ctx)
-	if err != nil {
-		return err
-	}
 	fmt.Fprintf(l.Out, "%d DaemonSets are given back, and %d stay OnDelete; no webhook of Everynode is left.\n", len(back),
 		stays)
 	fmt.Fprintf(l.Out, "Stop the controller within %s: after that it takes over again what policies select.\n", leaveFor)
-	return nil
+	return l.takeNotes(ctx) // last: of many pods that takes minutes
 }
 
 // endFetches deletes the pods that fetch images for changes that nobody leads any more.
