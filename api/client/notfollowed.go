@@ -36,7 +36,8 @@ func (c *Client) SayNotFollowed(ctx context.Context, o runtime.Object) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error { return c.sayOf(ctx, resource, of, why) })
 }
 
-// sayOf reads the object as the API has it, and writes it with other conditions.
+// sayOf reads the object as the API has it, and writes it with other conditions. It lists: a controller's account may
+// list variants, and get none.
 func (c *Client) sayOf(ctx context.Context, resource string, of metav1.Object, why error) error {
 	only := metav1.ListOptions{FieldSelector: "metadata.name=" + of.GetName()}
 	raw, err := c.api.Get().Namespace(of.GetNamespace()).Resource(resource).VersionedParams(&only, parameterCodec).

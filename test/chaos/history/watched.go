@@ -85,8 +85,7 @@ func (j *judge) soakOf(tracks []*track, policies []*v1alpha1.RolloutPolicy, low,
 
 func clock(t time.Time) string { return t.UTC().Format("15:04:05") }
 
-// late is by how much a change may come later than it was begun: writes are held up, and
-// are done once more.
+// late is by how much a change may come later than it was begun: writes are held up, and are done once more.
 const late = 5 * time.Second
 
 // paced judges when a node's change began: over all DaemonSets of a policy there may be as
@@ -133,8 +132,7 @@ func (j *judge) templateOf(set types.UID, mark string) *appsv1.DaemonSet {
 	return nil
 }
 
-// wants reports whether the pod's own template wanted it on its node always since a revision,
-// or never.
+// wants reports whether the pod's own template wanted it on its node always since a revision, or never.
 func (j *judge) wants(d decision, p *corev1.Pod, low int64) (always, never bool) {
 	template := j.templateOf(d.at.set, markOf(p))
 	if template == nil {
@@ -235,13 +233,18 @@ func (j *judge) fetchedFirst(d decision, g *guidance, p *corev1.Pod, now time.Ti
 	if len(t.Change) > 0 {
 		began = min(began, j.tracks[t.Rollouts[0].UID].Since(t.Change[0]))
 	}
-	began -= map[bool]int64{true: written, false: lag}[j.Told] // sights tell how late it was
+	if j.Told { // its sights tell how late it was
+		began -= written
+	} else {
+		began -= lag
+	}
 	t.Steady = len(lives.Moments(j.knownSince(began, j.policies), d.event, j.policies)) == 1
 	var others []fetches.Place
 	for name := range j.nodes {
 		o := decision{at: place{d.at.set, name}, event: d.event}
 		if low := j.knownSince(began, j.nodes[name]); !j.faulty(name, low, d.event) {
-			others = append(others, j.withPulls(o, fetches.Place{Name: name, Nodes: j.nodeOf(o, low), Pods: j.daemonsOf(o, began)}))
+			at := fetches.Place{Name: name, Nodes: j.nodeOf(o, low), Pods: j.daemonsOf(o, began)}
+			others = append(others, j.withPulls(o, at))
 		}
 	}
 	is := t.Judge(others)

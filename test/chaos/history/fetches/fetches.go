@@ -261,13 +261,13 @@ const (
 )
 
 // says reports whether a node has given one of the answers: by its daemon's pod, or by one that pulled the images.
-func (t *Take) says(o *Place, any ...said) bool {
-	gives := func(p *corev1.Pod) bool { return slices.Contains(any, t.answer(p)) }
-	pulled := func(p *corev1.Pod) bool {
+func (t *Take) says(o *Place, answers ...said) bool {
+	byDaemon := func(p *corev1.Pod) bool { return slices.Contains(answers, t.answer(p)) }
+	byPull := func(p *corev1.Pod) bool {
 		template, _ := revision.Split(RevisionOf(p))
-		return slices.Contains(t.targets, template) && slices.Contains(any, pulled(p))
+		return slices.Contains(t.targets, template) && slices.Contains(answers, pulled(p))
 	}
-	return slices.ContainsFunc(o.Pods, gives) || slices.ContainsFunc(o.Pulls, pulled)
+	return slices.ContainsFunc(o.Pods, byDaemon) || slices.ContainsFunc(o.Pulls, byPull)
 }
 
 // answer is what a version of a pod answers to a request for images of the target.
