@@ -44,7 +44,8 @@ func (s *station) set(runtime Runtime, err error) {
 // start runs a reporter; use it in a synctest bubble.
 func start(t *testing.T, root, dataDir string, existing ...runtime.Object) *station {
 	t.Helper()
-	s := &station{client: fake.NewClientset(existing...), recorder: record.NewFakeRecorder(100), done: make(chan error, 1), runtime: goodReady}
+	s := &station{client: fake.NewClientset(existing...), recorder: record.NewFakeRecorder(100), done: make(chan error, 1),
+		runtime: goodReady}
 	cfg := testConfig()
 	cfg.Client, cfg.Recorder, cfg.Root, cfg.DataDir = s.client, s.recorder, root, dataDir
 	cfg.Labels = map[string]string{"rack": "7"}
@@ -113,17 +114,20 @@ func TestRun(t *testing.T) {
 		s.set(Runtime{}, errors.New("refused"))
 		s.run(t)
 		node := s.node(t)
-		if node.Labels["kubernetes.io/hostname"] != "n1" || node.Labels["kubernetes.io/os"] != "linux" || node.Labels["kubernetes.io/arch"] == "" || node.Labels["rack"] != "7" {
+		if node.Labels["kubernetes.io/hostname"] != "n1" || node.Labels["kubernetes.io/os"] != "linux" ||
+			node.Labels["kubernetes.io/arch"] == "" || node.Labels["rack"] != "7" {
 			t.Errorf("labels %v", node.Labels)
 		}
 		if len(node.Spec.Taints) != 1 || node.Spec.Taints[0].Key != "new" {
 			t.Errorf("taints %v", node.Spec.Taints)
 		}
-		if ready := conditionOf(node.Status, corev1.NodeReady); ready.Status != corev1.ConditionFalse || ready.Message != "container runtime is down: refused" {
+		ready := conditionOf(node.Status, corev1.NodeReady)
+		if ready.Status != corev1.ConditionFalse || ready.Message != "container runtime is down: refused" {
 			t.Errorf("without a runtime: %+v", ready)
 		}
 		lease, err := s.client.CoordinationV1().Leases("kube-node-lease").Get(t.Context(), "n1", metav1.GetOptions{})
-		if err != nil || *lease.Spec.LeaseDurationSeconds != 40 || *lease.Spec.HolderIdentity != "n1" || len(lease.OwnerReferences) != 1 || lease.OwnerReferences[0].Kind != "Node" {
+		if err != nil || *lease.Spec.LeaseDurationSeconds != 40 || *lease.Spec.HolderIdentity != "n1" ||
+			len(lease.OwnerReferences) != 1 || lease.OwnerReferences[0].Kind != "Node" {
 			t.Fatalf("lease %+v, %v", lease, err)
 		}
 
@@ -134,7 +138,8 @@ func TestRun(t *testing.T) {
 		if ready := conditionOf(node.Status, corev1.NodeReady); ready.Status != corev1.ConditionTrue {
 			t.Errorf("a second after the runtime came: %+v", ready)
 		}
-		if got := s.events(); !slices.Contains(got, "Normal Starting Starting kubelet.") || !slices.Contains(got, "Normal NodeReady Node n1 status is now: NodeReady") {
+		if got := s.events(); !slices.Contains(got, "Normal Starting Starting kubelet.") ||
+			!slices.Contains(got, "Normal NodeReady Node n1 status is now: NodeReady") {
 			t.Errorf("events %q", got)
 		}
 
@@ -156,9 +161,11 @@ func TestRun(t *testing.T) {
 		}
 
 		// Check makes a change known at once.
-		s.set(Runtime{Name: "containerd", Version: "2.1.0", Ready: Condition{OK: true}, NetworkReady: Condition{Reason: "R", Message: "m"}}, nil)
+		s.set(Runtime{Name: "containerd", Version: "2.1.0", Ready: Condition{OK: true},
+			NetworkReady: Condition{Reason: "R", Message: "m"}}, nil)
 		s.reporter.Check()
-		if ready := conditionOf(s.node(t).Status, corev1.NodeReady); ready.Status != corev1.ConditionFalse || !strings.Contains(ready.Message, "network not ready") {
+		ready = conditionOf(s.node(t).Status, corev1.NodeReady)
+		if ready.Status != corev1.ConditionFalse || !strings.Contains(ready.Message, "network not ready") {
 			t.Errorf("after Check: %+v", ready)
 		}
 		s.stop(t)
@@ -184,7 +191,8 @@ func TestExistingNode(t *testing.T) {
 		})
 		s.run(t)
 		node := s.node(t)
-		if node.Labels["mine"] != "kept" || node.Labels["rack"] != "7" || len(node.Spec.Taints) != 0 || !node.Spec.Unschedulable || node.Spec.PodCIDR == "" {
+		if node.Labels["mine"] != "kept" || node.Labels["rack"] != "7" || len(node.Spec.Taints) != 0 ||
+			!node.Spec.Unschedulable || node.Spec.PodCIDR == "" {
 			t.Errorf("labels %v, spec %+v", node.Labels, node.Spec)
 		}
 		if ready := conditionOf(node.Status, corev1.NodeReady); ready.Status != corev1.ConditionTrue || conflicts != 0 {
@@ -197,8 +205,8 @@ func TestExistingNode(t *testing.T) {
 	})
 }
 
-// TestWatchedNode has a watch show the Node: nothing is asked of the server as long as there is nothing to say, and what the watch has not
-// seen yet is no harm.
+// TestWatchedNode has a watch show the Node: nothing is asked of the server as long as there is nothing to say, and what
+// the watch has not seen yet is no harm.
 func TestWatchedNode(t *testing.T) {
 	root, dataDir := tree(t, nil), t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -212,7 +220,8 @@ func TestWatchedNode(t *testing.T) {
 			case sent.ResourceVersion == "old":
 				return true, nil, apierrors.NewConflict(corev1.Resource("nodes"), "n1", errors.New("changed"))
 			case sent.ResourceVersion == "of other taints":
-				return true, nil, apierrors.NewForbidden(corev1.Resource("nodes"), "n1", errors.New("not allowed to modify taints"))
+				why := errors.New("not allowed to modify taints")
+				return true, nil, apierrors.NewForbidden(corev1.Resource("nodes"), "n1", why)
 			}
 			return false, nil, nil
 		})
@@ -323,7 +332,8 @@ func TestNodeAfterARestore(t *testing.T) {
 			return restored, refused
 		}
 		s.reporter.cfg.Making = func(context.Context) error {
-			if _, err := s.client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			_, err := s.client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
+			if !apierrors.IsNotFound(err) {
 				t.Errorf("told of the Node after it was made: %v", err)
 			}
 			mu.Lock()
@@ -354,7 +364,8 @@ func TestNodeAfterARestore(t *testing.T) {
 		time.Sleep(300 * time.Millisecond) // until it is tried again
 		s.node(t)
 		if _, again, settled := told(); again != 1 || settled != 1 {
-			t.Errorf("after a restore while the agent was away it was told %d times that the Node is there, %d times that it was made again", settled, again)
+			t.Errorf("after a restore while the agent was away it was told %d times that the Node is there, "+
+				"%d times that it was made again", settled, again)
 		}
 		mu.Lock()
 		if making != 2 {
@@ -407,7 +418,8 @@ func TestDevicesOfAForgottenLifeAreResetOnce(t *testing.T) {
 	for _, forgotten := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: corev1.NodeStatus{
-				Capacity: corev1.ResourceList{widget: resource.MustParse("4")}, Allocatable: corev1.ResourceList{widget: resource.MustParse("4")}}}
+				Capacity:    corev1.ResourceList{widget: resource.MustParse("4")},
+				Allocatable: corev1.ResourceList{widget: resource.MustParse("4")}}}
 			s, told := start(t, root, dataDir, node), 0
 			s.reporter.cfg.DevicesForgotten, s.reporter.cfg.DevicesReset = forgotten, func() { told++ }
 			check := func(when, want string, wantTold int) {
@@ -415,7 +427,8 @@ func TestDevicesOfAForgottenLifeAreResetOnce(t *testing.T) {
 				status := s.node(t).Status
 				c, a := status.Capacity[widget], status.Allocatable[widget]
 				if c.String() != want || a.String() != want || told != wantTold {
-					t.Errorf("forgotten %t, %s: %s and %s, told %d times; want %s, %d times", forgotten, when, &c, &a, told, want, wantTold)
+					t.Errorf("forgotten %t, %s: %s and %s, told %d times; want %s, %d times", forgotten, when, &c, &a, told,
+						want, wantTold)
 				}
 			}
 			s.run(t)
@@ -462,7 +475,8 @@ func TestAShutdownIsToldAndTakenBack(t *testing.T) {
 		}
 		away.Store(false)
 		time.Sleep(time.Minute)
-		if got := conditionOf(s.node(t).Status, corev1.NodeGracefulNodeShutdownInProgress); got.Status != corev1.ConditionTrue || !s.reporter.ShutDownIsKnown() {
+		got := conditionOf(s.node(t).Status, corev1.NodeGracefulNodeShutdownInProgress)
+		if got.Status != corev1.ConditionTrue || !s.reporter.ShutDownIsKnown() {
 			t.Errorf("the node says %+v, known: %v", got, s.reporter.ShutDownIsKnown())
 		}
 		s.stop(t)
@@ -470,7 +484,8 @@ func TestAShutdownIsToldAndTakenBack(t *testing.T) {
 		next.client, next.reporter.cfg.Client = s.client, s.client
 		next.run(t)
 		time.Sleep(time.Minute)
-		if got := conditionOf(next.node(t).Status, corev1.NodeGracefulNodeShutdownInProgress); got.Status != corev1.ConditionFalse {
+		got = conditionOf(next.node(t).Status, corev1.NodeGracefulNodeShutdownInProgress)
+		if got.Status != corev1.ConditionFalse {
 			t.Errorf("after the next start the node says %+v", got)
 		}
 		next.stop(t)

@@ -55,23 +55,26 @@ func (w *scriptedWriter) UpdateDaemonSetStatus(_ context.Context, ds *appsv1.Dae
 	return ds, nil
 }
 
-// A pod that is pointed at content says when that was asked for, and remembers how often each of its containers had restarted.
+// A pod that is pointed at content says when that was asked for, and remembers how often each of its containers had
+// restarted.
 func TestPointingRemembersRestarts(t *testing.T) {
 	a := newFakeAPI(t)
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "u"}}
-	p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "a", RestartCount: 6}, {Name: "b"}, {Name: "c", RestartCount: 1}}
+	p.Status.ContainerStatuses = []corev1.ContainerStatus{
+		{Name: "a", RestartCount: 6}, {Name: "b"}, {Name: "c", RestartCount: 1}}
 	a.add(p)
 	e, _ := newExecutor(t, a)
 	const revision = "t.abcdefghijklmnopqrstuvwx"
 	asked := time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC)
-	answer := e.PointPod(t.Context(), testDaemonSet("logs"), &action.PointPod{Target: action.Target{Namespace: "default"},
-		Node: "n", PodName: "p", PodUID: "u", Revision: revision, At: asked}, nil)
+	answer := e.PointPod(t.Context(), testDaemonSet("logs"), &action.PointPod{
+		Target: action.Target{Namespace: "default"}, Node: "n", PodName: "p", PodUID: "u", Revision: revision, At: asked}, nil)
 	now, err := a.GetPod(t.Context(), "default", "p")
 	if err != nil || answer.Outcome != action.OK {
 		t.Fatal(answer, err)
 	}
 	to, err := content.PointingOf(now.Annotations)
-	if err != nil || to == nil || !to.At.Equal(asked) || to.Restarts != 6 || !maps.Equal(to.RestartsBy, map[string]int32{"a": 6, "c": 1}) {
+	by := map[string]int32{"a": 6, "c": 1}
+	if err != nil || to == nil || !to.At.Equal(asked) || to.Restarts != 6 || !maps.Equal(to.RestartsBy, by) {
 		t.Errorf("it remembers %+v, %v", to, err)
 	}
 }
@@ -96,7 +99,8 @@ func recorded(r *record.FakeRecorder) (out []string) {
 var logsTarget = action.Target{UID: "uid", Namespace: "default", Name: "logs"}
 
 func TestEventsOfCreations(t *testing.T) {
-	terminating := apierrors.NewForbidden(resource[kindPod], "logs-1", fmt.Errorf("unable to create new content in namespace default because it is being terminated"))
+	terminating := apierrors.NewForbidden(resource[kindPod], "logs-1",
+		fmt.Errorf("unable to create new content in namespace default because it is being terminated"))
 	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	quota := apierrors.NewForbidden(resource[kindPod], "logs-1", fmt.Errorf("exceeded quota"))
 	for name, c := range map[string]struct {
@@ -111,7 +115,8 @@ func TestEventsOfCreations(t *testing.T) {
 	} {
 		e, events := newExecutor(t, &scriptedWriter{create: c.err})
 		ds := testDaemonSet("logs")
-		outcome := e.CreatePod(t.Context(), ds, mold.New(ds), &action.CreatePod{Target: logsTarget, Node: "n1", PodName: "logs-1"}).Outcome
+		a := &action.CreatePod{Target: logsTarget, Node: "n1", PodName: "logs-1"}
+		outcome := e.CreatePod(t.Context(), ds, mold.New(ds), a).Outcome
 		if got := recorded(events); !slices.Equal(got, c.want) || outcome != c.outcome {
 			t.Errorf("%s: events %q and outcome %v, want %q and %v", name, got, outcome, c.want, c.outcome)
 		}
@@ -137,7 +142,8 @@ func TestEventsOfDeletions(t *testing.T) {
 			[]string{`Warning FailedDelete Error deleting: pods "logs-1" is forbidden: no`}, action.Failed},
 	} {
 		e, events := newExecutor(t, &scriptedWriter{remove: c.err})
-		outcome := e.DeletePod(t.Context(), testDaemonSet("logs"), &action.DeletePod{Target: logsTarget, Node: "n1", PodName: "logs-1", Reason: c.reason})
+		a := &action.DeletePod{Target: logsTarget, Node: "n1", PodName: "logs-1", Reason: c.reason}
+		outcome := e.DeletePod(t.Context(), testDaemonSet("logs"), a)
 		if got := recorded(events); !slices.Equal(got, c.want) || outcome != c.outcome {
 			t.Errorf("%s: events %q and outcome %v, want %q and %v", name, got, outcome, c.want, c.outcome)
 		}
@@ -161,9 +167,11 @@ func TestStatusAfterAConflict(t *testing.T) {
 		live.Status.Conditions = []appsv1.DaemonSetCondition{{Type: "Foreign"}}
 		w := &scriptedWriter{conflicts: c.conflicts, live: live}
 		e, _ := newExecutor(t, w)
-		got, outcome := e.UpdateStatus(t.Context(), seen, &action.UpdateStatus{Target: logsTarget, Status: fact.Status{Ready: 3}})
+		status := &action.UpdateStatus{Target: logsTarget, Status: fact.Status{Ready: 3}}
+		got, outcome := e.UpdateStatus(t.Context(), seen, status)
 		if written := strings.Join(w.written, " "); written != c.written || outcome != c.outcome {
-			t.Errorf("%d conflicts: wrote over versions %s with outcome %v, want %s and %v", c.conflicts, written, outcome, c.written, c.outcome)
+			t.Errorf("%d conflicts: wrote over versions %s with outcome %v, want %s and %v", c.conflicts, written, outcome,
+				c.written, c.outcome)
 		}
 		if c.conflicts == 1 && (got.Status.NumberReady != 3 || got.Status.Conditions[0].Type != "Foreign") {
 			t.Errorf("the status is %+v, want ours over the newest object's", got.Status)
