@@ -326,7 +326,8 @@ const OvertakenOften = 3
 
 // ImagesStatus is what the tags of images are resolved to.
 type ImagesStatus struct {
-	// Templates are the stable revision's and the target's.
+	// Templates are those of which pods may be made: the stable revision's, the target's, and that of an earlier target
+	// where a node may still get it.
 	// +optional
 	// +listType=atomic
 	Templates []PinnedTemplate `json:"templates,omitempty"`

@@ -2002,7 +2002,7 @@ func schema_everynode_everynode_api_v1alpha1_ImagesStatus(ref common.ReferenceCa
 							},
 						},
 						SchemaProps: spec.SchemaProps{
-							Description: "Templates are the stable revision's and the target's.",
+							Description: "Templates are those of which pods may be made: the stable revision's, the target's, and that of an earlier target where a node may still get it.",
 							Type:        []string{"array"},
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{

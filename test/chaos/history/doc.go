@@ -32,9 +32,8 @@
 //   - Settled (settled.go): in the end the fleet, the statuses and the rollouts are as
 //     the DaemonSets say.
 //
-// A controller works on what it has been told so far. So a rule holds where it
-// holds for any state that the controller can have known when it decided: from
-// the specification it had last reported as observed, and from the versions of
-// the objects that were delivered to it, to the moment of its request. What it
-// did itself it must know, however late its watches are.
+// A controller works on what it has been told so far. So a rule holds where it holds for any state that the controller
+// can have known when it decided: from the specification it had last reported as observed, and from the versions of the
+// objects that were delivered to it, to the moment of its request. What it did itself it must know, however late its
+// watches are.
 package history

@@ -25,9 +25,8 @@ type guidance struct {
 	// rollouts are the versions that it can have known, written those that it wrote
 	// first after it decided: what it had in mind may be in them.
 	rollouts, written []*v1alpha1.DaemonSetRollout
-	// absent tells that it can have known of no rollout, free that it can have taken the
-	// DaemonSet for one that follows no policy, ruled that it can have known of one that
-	// counts.
+	// absent tells that it can have known of no rollout, free that it can have taken the DaemonSet for one that follows
+	// no policy, ruled that it can have known of one that counts.
 	absent, free, ruled bool
 	// marks are those of the revisions that it can have taken for the newest.
 	marks []string
@@ -122,8 +121,7 @@ func (j *judge) knownSince(revision int64, tracks []*track) int64 {
 	return since
 }
 
-// policyAt is the policy that counts for the DaemonSet at a revision: of those that
-// select it the oldest.
+// policyAt is the policy that counts for the DaemonSet at a revision: of those that select it the oldest.
 func (j *judge) policyAt(set *appsv1.DaemonSet, revision int64) *v1alpha1.RolloutPolicy {
 	var list []*v1alpha1.RolloutPolicy
 	for _, t := range j.policies {
@@ -156,8 +154,7 @@ func (j *judge) rolloutAt(name string, revision int64) *v1alpha1.DaemonSetRollou
 	return nil
 }
 
-// afterwards are the versions of the rollout after a revision, up to the first that the
-// controller wrote.
+// afterwards are the versions of the rollout after a revision, up to the first that the controller wrote.
 func (j *judge) afterwards(name string, revision int64) (out []*v1alpha1.DaemonSetRollout) {
 	before := j.rolloutAt(name, revision)
 	for _, t := range j.rollouts[name] {

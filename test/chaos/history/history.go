@@ -37,8 +37,7 @@ type Write struct {
 	Wish   string
 }
 
-// Call is a request of the DaemonSet controller's, known only where the
-// controller runs apart.
+// Call is a request of the DaemonSet controller's, known only where the controller runs apart.
 type Call struct {
 	// Delete says that it was for the end of a pod, Point for other content of a running one, Resize for other amounts;
 	// else a pod was made.
@@ -80,8 +79,7 @@ func (v Violation) String() string {
 	return fmt.Sprintf("%s, at revision %d: %s", v.Rule, v.Revision, v.Message)
 }
 
-// lag is how many revisions behind a controller may be about which nothing but
-// the history is known.
+// lag is how many revisions behind a controller may be about which nothing but the history is known.
 const lag = 400
 
 // version is an object from one revision to the next one of its own, track the life of one object.

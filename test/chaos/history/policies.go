@@ -11,6 +11,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/test/chaos/history/daemon"
+	"github.com/everynode/everynode/test/chaos/history/lives"
 	"github.com/everynode/everynode/test/chaos/history/revision"
 	"github.com/everynode/everynode/test/chaos/history/told"
 	"github.com/everynode/everynode/test/chaos/history/waves"
@@ -53,6 +54,24 @@ func (j *judge) mayHave(d decision, g *guidance, mark, is string) bool {
 			return true
 		}
 	}
+	return j.overtaken(d, mark, is)
+}
+
+// overtaken reports whether the template can have been what the node was to have when its last daemon was taken: where
+// another change begins before the next one is made, and nothing of the stable revision can be, it gets that.
+func (j *judge) overtaken(d decision, mark, is string) bool {
+	for _, t := range slices.Backward(j.pods[d.at]) {
+		i := slices.IndexFunc(t.Versions, func(v lives.Version) bool { return v.Object.GetDeletionTimestamp() != nil })
+		end := &Event{Revision: t.Gone, Deleted: true, Object: t.Last()}
+		if i >= 0 {
+			end.Revision, end.Object = t.Versions[i].From, t.Versions[i].Object
+		}
+		if end.Revision == 0 || end.Revision >= d.event {
+			continue
+		}
+		then, ours := j.decide(end, end.Object.(*corev1.Pod))
+		return ours && !j.deleted[t.First().GetUID()] && j.mayHave(then, j.guide(then), mark, is)
+	}
 	return false
 }
 
@@ -63,9 +82,8 @@ func (j *judge) failedAs(s *v1alpha1.DaemonSetRolloutStatus, mark, is string) bo
 	})
 }
 
-// earned reports whether the steps before one of the node's can be over: the template was
-// available on each of their nodes that is well, and who has to approve did. Several
-// steps may begin between two writes of the status.
+// earned reports whether the steps before one of the node's can be over: the template was available on each of their
+// nodes that is well, and who has to approve did. Several steps may begin between two writes of the status.
 func (j *judge) earned(d decision, g *guidance, mark string) bool {
 	for _, p := range g.policies {
 		for _, n := range j.nodeOf(d, g.low) {
@@ -191,8 +209,7 @@ func (j *judge) tell(g *guidance) string {
 	return fmt.Sprintf("the newest is one of %q, the rollout was %s", g.marks, strings.Join(out, "; "))
 }
 
-// takenUnderPolicy judges the end of a pod, or the beginning of a second one, on a node
-// that was well until then.
+// takenUnderPolicy judges the end of a pod, or the beginning of a second one, on a node that was well until then.
 func (j *judge) takenUnderPolicy(d decision, g *guidance, p *corev1.Pod, surge bool, now time.Time) {
 	if g.free || g.absent {
 		return
@@ -252,16 +269,7 @@ func (j *judge) standsStill(g *guidance) string {
 			// Another template ends that, before a status says so.
 			other := slices.ContainsFunc(g.marks, func(mark string) bool { return mark != j.whole(r.Status.TargetRevision) }) ||
 				j.molds.Edited(g.low, g.high)
-			return r.Status.Phase == v1alpha1.PhaseHalted && !j.retriedSince(r) && !other
+			return r.Status.Phase == v1alpha1.PhaseHalted && !told.Retried(r) && !other
 		}),
 	)
-}
-
-// retriedSince reports whether somebody asked for another try of the target in the
-// version itself.
-func (j *judge) retriedSince(r *v1alpha1.DaemonSetRollout) bool {
-	try := r.Spec.Retry
-	return try != nil && slices.ContainsFunc(r.Status.FailedRevisions, func(f v1alpha1.FailedRevision) bool {
-		return f.Revision == try.Revision && try.Count > f.Retries
-	})
 }

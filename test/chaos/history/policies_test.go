@@ -180,6 +180,24 @@ func (s *guidedStory) spreads() *guidedStory {
 	return s
 }
 
+// overtakes has n2 be taken for t2, and t3 begin before its next pod is made, which is of t2 all the same, as is one on
+// another node.
+func overtakes(node int) *guidedStory {
+	s := guidedFleet().rest()
+	s.takes(2)
+	late := s.pod("late", fmt.Sprintf("n%d", node))
+	s.edit(template("t3"))
+	s.put(s.revision(3))
+	s.status(v1alpha1.PhaseProgressing, "t1", "t3", "canary")
+	if node != 2 {
+		s.deleted(s.pods[node-1]) // by a user
+		s.record.Writes = append(s.record.Writes, Write{Kind: "Pod", UID: s.pods[node-1].UID, Delete: true})
+		s.gone(s.pods[node-1])
+	}
+	s.put(late)
+	return s
+}
+
 // returns has t2 work on n1 and some other nodes, and break others; then all on which it works go back at once.
 func returns(works, broken []int) *guidedStory {
 	s := guidedFleet(func(p *v1alpha1.RolloutPolicy) { p.Spec.Domains = nil }).rest()
@@ -230,6 +248,9 @@ func TestHistoriesWithAPolicy(t *testing.T) {
 			s.put(s.pod("new", "n2"))
 			return s
 		}, Assigned + `: pod new on node n2 was made of template "t2", which was not the node's`},
+		{"a node that another change overtakes", func() *guidedStory { return overtakes(2) }, ""},
+		{"a pod of the change before on a node that was not taken", func() *guidedStory { return overtakes(4) },
+			Assigned + `: pod late on node n4 was made of template "t2", which was not the node's`},
 		{"a pod of a DaemonSet that has just left its policy for OnDelete", func() *guidedStory {
 			s := guidedFleet()
 			s.gone(s.policy)

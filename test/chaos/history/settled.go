@@ -63,8 +63,7 @@ func (r Record) Last() (s State) {
 	return s
 }
 
-// Unsettled says what is not yet as it should be once nobody does anything any
-// more; empty when all is well.
+// Unsettled says what is not yet as it should be once nobody does anything any more; empty when all is well.
 func Unsettled(s State, now time.Time) (out []string) {
 	out = append(out, s.nodes()...)
 	out = append(out, s.leaks()...)
@@ -260,8 +259,7 @@ func (s State) revisions(d *appsv1.DaemonSet) (current string, out []string) {
 	if newest == nil {
 		return "", append(out, "has no revision")
 	}
-	// Older ones may share a number: those of an orphaned DaemonSet are adopted
-	// with the numbers that they have.
+	// Older ones may share a number: those of an orphaned DaemonSet are adopted with the numbers that they have.
 	if twin != "" {
 		return hashOf(newest), append(out, fmt.Sprintf("has two newest revisions, number %d: %s and %s", newest.Revision, min(twin, newest.Name), max(twin, newest.Name)))
 	}

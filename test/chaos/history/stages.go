@@ -30,8 +30,7 @@ func (j *judge) began(s *v1alpha1.DaemonSetRolloutStatus, p *v1alpha1.RolloutPol
 	return j.earlierBegan(begun, p, at, d)
 }
 
-// earlierBegan reports whether all stages before one that surely have nodes are among
-// those that have begun.
+// earlierBegan reports whether all stages before one that surely have nodes are among those that have begun.
 func (j *judge) earlierBegan(begun []string, p *v1alpha1.RolloutPolicy, at waves.Stage, d decision) bool {
 	for name := range j.nodes {
 		n := j.steady(name, d)
@@ -83,8 +82,7 @@ func (j *judge) stepped(e *Event, r *v1alpha1.DaemonSetRollout) {
 	}
 }
 
-// policiesAround lists what the policies may have been for who decided shortly before a
-// revision.
+// policiesAround lists what the policies may have been for who decided shortly before a revision.
 func (j *judge) policiesAround(revision int64) (found []*v1alpha1.RolloutPolicy) {
 	for _, m := range lives.Moments(j.knownSince(revision-lag, j.policies), revision, j.policies) {
 		for _, t := range j.policies {

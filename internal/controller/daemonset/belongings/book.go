@@ -18,7 +18,8 @@ type Rows interface {
 	Pod(uid types.UID) (fact.Pod, bool)
 	Pods() []types.UID
 	PodsOfRevision(uid types.UID, revision string) int
-	KeepsRevision(uid types.UID, revision string) bool
+	// Makes are the revisions of which pods may still have to be made, though none has them; some may be "".
+	Makes(uid types.UID) []string
 }
 
 // Book holds all DaemonSets with what belongs to them.

@@ -45,7 +45,7 @@ func (r *rows) Step(e matrix.Event) {
 func (r *rows) Pod(uid types.UID) (fact.Pod, bool) { p, ok := r.pods[uid]; return p, ok }
 func (r *rows) Pods() []types.UID                  { return slices.Collect(maps.Keys(r.pods)) }
 
-func (r *rows) KeepsRevision(uid types.UID, revision string) bool { return r.keeps[revision] }
+func (r *rows) Makes(types.UID) []string { return slices.Collect(maps.Keys(r.keeps)) }
 
 func (r *rows) PodsOfRevision(uid types.UID, revision string) (n int) {
 	for _, p := range r.pods {

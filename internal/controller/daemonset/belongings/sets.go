@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/fetch"
 	"github.com/everynode/everynode/internal/change/history"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
@@ -440,8 +441,12 @@ func (b *Book) cleanUp(s *daemonSet) {
 			old = append(old, r)
 		}
 	}
+	makes := map[string]bool{}
+	for _, revision := range b.rows.Makes(s.latest.UID) {
+		makes[content.TemplateOf(revision)] = true
+	}
 	remove := history.Cleanup(old, int(*limit), func(hash string) bool {
-		return b.rows.PodsOfRevision(s.latest.UID, hash) > 0 || b.rows.KeepsRevision(s.latest.UID, hash)
+		return makes[hash] || b.rows.PodsOfRevision(s.latest.UID, hash) > 0
 	})
 	if len(remove) == 0 {
 		return

@@ -23,7 +23,7 @@ type Rows interface {
 	Pod(uid types.UID) (fact.Pod, bool)
 	Pods() []types.UID
 	PodsOfRevision(uid types.UID, revision string) int
-	KeepsRevision(uid types.UID, revision string) bool
+	Makes(uid types.UID) []string
 	Rollout(uid types.UID) (v1alpha1.DaemonSetRolloutStatus, bool)
 	Before(uid types.UID) string
 }

@@ -180,9 +180,10 @@ func (b *Book) wanted(s *set) (ids map[string]bool, sure bool) {
 	if s.rollout == nil {
 		return ids, s.told != nil
 	}
-	st, known := b.rollout(s.object.UID)
-	add(content.IDOf(st.StableRevision))
-	add(content.IDOf(st.TargetRevision))
+	_, known := b.rollout(s.object.UID)
+	for _, revision := range b.Makes(s.object.UID) {
+		add(content.IDOf(revision))
+	}
 	if s.rules != nil {
 		add(s.latest)
 	}

@@ -142,13 +142,10 @@ func (b *Book) Rollout(uid types.UID) (v1alpha1.DaemonSetRolloutStatus, bool) {
 	return b.rows.Rollout(uid)
 }
 
-// KeepsRevision reports whether pods with the hash of a template may still have to be made.
-func (b *Book) KeepsRevision(uid types.UID, hash string) bool {
-	if b.rows.KeepsRevision(uid, hash) {
-		return true
-	}
-	st, known := b.rollout(uid)
-	return known && (content.TemplateOf(st.StableRevision) == hash || content.TemplateOf(st.TargetRevision) == hash)
+// Makes are the revisions of which pods may still have to be made.
+func (b *Book) Makes(uid types.UID) []string {
+	st, _ := b.rollout(uid)
+	return append(b.rows.Makes(uid), st.StableRevision, st.TargetRevision)
 }
 
 // rollout is where the rollout of a DaemonSet stands, or stood when it was stored.

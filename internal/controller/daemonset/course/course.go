@@ -58,6 +58,8 @@ type Course struct {
 	recent    recent
 	window    rolloutpolicy.Opening
 	gate      gate
+	// owing are nodes that may get the revision for which a change took their daemon, before their turn in this one.
+	owing []*node
 	// absentees are nodes that were deleted while they were without a daemon by our doing.
 	absentees standing.Absentees
 }
@@ -353,8 +355,9 @@ func (c *Course) retarget() {
 func (c *Course) beginAnew() {
 	c.revoke()
 	for _, n := range c.nodes {
-		n.change.late, n.change.worksOf = false, ""
+		n.change.late, n.change.worksOf, n.change.owed = false, "", false
 	}
+	c.owing = slices.DeleteFunc(slices.Collect(maps.Values(c.nodes)), func(n *node) bool { return !c.mayOwe(n) })
 	c.opens(rolloutpolicy.Step{})
 	c.state.unread, c.gate, c.state.beyond = nil, gate{}, ""
 	c.forgetFailures()

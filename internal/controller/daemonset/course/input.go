@@ -82,10 +82,20 @@ func (c *Course) target(n *node) string {
 // meanwhile is what a node is to have that is not to have the target, or not yet: the stable revision. Where there is
 // none it keeps what it has, and one without a daemon gets the revision that stands in.
 func (c *Course) meanwhile(n *node) string {
+	if n.change.owed && c.mayOwe(n) {
+		return n.change.instead
+	}
 	if s, r := c.state.standIn, n.daemon.Revision; c.state.stable == "" && (r == "" || r == s) && c.ds.Of(s) != nil {
 		return s
 	}
 	return c.state.stable
+}
+
+// mayOwe reports whether the node's daemon was taken for an earlier target, and the node may still get that.
+func (c *Course) mayOwe(n *node) bool {
+	r, is := n.change.instead, n.daemon.Revision
+	return n.change.taken && (is == "" || is == r) && r != c.state.stable && r != c.state.target &&
+		!c.state.HasFailed(r) && c.ds.Of(r) != nil && c.ds.Selects(r, n.fact.Object, n.daemon.Occupied())
 }
 
 // begun reports whether the step has begun.

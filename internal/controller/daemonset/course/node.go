@@ -44,9 +44,10 @@ type change struct {
 	// before is what its daemon was like when its change began, until the next one has soaked.
 	before standing.Before
 	// taken: that daemon was available, and none has been since. A change of direction towards
-	// the stable revision begins without it. instead is the revision that was to come.
-	taken   bool
-	instead string
+	// the stable revision begins without it. instead is the revision that was to come; owed: it comes before the node's
+	// turn in a later change, since no pod of the stable one can be made there.
+	taken, owed bool
+	instead     string
 	// spared: taken was true when the direction turned towards the stable revision. When it turns
 	// forward again before a daemon was available, that counts again.
 	spared bool
@@ -142,6 +143,7 @@ func (c *Course) observe(n *node, was *standing.Daemon) {
 	if ch.begun != nil && (d.Revision != *ch.begun || d.Two || d.Held) {
 		ch.begun = nil
 	}
+	ch.owed = ch.owed || d.Refused != "" && d.RefusedOf == c.state.stable && c.mayOwe(n)
 	if d.Available && ch.begun == nil {
 		ch.taken, ch.spared = false, false
 	}

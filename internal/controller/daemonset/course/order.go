@@ -27,9 +27,15 @@ func (c *Course) Before(name string) standing.Before {
 	return ""
 }
 
-// Keeps reports whether pods of the revision may still have to be made.
-func (c *Course) Keeps(revision string) bool {
-	return revision != "" && (revision == c.Meanwhile() || revision == c.state.target)
+// Makes are the revisions of which pods may still have to be made, as far as there are any.
+func (c *Course) Makes() []string {
+	out := []string{c.Meanwhile(), c.state.target}
+	for _, n := range c.owing {
+		if c.mayOwe(n) {
+			out = append(out, n.change.instead)
+		}
+	}
+	return out
 }
 
 // Started reports whether Start was called.

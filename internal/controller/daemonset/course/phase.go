@@ -110,10 +110,7 @@ func (c *Course) tripped() bool {
 	return failed >= f.Min && f.Max.Exceeded(failed, max(c.queue.Totals[standing.Given], failed))
 }
 
-const (
-	halt     = v1alpha1.FailureHalt
-	rollback = v1alpha1.FailureRollback
-)
+const halt, rollback = v1alpha1.FailureHalt, v1alpha1.FailureRollback
 
 func rollsBack(f *v1alpha1.FailedRevision) bool { return f.Action == rollback }
 

@@ -69,15 +69,15 @@ func (m *Matrix) courseOf(uid types.UID) *course.Course {
 	return nil
 }
 
-// KeepsRevision reports whether pods of the revision may still have to be made for the
-// DaemonSet, though none has it.
-func (m *Matrix) KeepsRevision(uid types.UID, revision string) bool {
+// Makes are the revisions of which pods may still have to be made for the DaemonSet, though none has them.
+func (m *Matrix) Makes(uid types.UID) []string {
 	if c := m.courseOf(uid); c != nil && c.Started() {
-		return c.Keeps(revision)
+		return c.Makes()
 	}
-	info, known := m.rollouts[uid]
-	return known && info.Status != nil && (info.Status.StableRevision == revision ||
-		info.Status.TargetRevision == revision)
+	if st := m.rollouts[uid].Status; st != nil {
+		return []string{st.StableRevision, st.TargetRevision}
+	}
+	return nil
 }
 
 // Before is the revision that nodes of the DaemonSet have which are not to have the newest one, or not yet: the stable

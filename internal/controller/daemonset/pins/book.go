@@ -192,8 +192,7 @@ func (b *Book) onRollout(e fact.Rollout) {
 // again has the matrix forget a rollout that it is told again, and remembers where that stood.
 func (b *Book) again(uid types.UID) {
 	if s := b.sets[uid]; s != nil && s.info != nil {
-		before, target := b.goesTo(s)
-		s.stored = []string{before, target}
+		s.stored = b.goesTo(s)
 	}
 	b.rows.Step(fact.RolloutGone(uid))
 }
@@ -224,8 +223,7 @@ func (s *set) template() string { return content.TemplateOf(s.info.Revision) }
 
 // templates are those of which pods may be made, the newest first, each once.
 func (b *Book) templates(s *set) (out []string) {
-	before, target := b.goesTo(s)
-	for _, revision := range []string{s.info.Revision, before, target} {
+	for _, revision := range append([]string{s.info.Revision}, b.goesTo(s)...) {
 		if hash := content.TemplateOf(revision); hash != "" && !slices.Contains(out, hash) {
 			out = append(out, hash)
 		}
@@ -233,13 +231,12 @@ func (b *Book) templates(s *set) (out []string) {
 	return out
 }
 
-// goesTo is what nodes have before their turn, and what the rollout goes to.
-func (b *Book) goesTo(s *set) (before, target string) {
-	st, known := b.rows.Rollout(s.info.UID)
-	if !known && len(s.stored) == 2 {
-		return s.stored[0], s.stored[1]
+// goesTo are the revisions of which pods may be made: what nodes have before their turn first, then the target.
+func (b *Book) goesTo(s *set) []string {
+	if _, known := b.rows.Rollout(s.info.UID); !known && len(s.stored) > 0 {
+		return s.stored
 	}
-	return b.rows.Before(s.info.UID), st.TargetRevision
+	return b.rows.Makes(s.info.UID)
 }
 
 // search begins to look for the digests of templates that pods are made of now, and ends it for others.
@@ -448,8 +445,7 @@ func (b *Book) firsts(s *set, info *fact.DaemonSet) (message string) {
 // keep forgets the templates that nobody goes to or back to, and returns the others: the stable one first.
 func (b *Book) keep(s *set) (out []v1alpha1.PinnedTemplate) {
 	kept := map[string]bool{}
-	before, target := b.goesTo(s)
-	for _, of := range []string{before, target, s.info.Revision} {
+	for _, of := range append(slices.Clone(b.goesTo(s)), s.info.Revision) {
 		hash := content.TemplateOf(of)
 		if t, is := s.found[hash]; is && !kept[hash] {
 			out = append(out, t)

@@ -457,20 +457,16 @@ func (b *Book) PodsOfRevision(uid types.UID, revision string) int {
 // Before is what nodes have that are not to have the newest revision, or not yet, without its variants.
 func (b *Book) Before(uid types.UID) string { return without(b.rows.Before(uid)) }
 
-// KeepsRevision reports whether pods of a revision, with whatever variants, may still have to be made.
-func (b *Book) KeepsRevision(uid types.UID, revision string) bool {
-	if b.rows.KeepsRevision(uid, revision) {
-		return true
+// Makes are the revisions of which pods may still have to be made, with whatever variants.
+func (b *Book) Makes(uid types.UID) (out []string) {
+	for _, revision := range b.makes(uid) {
+		out = append(out, without(revision))
 	}
-	s := b.sets[uid]
-	if s == nil {
-		return false
-	}
-	for name := range s.names {
-		if without(name) == revision && b.rows.KeepsRevision(uid, name) {
-			return true
-		}
-	}
+	return out
+}
+
+// makes are the same by their full names.
+func (b *Book) makes(uid types.UID) []string {
 	is := b.aimOf(uid)
-	return s.concerned() && (without(is.stable) == revision || without(is.target) == revision)
+	return append(b.rows.Makes(uid), is.stable, is.target)
 }

@@ -163,8 +163,8 @@ func (b *Book) plan(uid types.UID, s *set) *Job {
 // needed are the variants that somebody may need: those of the newest revision, the stable one and the target, and
 // what pods were passed on with.
 func (b *Book) needed(uid types.UID, s *set) map[string]bool {
-	out, is := map[string]bool{}, b.aimOf(uid)
-	names := append(slices.Collect(maps.Keys(s.names)), is.stable, is.target)
+	out := map[string]bool{}
+	names := append(slices.Collect(maps.Keys(s.names)), b.makes(uid)...)
 	if s.told != nil {
 		names = append(names, s.told.Revision)
 	}

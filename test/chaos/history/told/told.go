@@ -51,3 +51,11 @@ func HasFailed(r *v1alpha1.DaemonSetRollout, hash string) bool {
 func FailedOn(s *v1alpha1.DaemonSetRolloutStatus, node string) bool {
 	return s.Failures != nil && (s.Failures.More > 0 || slices.Contains(s.Failures.Nodes, node))
 }
+
+// Retried reports whether somebody asked for another try of the target in the version itself.
+func Retried(r *v1alpha1.DaemonSetRollout) bool {
+	try := r.Spec.Retry
+	return try != nil && slices.ContainsFunc(r.Status.FailedRevisions, func(f v1alpha1.FailedRevision) bool {
+		return f.Revision == try.Revision && try.Count > f.Retries
+	})
+}
