@@ -195,7 +195,8 @@ func (j *judge) decideAfter(e *Event, p *corev1.Pod, of Call) (d decision, ok bo
 	d = decision{at: place{ownerOf(p), daemon.TargetOf(p)}, event: e.Revision, since: e.Revision - lag, early: e.Revision - lag}
 	if j.Told {
 		i := slices.IndexFunc(j.calls[p.Name], func(c Call) bool {
-			return c.Delete == of.Delete && c.Point == of.Point && c.Resize == of.Resize && c.Since >= of.Since
+			return c.Delete == of.Delete && c.Point == of.Point && c.Resize == of.Resize && c.Since >= of.Since &&
+				c.Since <= e.Revision // a later one is about another pod of the name
 		})
 		if i < 0 {
 			return d, false

@@ -251,6 +251,14 @@ func TestHistoriesWithAPolicy(t *testing.T) {
 		{"a node that another change overtakes", func() *guidedStory { return overtakes(2) }, ""},
 		{"a pod of the change before on a node that was not taken", func() *guidedStory { return overtakes(4) },
 			Assigned + `: pod late on node n4 was made of template "t2", which was not the node's`},
+		{"a pod that others deleted, and a later one of its name", func() *guidedStory {
+			s := guidedFleet()
+			s.record.Told = true
+			s.deleted(s.pods[1])
+			s.edit(template("t3"))
+			s.record.Calls = append(s.record.Calls, Call{Delete: true, Pod: s.pods[1].Name, Since: s.next() - 1})
+			return s
+		}, ""},
 		{"a pod of a DaemonSet that has just left its policy for OnDelete", func() *guidedStory {
 			s := guidedFleet()
 			s.gone(s.policy)
