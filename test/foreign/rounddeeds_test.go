@@ -131,7 +131,7 @@ func (r *round) lead(s *roundSet) string {
 func (r *round) editPolicy() string {
 	s := r.set()
 	s.most = max(s.most, s.steps)
-	s.steps, s.racks = 1+r.rand.IntN(4), 1+r.rand.IntN(2)
+	s.steps, s.racks = r.share(1+r.rand.IntN(4)), r.share(1+r.rand.IntN(2))
 	r.write(s.name+"-policy.yaml", s.policy([]string{"Automatic", "Automatic", "Manual"}[r.rand.IntN(3)], r.rand.IntN(5)))
 	return r.lead(s)
 }

@@ -135,6 +135,9 @@ func playRound(t *testing.T, seed uint64) {
 			image: "example.com/mixed:1",
 			more:  "  images: Pinned\n  content: {configMaps: Referenced, secrets: Referenced, settle: 1s}\n"},
 	}}
+	for _, s := range r.sets {
+		s.own, s.steps, s.racks = r.share(s.own), r.share(s.steps), r.share(s.racks)
+	}
 	r.beside = &beside{cluster: startWith(t, *roundNodes, roundFaults)}
 	r.front = newFront(t)
 	r.slow = newSlow(t, r.cluster)
@@ -147,6 +150,14 @@ func playRound(t *testing.T, seed uint64) {
 	}
 	r.calm()
 	r.ends()
+}
+
+// share is how many nodes of the round's are as many as these of a hundred, and at least these.
+func (r *round) share(nodes int) int { return nodes * max(1, *roundNodes/100) }
+
+// patience is for what all nodes take part in, of a hundred or less as long as this.
+func (r *round) patience(d time.Duration) time.Duration {
+	return d + d*time.Duration(*roundNodes/100)/5
 }
 
 // judges says what was not as promised until now, also where the round has ended before its time.
@@ -258,7 +269,7 @@ func (r *round) settles(when string) {
 	for _, s := range r.sets {
 		names = append(names, s.name)
 	}
-	eventually.Nil(r.t, 6*time.Minute, "all nodes have their target "+when, func(ctx context.Context) error {
+	eventually.Nil(r.t, r.patience(6*time.Minute), "all nodes have their target "+when, func(ctx context.Context) error {
 		for _, s := range r.sets {
 			// Who watches approves what waits.
 			r.run(r.t, "rollout", "approve", "daemonset/"+s.name)
@@ -297,7 +308,7 @@ func (r *round) tidies() {
 		return
 	}
 	began := time.Now()
-	eventually.Nil(r.t, 3*time.Minute, "copies that no pod reads go", func(context.Context) error {
+	eventually.Nil(r.t, r.patience(3*time.Minute), "copies that no pod reads go", func(context.Context) error {
 		if left := judge.Leftover(r.soFar(r.t)); len(left) > 0 {
 			time.Sleep(time.Second)
 			return fmt.Errorf("left over are %v", left)

@@ -62,7 +62,7 @@ func (r *round) lastVariants() {
 // vary waits until each pod of the DaemonSet that has variants is that of its node.
 func (r *round) vary() {
 	began := time.Now()
-	eventually.Nil(r.t, 2*time.Minute, "all pods are those of their variants", func(ctx context.Context) error {
+	eventually.Nil(r.t, r.patience(2*time.Minute), "all pods are those of their variants", func(ctx context.Context) error {
 		nodes, err := r.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
