@@ -180,6 +180,20 @@ func (s *guidedStory) spreads() *guidedStory {
 	return s
 }
 
+// grows has a wave behind the canary grow, and its first part begin, or not yet, though nothing of t2 was on the canary,
+// which has no room for it.
+func grows(step string) *guidedStory {
+	s := guidedFleet(func(p *v1alpha1.RolloutPolicy) {
+		p.Spec.Waves[0].Approval = ""
+		p.Spec.Waves = append(p.Spec.Waves, v1alpha1.Wave{Name: "more", Nodes: &metav1.LabelSelector{}, Ramp: &v1alpha1.Ramp{}})
+	})
+	s.rollout.Status.Steps = []v1alpha1.StepStatus{{Name: "canary"}, {Name: "more/1", Nodes: 1}, {Name: "more/2", Nodes: 2}}
+	s.rollout.Status.Step = step
+	s.put(s.rollout)
+	s.takes(2)
+	return s
+}
+
 // overtakes has n2 be taken for t2, and t3 begin before its next pod is made, which is of t2 all the same, as is one on
 // another node.
 func overtakes(node int) *guidedStory {
@@ -248,6 +262,9 @@ func TestHistoriesWithAPolicy(t *testing.T) {
 			s.put(s.pod("new", "n2"))
 			return s
 		}, Assigned + `: pod new on node n2 was made of template "t2", which was not the node's`},
+		{"a part of a ramp behind a canary that has no room", func() *guidedStory { return grows("more/1") }, ""},
+		{"a part of a ramp that has not begun", func() *guidedStory { return grows("canary") },
+			Assigned + ": node n2 lost pod old-2 of the stable template before its step began"},
 		{"a node that another change overtakes", func() *guidedStory { return overtakes(2) }, ""},
 		{"a pod of the change before on a node that was not taken", func() *guidedStory { return overtakes(4) },
 			Assigned + `: pod late on node n4 was made of template "t2", which was not the node's`},

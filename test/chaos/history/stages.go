@@ -24,7 +24,7 @@ func (j *judge) began(s *v1alpha1.DaemonSetRolloutStatus, p *v1alpha1.RolloutPol
 			break
 		}
 	}
-	if s.Step == "" || !slices.Contains(begun, s.Step) || !slices.Contains(begun, at.Name(p)) {
+	if s.Step == "" || !slices.Contains(begun, s.Step) || !at.IsAmong(p, begun) {
 		return false
 	}
 	return j.earlierBegan(begun, p, at, d)
@@ -37,7 +37,7 @@ func (j *judge) earlierBegan(begun []string, p *v1alpha1.RolloutPolicy, at waves
 		if n == nil {
 			continue
 		}
-		if stages := waves.Of(p, n); len(stages) == 1 && stages[0].Before(at) && !slices.Contains(begun, stages[0].Name(p)) && stages[0] != (waves.Stage{}) {
+		if stages := waves.Of(p, n); len(stages) == 1 && stages[0].Before(at) && !stages[0].IsAmong(p, begun) && stages[0] != (waves.Stage{}) {
 			return false
 		}
 	}
