@@ -16,6 +16,36 @@ import (
 // reads: after that they are made as they are, and replaced in their turn.
 const newFor = 10 * time.Second
 
+// WaitsForRollout is how long pods wait for a rollout that is to be made: longer than it takes another one to lead. A
+// daemon is worth more than its revision.
+const WaitsForRollout = time.Minute
+
+// HasRun reports of a DaemonSet without a rollout that it may have pods of several revisions: somebody has deleted its
+// rollout, or has changed it before there was one. Its conditions tell of the rollout that was there, and stay as they
+// are until there is another one. selected tells that a policy selects it; without one nobody makes a rollout, but for
+// a change that was under way.
+func HasRun(ds *appsv1.DaemonSet, selected bool) bool {
+	told := slices.ContainsFunc(ds.Status.Conditions, func(c appsv1.DaemonSetCondition) bool {
+		return c.Type == v1alpha1.RolloutReconciling && c.Reason != NotSeen &&
+			(selected || c.Reason != string(v1alpha1.PhaseComplete))
+	})
+	return told || selected && ds.Generation > 1
+}
+
+// Unwritten decides about a pod of such a DaemonSet. Which revision its node is to have nobody can tell before whoever
+// leads has made the next rollout: until then the pod waits. lacking is for how long there has been none.
+func Unwritten(selected bool, lacking time.Duration) Answer {
+	switch {
+	case lacking < WaitsForRollout:
+		return Answer{Later, "the DaemonSetRollout that says which revision its node is to have is not there: somebody has " +
+			"deleted it, or it is still to be made; the pod is made when the controller has made the next one", nil}
+	case selected:
+		return Answer{Unknown, "its DaemonSet has had no DaemonSetRollout for " + WaitsForRollout.String() +
+			", and nobody makes one: does a controller lead?", nil}
+	}
+	return Answer{AsMade, "its DaemonSet follows no policy", nil}
+}
+
 // IsNew reports whether a DaemonSet is new, so that what its pods need may still be on its way.
 func IsNew(ds *appsv1.DaemonSet, now time.Time) bool {
 	age := now.Sub(ds.CreationTimestamp.Time)

@@ -18,10 +18,14 @@ import (
 	"github.com/everynode/everynode/internal/controller/nodestartup/plan"
 )
 
+func nameOf(ds *appsv1.DaemonSet) types.NamespacedName {
+	return types.NamespacedName{Namespace: ds.Namespace, Name: ds.Name}
+}
+
 // SetSet tells of a DaemonSet.
 func (s *Server) SetSet(ds *appsv1.DaemonSet) {
 	standing := plan.StandingOf(ds)
-	s.locked(func() { s.sets[types.NamespacedName{Namespace: ds.Namespace, Name: ds.Name}] = standing })
+	s.locked(func() { s.sets[nameOf(ds)] = standing })
 }
 
 // node answers for a Node that is created. A node joins whatever happens here: one that cannot be decided about stays

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -14,11 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
-	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/admit"
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/history"
-	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 )
@@ -70,6 +67,7 @@ func (s *Server) decide(ctx context.Context, r *admissionv1.AdmissionRequest) (a
 	if rollout == nil || rollout.Status.TargetRevision == "" {
 		return s.early(ctx, r, ds, made)
 	}
+	s.locked(func() { delete(s.lacks, nameOf(ds)) })
 	status := &rollout.Status
 	known, err := s.revisionsOf(ctx, r.Namespace, owner.UID, made, content.TemplateOf(status.StableRevision),
 		content.TemplateOf(status.TargetRevision))
@@ -109,49 +107,6 @@ func (s *Server) complete(ctx context.Context, ds *appsv1.DaemonSet, in *admit.N
 	return err
 }
 
-// early answers for a pod of a DaemonSet of whose change nothing is known yet. Where images are pinned the pod waits.
-func (s *Server) early(ctx context.Context, r *admissionv1.AdmissionRequest, ds *appsv1.DaemonSet, made string) (
-	admit.Answer, error) {
-	policy, err := s.policy(ctx, ds.Namespace, ds.Labels)
-	if err != nil || policy == nil {
-		return admit.Answer{Why: "its DaemonSet follows no policy"}, err
-	}
-	compiled, err := rolloutpolicy.Follow(policy, time.LoadLocation)
-	if err != nil {
-		return admit.Answer{Why: "its policy cannot be followed"}, nil
-	}
-	now := time.Now()
-	var variants []v1alpha1.DaemonSetVariant
-	if admit.IsNew(ds, now) {
-		variants, err = s.variantsIn(ctx, ds.Namespace)
-		if err != nil {
-			return admit.Answer{}, err
-		}
-	}
-	a := admit.Early(ds, compiled, variants, now)
-	if a.Verb != admit.AsMade || !compiled.PinsImages || made == "" || !s.LetsPodsWait() {
-		return a, nil
-	}
-	in := admit.NewPod{Pod: r.Object.Raw, Want: made, First: true}
-	in.Revisions, err = s.revisionsOf(ctx, r.Namespace, ds.UID, made)
-	if err != nil {
-		return admit.Answer{}, err
-	}
-	return admit.Pod(in), nil
-}
-
-// variantsIn are the variants of a namespace; none where the kind was taken away.
-func (s *Server) variantsIn(ctx context.Context, namespace string) ([]v1alpha1.DaemonSetVariant, error) {
-	list, err := s.cfg.Own.DaemonSetVariants(namespace).List(ctx, metav1.ListOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("list the DaemonSetVariants of namespace %s: %w", namespace, err)
-	}
-	return list.Items, nil
-}
-
 // SetNode, DeleteNode, SetPod, DeletePod and DeleteSet tell of what is seen, and SetRevision and DeleteRevision too.
 func (s *Server) SetNode(n *corev1.Node) { s.locked(func() { s.steps.SetNode(n) }) }
 
@@ -168,8 +123,9 @@ func (s *Server) DeletePod(p *corev1.Pod) { s.locked(func() { s.steps.DeletePod(
 func (s *Server) DeleteSet(ds *appsv1.DaemonSet) {
 	s.locked(func() {
 		s.steps.DeleteSet(ds.UID)
-		delete(s.sets, types.NamespacedName{Namespace: ds.Namespace, Name: ds.Name})
-		delete(s.follows, types.NamespacedName{Namespace: ds.Namespace, Name: ds.Name})
+		delete(s.sets, nameOf(ds))
+		delete(s.follows, nameOf(ds))
+		delete(s.lacks, nameOf(ds))
 	})
 }
 

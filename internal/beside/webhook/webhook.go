@@ -78,6 +78,8 @@ type Server struct {
 	sets map[types.NamespacedName]plan.Standing
 	// follows are the names of the policies that the rollouts of DaemonSets named last.
 	follows map[types.NamespacedName]string
+	// lacks are DaemonSets whose pods were asked about while they had no rollout.
+	lacks map[types.NamespacedName]lack
 }
 
 // New returns a server that has no certificate yet.
@@ -88,6 +90,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	return &Server{cfg: cfg, metrics: m, steps: steps.New(), cache: newRevisions(),
 		sets: map[types.NamespacedName]plan.Standing{}, follows: map[types.NamespacedName]string{},
+		lacks:    map[types.NamespacedName]lack{},
 		contents: contents{client: cfg.Client, now: time.Now, read: map[given]proven{}},
 		variants: varieties{client: cfg.Client, known: map[variety]*variant.Molds{}},
 		changes:  fresh.Reads[types.NamespacedName, change]{Apart: readApart, Abreast: 2}}, nil
