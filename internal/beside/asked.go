@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,15 +23,16 @@ import (
 // lookWithin is how long a deletion waits until everything was looked at once.
 const lookWithin = 30 * time.Second
 
-// trials are tries whether the API server asks the webhook about a namespace. Deletions that wait for one share it.
+// trials are tries whether the API server asks the webhook about a DaemonSet, and is answered. Deletions of its pods
+// that wait for one share it; each DaemonSet has a rollout of its own, which the webhook may be able to read or not.
 type trials struct {
-	reads fresh.Reads[string, struct{}]
+	reads fresh.Reads[types.UID, struct{}]
 
 	mu   sync.Mutex
-	last map[string]trial
+	last map[types.UID]trial
 }
 
-// tryEvery is the least time between two tries of a namespace: pods become available one by one, and each deletion
+// tryEvery is the least time between two tries of a DaemonSet: pods become available one by one, and each deletion
 // waits for a try of its own otherwise.
 const tryEvery = 100 * time.Millisecond
 
@@ -41,10 +44,10 @@ type trial struct {
 // errNotLooked says that a deletion came too early.
 var errNotLooked = errors.New("it is not known yet which pods are of a wrong revision")
 
-// MayDelete returns an error while the API server does not ask the webhook about the namespace: the pod that is made in
-// place of one deleted would have the newest revision, whatever its node's is. Before the first count of wrong pods
-// it waits, so that those are seen before they go back.
-func (g *Guest) MayDelete(ctx context.Context, objects client.Reader, namespace string) error {
+// MayDelete returns an error while the API server does not ask the webhook about the DaemonSet, or gets no answer: the
+// pod that is made in place of one deleted would have the newest revision, whatever its node's is. Before the first
+// count of wrong pods it waits, so that those are seen before they go back.
+func (g *Guest) MayDelete(ctx context.Context, objects client.Reader, set types.UID, namespace string) error {
 	select {
 	case <-g.looked:
 	case <-time.After(lookWithin):
@@ -54,24 +57,34 @@ func (g *Guest) MayDelete(ctx context.Context, objects client.Reader, namespace 
 	}
 	// Deletions share the next try. One that has begun does not do: where the webhook has gone since, the pod would be
 	// made wrong once more, and deleted once more.
-	_, err := g.trials.reads.Get(ctx, namespace, func(ctx context.Context) (struct{}, error) {
+	_, err := g.trials.reads.Get(ctx, set, func(ctx context.Context) (struct{}, error) {
 		ctx, cancel := context.WithTimeout(ctx, lookWithin)
 		defer cancel()
 		is := trial{began: time.Now()}
-		is.err = g.ask(ctx, objects, namespace)
-		g.trials.note(namespace, is)
+		is.err = g.ask(ctx, objects, set, namespace)
+		g.trials.note(set, is)
 		return struct{}{}, is.err
 	})
 	return err
 }
 
-func (t *trials) note(namespace string, is trial) {
+func (t *trials) note(set types.UID, is trial) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.last == nil {
-		t.last = map[string]trial{}
+		t.last = map[types.UID]trial{}
 	}
-	t.last[namespace] = is
+	t.last[set] = is
+}
+
+// forget drops what came of tries of DaemonSets that are not there any more.
+func (t *trials) forget(sets []appsv1.DaemonSet) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	is := func(set types.UID) func(appsv1.DaemonSet) bool {
+		return func(ds appsv1.DaemonSet) bool { return ds.UID == set }
+	}
+	maps.DeleteFunc(t.last, func(set types.UID, _ trial) bool { return !slices.ContainsFunc(sets, is(set)) })
 }
 
 // mayReplace returns an error while no pod of a DaemonSet may be replaced: another account makes them than we were
@@ -81,7 +94,7 @@ func (g *Guest) mayReplace(ctx context.Context, objects client.Reader, set types
 	if err != nil {
 		return err
 	}
-	return g.MayDelete(ctx, objects, namespace)
+	return g.MayDelete(ctx, objects, set, namespace)
 }
 
 // hindered says why no pod of a DaemonSet may be deleted, as long as nobody is asked about them; "" if they may. It
@@ -92,13 +105,13 @@ func (g *Guest) hindered(ctx context.Context, objects client.Reader, ds *appsv1.
 		return err.Error()
 	}
 	g.trials.mu.Lock()
-	last := g.trials.last[ds.Namespace]
+	last := g.trials.last[ds.UID]
 	g.trials.mu.Unlock()
 	if !errors.Is(last.err, errNotAsked) {
 		return ""
 	}
 	if time.Since(last.began) > lookEvery {
-		last.err = g.MayDelete(ctx, objects, ds.Namespace)
+		last.err = g.MayDelete(ctx, objects, ds.UID, ds.Namespace)
 	}
 	if errors.Is(last.err, errNotAsked) {
 		return errNotAsked.Error()
@@ -106,9 +119,8 @@ func (g *Guest) hindered(ctx context.Context, objects client.Reader, ds *appsv1.
 	return ""
 }
 
-// ask tries, without storing it, to give a DaemonSet of the namespace back: by what comes of that it knows if the
-// webhook is asked.
-func (g *Guest) ask(ctx context.Context, objects client.Reader, namespace string) error {
+// ask tries, without storing it, to give a DaemonSet back: by what comes of that it knows if the webhook is asked.
+func (g *Guest) ask(ctx context.Context, objects client.Reader, set types.UID, namespace string) error {
 	var sets appsv1.DaemonSetList
 	err := objects.List(ctx, &sets, client.InNamespace(namespace))
 	if err != nil {
@@ -116,7 +128,7 @@ func (g *Guest) ask(ctx context.Context, objects client.Reader, namespace string
 	}
 	for i := range sets.Items {
 		ds := &sets.Items[i]
-		if !admit.Taken(ds) || ds.DeletionTimestamp != nil {
+		if ds.UID != set || !admit.Taken(ds) || ds.DeletionTimestamp != nil {
 			continue
 		}
 		waits, err := g.patch(ctx, ds, admit.WithoutStrategy(), []string{metav1.DryRunAll})
@@ -128,7 +140,7 @@ func (g *Guest) ask(ctx context.Context, objects client.Reader, namespace string
 		}
 		return nil
 	}
-	return fmt.Errorf("namespace %s has no DaemonSet that follows a policy", namespace)
+	return fmt.Errorf("the DaemonSet of namespace %s is gone, or follows no policy", namespace)
 }
 
 // OtherAccount is the reason of the event that says that another account makes the pods than we were told.

@@ -14,15 +14,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/internal/beside/admit"
 )
 
-// onePod is a cache with a pod in it, or none, and a DaemonSet by which is tried whether anybody is asked.
+// onePod is a cache with a pod in it, or none, and DaemonSets by which is tried whether anybody is asked: those with
+// these UIDs, or one that has none.
 type onePod struct {
 	client.Reader
-	is *corev1.Pod
+	is   *corev1.Pod
+	sets []types.UID
 }
 
 // Get implements client.Reader.
@@ -36,8 +39,16 @@ func (o *onePod) Get(_ context.Context, key client.ObjectKey, into client.Object
 
 // List implements client.Reader.
 func (o *onePod) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
-	into.(*appsv1.DaemonSetList).Items = []appsv1.DaemonSet{{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "agent",
-		Annotations: map[string]string{admit.UpdateStrategy: `{"type":"RollingUpdate"}`}}}}
+	sets := o.sets
+	if len(sets) == 0 {
+		sets = []types.UID{""}
+	}
+	for _, uid := range sets {
+		is := appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "agent" + string(uid), UID: uid,
+			Annotations: map[string]string{admit.UpdateStrategy: `{"type":"RollingUpdate"}`}}}
+		list := into.(*appsv1.DaemonSetList)
+		list.Items = append(list.Items, is)
+	}
 	return nil
 }
 
@@ -95,6 +106,47 @@ func TestAPodIsDeletedAsItWasSeen(t *testing.T) {
 		_, err = api.CoreV1().Pods("default").Get(t.Context(), "agent-1", metav1.GetOptions{})
 		if left := err == nil; left != c.left {
 			t.Errorf("%s: the pod is left: %v", name, left)
+		}
+	}
+}
+
+// TestAPodIsDeletedByATryOfItsOwnDaemonSet: of two in a namespace the webhook may be able to answer for one alone, such
+// as while the rollout of the other one cannot be read. Whichever is looked at first, that one goes on.
+func TestAPodIsDeletedByATryOfItsOwnDaemonSet(t *testing.T) {
+	for _, sets := range [][]types.UID{{"1", "2"}, {"2", "1"}} {
+		api := fake.NewClientset()
+		api.PrependReactor("patch", "daemonsets", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			if a.(clienttesting.PatchAction).GetName() == "agent2" {
+				return true, nil, errors.New("its rollout cannot be read")
+			}
+			return true, &appsv1.DaemonSet{}, nil
+		})
+		g := newGuest(t, api)
+		g.looked = make(chan struct{})
+		close(g.looked)
+		for _, of := range sets {
+			pod := versioned("p"+string(of), "7")
+			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent" + string(of),
+				UID: of, Controller: ptr.To(true)}}
+			err := api.Tracker().Add(pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = g.DeletePod(t.Context(), api, &onePod{is: pod, sets: sets},
+				types.NamespacedName{Namespace: "default", Name: pod.Name}, pod.UID)
+			if (err == nil) != (of == "1") {
+				t.Errorf("with DaemonSets %v, deleting a pod of %s tells %v", sets, of, err)
+			}
+			if err != nil { // the next one has the same name
+				err = api.CoreV1().Pods("default").Delete(t.Context(), pod.Name, metav1.DeleteOptions{})
+				if err != nil {
+					t.Errorf("the pod of %s is gone: %v", of, err)
+				}
+			}
+		}
+		g.trials.forget([]appsv1.DaemonSet{{ObjectMeta: metav1.ObjectMeta{UID: "2"}}})
+		if len(g.trials.last) != 1 || g.trials.last["2"].err == nil {
+			t.Errorf("of DaemonSets that are gone something is remembered: %v", g.trials.last)
 		}
 	}
 }

@@ -202,7 +202,7 @@ func TestNobodyAskedHoldsDeletionsAlone(t *testing.T) {
 	})
 	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "agent", UID: "1"}}
 	due := []gates.Move{{Pod: waiter("one", "1"), Deed: gates.Open}, {Pod: waiter("two", "1"), Deed: gates.Remake}}
-	err := g.carryOut(t.Context(), &onePod{}, ds, due, true)
+	err := g.carryOut(t.Context(), &onePod{sets: []types.UID{ds.UID}}, ds, due, true)
 	if !errors.Is(err, errNotAsked) {
 		t.Errorf("what was not done is told as %v", err)
 	}

@@ -101,7 +101,7 @@ type Guest struct {
 // New asks the API who we are, and takes the webhook's address, so that one that cannot be had ends the start.
 func New(ctx context.Context, cfg Config) (*Guest, error) {
 	g := &Guest{cfg: cfg, held: map[string]string{}, wake: make(chan struct{}, 1), looked: make(chan struct{}),
-		trials:    trials{reads: fresh.Reads[string, struct{}]{Apart: tryEvery}},
+		trials:    trials{reads: fresh.Reads[types.UID, struct{}]{Apart: tryEvery}},
 		wrongPods: map[string]map[types.UID]bool{}, toldOther: map[types.UID]string{},
 		waiting: waiting{pods: map[types.UID]*corev1.Pod{}, sets: map[types.UID]int{}}}
 	var err error

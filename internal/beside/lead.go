@@ -184,6 +184,7 @@ func (g *Guest) look(ctx context.Context, objects client.Reader) error {
 			g.condition(ctx, objects, s, ds))
 	}
 	g.forgetWrong(s.sets)
+	g.trials.forget(s.sets)
 	select {
 	case <-g.looked:
 	default:
