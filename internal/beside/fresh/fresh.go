@@ -4,6 +4,8 @@ package fresh
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -36,9 +38,22 @@ type result[V any] struct {
 	err   error
 }
 
+// errUnfinished says that a read ended its goroutine.
+var errUnfinished = errors.New("the read has ended without a result")
+
+// Calmly does a part of a read, and returns its panic as an error: one fault must not end the process.
+func Calmly(part func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	return part()
+}
+
 // Get returns what a read of the key returns that begins after Get was called: this one or that of another one who
-// asks. It waits no longer than ctx lasts; the read, which has no end by its context, goes on for the others. Those who
-// share what it returns must not change it.
+// asks. That it panics is an error for all who share it. Get waits no longer than ctx lasts; the read, which has no end
+// by its context, goes on for the others. Those who share what it returns must not change it.
 func (r *Reads[K, V]) Get(ctx context.Context, key K, read func(context.Context) (V, error)) (V, error) {
 	is := r.join(key, func() (V, error) { return read(context.WithoutCancel(ctx)) })
 	select {
@@ -80,8 +95,22 @@ func (r *Reads[K, V]) run(key K, k *asked[V], is *result[V], read func() (V, err
 	r.mu.Lock()
 	k.next, k.began = nil, began
 	r.mu.Unlock()
-	is.value, is.err = read()
-	close(is.done)
+	defer r.leave(key, k, began)
+	is.take(read)
+}
+
+// take reads, and tells those who wait, whatever becomes of it.
+func (is *result[V]) take(read func() (V, error)) {
+	defer close(is.done)
+	is.err = errUnfinished
+	is.err = Calmly(func() (err error) {
+		is.value, err = read()
+		return err
+	})
+}
+
+// leave makes room for the next read.
+func (r *Reads[K, V]) leave(key K, k *asked[V], began time.Time) {
 	<-k.slots
 	time.Sleep(time.Until(began.Add(r.Apart))) // the next one must know when this began
 	r.mu.Lock()

@@ -3,6 +3,7 @@ package fresh
 import (
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -102,6 +103,42 @@ func TestWhoWaitsNoLongerLeavesTheReadToOthers(t *testing.T) {
 			t.Errorf("the other one is told %v", other)
 		}
 	})
+}
+
+// TestAReadThatPanicsIsAnErrorForAllWhoShareIt, as is one that ends its goroutine, and the next one reads.
+func TestAReadThatPanicsIsAnErrorForAllWhoShareIt(t *testing.T) {
+	for name, fault := range map[string]func(){"a panic": func() { panic("no such field") }, "an end": runtime.Goexit} {
+		synctest.Test(t, func(t *testing.T) {
+			var r Reads[string, int]
+			bad := true
+			read := func(context.Context) (int, error) {
+				time.Sleep(time.Second)
+				if bad {
+					fault()
+				}
+				return 7, nil
+			}
+			var all sync.WaitGroup
+			for range 3 {
+				all.Go(func() {
+					got, err := r.Get(t.Context(), "a", read)
+					if err == nil || got != 0 || name == "a panic" && err.Error() != "panic: no such field" {
+						t.Errorf("after %s it is told %d, %v", name, got, err)
+					}
+				})
+			}
+			all.Wait()
+			bad = false
+			got, err := r.Get(t.Context(), "a", read)
+			if err != nil || got != 7 {
+				t.Errorf("who asks after %s is told %d, %v", name, got, err)
+			}
+			synctest.Wait()
+			if len(r.keys) != 0 {
+				t.Errorf("after %s something is left", name)
+			}
+		})
+	}
 }
 
 // TestReadsRunAbreast: where two may, who asks while one runs does not wait for its end, and who asks while both run

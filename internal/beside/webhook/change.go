@@ -13,6 +13,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/beside/admit"
+	"github.com/everynode/everynode/internal/beside/fresh"
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 )
@@ -82,12 +83,15 @@ func (s *Server) readChange(ctx context.Context, of types.NamespacedName) (is ch
 	} else {
 		var unread error
 		together, reading := errgroup.WithContext(ctx)
-		together.Go(func() error { return set(reading) })
-		together.Go(func() error {
+		abreast := func(part func() error) {
+			together.Go(func() error { return fresh.Calmly(part) })
+		}
+		abreast(func() error { return set(reading) })
+		abreast(func() error {
 			unread = rollout(reading)
 			return nil
 		})
-		together.Go(func() error {
+		abreast(func() error {
 			policy(reading, guess)
 			return nil
 		})

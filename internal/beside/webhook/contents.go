@@ -7,12 +7,12 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/singleflight"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/everynode/everynode/internal/beside/fresh"
 	"github.com/everynode/everynode/internal/change/content"
 )
 
@@ -29,7 +29,7 @@ const proveWithin = 10 * time.Second
 type contents struct {
 	client  kubernetes.Interface
 	now     func() time.Time
-	reading singleflight.Group
+	reading fresh.Reads[given, []content.Member]
 
 	mu   sync.Mutex
 	read map[given]proven
@@ -69,8 +69,13 @@ func (c *contents) members(ctx context.Context, set metav1.Object, id string) ([
 
 // proven waits for what a content is read as, which one does for all.
 func (c *contents) proven(ctx context.Context, set metav1.Object, key given) ([]content.Member, error) {
-	one := c.reading.DoChan(string(key.set)+"/"+key.id, func() (any, error) {
-		reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), proveWithin)
+	return c.reading.Get(ctx, key, func(ctx context.Context) ([]content.Member, error) {
+		now := c.now()
+		known := c.used(key, now)
+		if known.members != nil && now.Sub(known.at) < trustFor {
+			return known.members, nil // somebody has read it meanwhile
+		}
+		reading, cancel := context.WithTimeout(ctx, proveWithin)
 		defer cancel()
 		members, err := c.prove(reading, set, key.id)
 		if err != nil {
@@ -81,13 +86,6 @@ func (c *contents) proven(ctx context.Context, set metav1.Object, key given) ([]
 		c.read[key] = proven{members: members, at: c.now(), used: c.now()}
 		return members, nil
 	})
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case r := <-one:
-		members, _ := r.Val.([]content.Member)
-		return members, r.Err
-	}
 }
 
 // used returns what is known of a content, and forgets those that nobody asks for any more.
