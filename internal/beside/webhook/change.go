@@ -32,7 +32,7 @@ type change struct {
 func (s *Server) changeOf(ctx context.Context, namespace string, of *metav1.OwnerReference) (*change, error) {
 	key := types.NamespacedName{Namespace: namespace, Name: of.Name}
 	read := func(ctx context.Context) (change, error) {
-		ctx, cancel := context.WithTimeout(ctx, readTimeout)
+		ctx, cancel := context.WithTimeout(ctx, readWithin)
 		defer cancel()
 		return s.readChange(ctx, key)
 	}

@@ -177,19 +177,25 @@ func TestARolloutCountsOnlyWhereAPolicyHolds(t *testing.T) {
 }
 
 // TestOneReadThatFailsIsNotTheAnswerForMany pods that share it: all would be made of the newest template, or refused.
+// Nor is one to which nothing is answered.
 func TestOneReadThatFailsIsNotTheAnswerForMany(t *testing.T) {
-	objects := changing(t)
-	objects[rolloutPath].(*v1alpha1.DaemonSetRollout).Status.Cutoffs = &v1alpha1.Cutoffs{PolicyGeneration: 3}
-	var failed atomic.Bool
-	s := newServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == rolloutPath && failed.CompareAndSwap(false, true) {
-			w.WriteHeader(http.StatusInternalServerError)
-			return
+	for name, fail := range map[string]http.HandlerFunc{
+		"fails": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"hangs": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+	} {
+		objects := changing(t)
+		objects[rolloutPath].(*v1alpha1.DaemonSetRollout).Status.Cutoffs = &v1alpha1.Cutoffs{PolicyGeneration: 3}
+		var failed atomic.Bool
+		s := newServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == rolloutPath && failed.CompareAndSwap(false, true) {
+				fail(w, r)
+				return
+			}
+			objects.ServeHTTP(w, r)
+		}), true)
+		got := made(t, s, objects)
+		if !got.Allowed || !strings.Contains(string(got.Patch), "agent:0") {
+			t.Errorf("the first read %s, and the next one would not: the answer is %+v", name, got)
 		}
-		objects.ServeHTTP(w, r)
-	}), true)
-	got := made(t, s, objects)
-	if !got.Allowed || !strings.Contains(string(got.Patch), "agent:0") {
-		t.Errorf("the first read failed, and the next one would not have: the answer is %+v", got)
 	}
 }

@@ -34,9 +34,11 @@ import (
 )
 
 const (
-	// readTimeout is how long what an answer goes by may take to be read. The API server waits a second longer, and then
+	// answerWithin is how long what an answer goes by may take to be read. The API server waits a second longer, and then
 	// makes the pod as it is.
-	readTimeout = 2 * time.Second
+	answerWithin = 2 * time.Second
+	// readWithin is how long that of it may take which is read for all pods that are made together: it is tried once more.
+	readWithin = time.Second
 	// readApart is the least time between two reads for pods of one DaemonSet: those that are made together are asked
 	// about within so long.
 	readApart = 5 * time.Millisecond
@@ -162,7 +164,7 @@ func (s *Server) handler(ctx context.Context, about string, decide answer) http.
 			http.Error(w, "this is no AdmissionReview", http.StatusBadRequest)
 			return
 		}
-		reading, cancel := context.WithTimeout(klog.NewContext(r.Context(), klog.FromContext(ctx)), readTimeout)
+		reading, cancel := context.WithTimeout(klog.NewContext(r.Context(), klog.FromContext(ctx)), answerWithin)
 		defer cancel()
 		response, what := decide(reading, review.Request)
 		s.metrics.answers.WithLabelValues(about, what).Inc()
