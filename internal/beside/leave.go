@@ -111,23 +111,29 @@ func (l *Leaver) leave(ctx context.Context) error {
 	return l.takeNotes(ctx) // last: of many pods that takes minutes
 }
 
+// each does something with each of so many objects, several at a time. Meanwhile controllers that still run go on
+// taking nothing over.
+func (l *Leaver) each(ctx context.Context, many int, done string, do func(ctx context.Context, i int) error) error {
+	return crew{l.Out, l.mark}.each(ctx, many, done, do)
+}
+
 // endFetches deletes the pods that fetch images for changes that nobody leads any more.
 func (l *Leaver) endFetches(ctx context.Context) error {
 	list, err := l.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{LabelSelector: fetchpod.Label})
 	if err != nil {
 		return fmt.Errorf("list the pods that fetch images: %w", err)
 	}
-	for i := range list.Items {
+	return l.each(ctx, len(list.Items), "pods that fetch images are deleted", func(ctx context.Context, i int) error {
 		p := &list.Items[i]
 		if !fetchpod.Is(p) {
-			continue
+			return nil
 		}
-		err = l.client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, *metav1.NewPreconditionDeleteOptions(string(p.UID)))
+		err := l.client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, *metav1.NewPreconditionDeleteOptions(string(p.UID)))
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return fmt.Errorf("delete pod %s/%s, which fetches images: %w", p.Namespace, p.Name, err)
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // notes are the annotations by which a change remembers on pods what came of their images. Nothing reads them later.
@@ -139,31 +145,35 @@ func (l *Leaver) takeNotes(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list the pods with notes of changes: %w", err)
 	}
-	for i := range list.Items {
-		p := &list.Items[i]
-		none := map[string]any{}
-		for _, name := range notes {
-			if _, is := p.Annotations[name]; is {
-				none[name] = nil
-			}
+	err = l.each(ctx, len(list.Items), "pods are without notes", func(ctx context.Context, i int) error {
+		return l.takeNotesOff(ctx, &list.Items[i])
+	})
+	if apierrors.IsForbidden(err) {
+		fmt.Fprintf(l.Out, "Annotations %s stay on pods until these are next made, and mean nothing: %v\n",
+			strings.Join(notes, " and "), err)
+		return nil
+	}
+	return err
+}
+
+func (l *Leaver) takeNotesOff(ctx context.Context, p *corev1.Pod) error {
+	none := map[string]any{}
+	for _, name := range notes {
+		if _, is := p.Annotations[name]; is {
+			none[name] = nil
 		}
-		if len(none) == 0 {
-			continue
-		}
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.UID, "annotations": none}})
-		if err != nil {
-			return fmt.Errorf("write the patch of pod %s/%s: %w", p.Namespace, p.Name, err)
-		}
-		_, err = l.client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType, patch,
-			metav1.PatchOptions{FieldManager: fieldManager})
-		switch {
-		case apierrors.IsForbidden(err):
-			fmt.Fprintf(l.Out, "Annotations %s stay on pods until these are next made, and mean nothing: %v\n",
-				strings.Join(notes, " and "), err)
-			return nil
-		case err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err):
-			return fmt.Errorf("take notes of a change off pod %s/%s: %w", p.Namespace, p.Name, err)
-		}
+	}
+	if len(none) == 0 {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.UID, "annotations": none}})
+	if err != nil {
+		return fmt.Errorf("write the patch of pod %s/%s: %w", p.Namespace, p.Name, err)
+	}
+	_, err = l.client.CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{FieldManager: fieldManager})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("take notes of a change off pod %s/%s: %w", p.Namespace, p.Name, err)
 	}
 	return nil
 }
@@ -175,23 +185,29 @@ func (l *Leaver) openGates(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for until := time.Now().Add(heedWithin); ; {
+	for until := (time.Time{}); ; {
 		list, err := l.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return fmt.Errorf("list the pods that wait for digests of images: %w", err)
 		}
-		waits := 0
+		var wait []*corev1.Pod
 		for i := range list.Items {
 			p := &list.Items[i]
 			if pinning.IsGated(&p.Spec) && p.DeletionTimestamp == nil && !written[belongings.OwnerOf(p)] {
-				waits++
-				err = errors.Join(err, letGo(ctx, l.client, p))
+				wait = append(wait, p)
 			}
 		}
-		if waits == 0 || err != nil {
+		err = l.each(ctx, len(wait), "pods wait for digests no more", func(ctx context.Context, i int) error {
+			return letGo(ctx, l.client, wait[i])
+		})
+		if len(wait) == 0 || err != nil {
 			return err
 		}
-		fmt.Fprintf(l.Out, "%d pods waited for digests of their images, and are made again as they are written.\n", waits)
+		fmt.Fprintf(l.Out, "%d pods waited for digests of their images, and are made again as they are written.\n",
+			len(wait))
+		if until.IsZero() {
+			until = time.Now().Add(heedWithin) // of many pods it takes longer
+		}
 		if time.Now().After(until) {
 			return errors.New("pods go on being made that wait for digests of their images: does a controller still run?")
 		}

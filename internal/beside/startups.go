@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -164,7 +165,7 @@ func (l *Leaver) unpolice(ctx context.Context) error {
 // when those that run know that somebody leaves, for they would take a node without a mark for one that nobody was
 // asked about.
 func (l *Leaver) openNodes(ctx context.Context) error {
-	until := time.Now().Add(heedWithin)
+	until := time.Time{}
 	for first := true; ; first = false {
 		list, err := l.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err != nil {
@@ -174,7 +175,11 @@ func (l *Leaver) openNodes(ctx context.Context) error {
 		if left == 0 && !first || err != nil {
 			return err
 		}
-		if time.Now().After(until) {
+		switch {
+		case first:
+		case until.IsZero():
+			until = time.Now().Add(heedWithin) // of many nodes it takes longer
+		case time.Now().After(until):
 			return errors.New("nodes go on being closed or marked: does a controller still run?")
 		}
 		select {
@@ -187,31 +192,35 @@ func (l *Leaver) openNodes(ctx context.Context) error {
 
 // openThese takes everything off these nodes, or only counts those on which there is something.
 func (l *Leaver) openThese(ctx context.Context, nodes []corev1.Node, really bool) (left int, err error) {
-	opened := 0
+	patches := map[*corev1.Node][]byte{}
 	for i := range nodes {
-		n := &nodes[i]
-		raw, err := joining.Leave(n)
+		raw, err := joining.Leave(&nodes[i])
 		if err != nil {
-			return left, fmt.Errorf("open node %s: %w", n.Name, err)
+			return 0, fmt.Errorf("open node %s: %w", nodes[i].Name, err)
 		}
-		if raw == nil {
-			continue
+		if raw != nil {
+			patches[&nodes[i]] = raw
 		}
-		left++
-		if !really {
-			continue
-		}
-		err = opening.Writer{API: l.client}.Patch(ctx, n.Name, raw)
+	}
+	if !really {
+		return len(patches), nil
+	}
+	var opened atomic.Int64
+	which := slices.Collect(maps.Keys(patches))
+	err = l.each(ctx, len(which), "nodes are without marks", func(ctx context.Context, i int) error {
+		n := which[i]
+		err := opening.Writer{API: l.client}.Patch(ctx, n.Name, patches[n])
 		switch {
 		case apierrors.IsNotFound(err), apierrors.IsConflict(err): // the next look knows more
 		case err != nil:
-			return left, fmt.Errorf("open node %s: %w", n.Name, err)
+			return fmt.Errorf("open node %s: %w", n.Name, err)
 		case startup.TaintOf(n.Spec.Taints) != nil:
-			opened++
+			opened.Add(1)
 		}
+		return nil
+	})
+	if n := opened.Load(); n > 0 {
+		fmt.Fprintf(l.Out, "%d nodes that a NodeStartup had closed are opened.\n", n)
 	}
-	if opened > 0 {
-		fmt.Fprintf(l.Out, "%d nodes that a NodeStartup had closed are opened.\n", opened)
-	}
-	return left, nil
+	return len(which), err
 }
