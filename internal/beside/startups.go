@@ -131,31 +131,35 @@ func (w *gateWriter) Leaving(ctx context.Context) (bool, error) {
 	return w.leaves, nil
 }
 
-// unpolice deletes the policy by which an API server closes nodes itself: nobody would open them. Whoever may not
-// delete it cannot know that there is none either, and leaves nothing.
+// unpolice deletes the policy by which an API server closes nodes itself, whatever its name is: nobody would open them.
+// Whoever may not look for one cannot know that there is none, and leaves nothing; nor does who may not delete it.
 func (l *Leaver) unpolice(ctx context.Context) error {
-	v1, beta := l.client.AdmissionregistrationV1(), l.client.AdmissionregistrationV1beta1()
-	deleted := false
-	for _, remove := range []func(context.Context, string, metav1.DeleteOptions) error{
-		v1.MutatingAdmissionPolicies().Delete, v1.MutatingAdmissionPolicyBindings().Delete,
-		beta.MutatingAdmissionPolicies().Delete, beta.MutatingAdmissionPolicyBindings().Delete,
-	} {
-		err := remove(ctx, registration.StartupPolicyName, metav1.DeleteOptions{})
-		switch {
-		case apierrors.IsForbidden(err):
-			return fmt.Errorf("%w: a policy may close nodes that nobody would open: %w; apply examples/beside-rbac.yaml "+
-				"again, or upgrade the chart", errRefused, err)
-		case apierrors.IsNotFound(err):
-		case err != nil:
-			return fmt.Errorf("delete the policy %s, by which the API server closes nodes: %w",
-				registration.StartupPolicyName, err)
-		default:
-			deleted = true
+	found, err := opening.Policies(ctx, l.client)
+	switch {
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%w: a policy may close nodes that nobody would open: %w; apply examples/beside-rbac.yaml "+
+			"again, or upgrade the chart", errRefused, err)
+	case err != nil:
+		return err
+	}
+	for _, p := range found {
+		if p.Name != registration.StartupPolicyName && !registration.IsStartupPolicy(p.Is) && len(p.Bindings) > 0 {
+			return fmt.Errorf("%w: the policy %s closes nodes that are created, and nobody would open them. It is not the one "+
+				"that Everynode prints: delete it, or have it leave the taint out", errRefused, p.Name)
 		}
 	}
-	if deleted {
+	// The account's right is to delete that of the printed name, which comes last: where another stays nothing changes.
+	for _, p := range found {
+		err := p.Delete(ctx, l.client)
+		switch {
+		case apierrors.IsForbidden(err):
+			return fmt.Errorf("%w: a policy closes nodes that nobody would open: %w; kubectl delete "+
+				"mutatingadmissionpolicies,mutatingadmissionpolicybindings %s", errRefused, err, p.Name)
+		case err != nil:
+			return fmt.Errorf("delete the policy %s, by which the API server closes nodes: %w", p.Name, err)
+		}
 		fmt.Fprintf(l.Out, "The policy %s, by which the API server closed nodes itself, is deleted. Have nothing apply it "+
-			"again: nobody would open these nodes.\n", registration.StartupPolicyName)
+			"again: nobody would open these nodes.\n", p.Name)
 	}
 	return nil
 }

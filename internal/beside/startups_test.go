@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	admissionv1beta1 "k8s.io/api/admissionregistration/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -106,7 +107,8 @@ func TestLeavingOpensWhatIsClosedLate(t *testing.T) {
 func TestLeavingDeletesThePolicyOfAnOlderKubernetes(t *testing.T) {
 	meta := metav1.ObjectMeta{Name: registration.StartupPolicyName}
 	client := fake.NewClientset(&admissionv1beta1.MutatingAdmissionPolicy{ObjectMeta: meta},
-		&admissionv1beta1.MutatingAdmissionPolicyBinding{ObjectMeta: meta})
+		&admissionv1beta1.MutatingAdmissionPolicyBinding{ObjectMeta: meta,
+			Spec: admissionv1beta1.MutatingAdmissionPolicyBindingSpec{PolicyName: meta.Name}})
 	for _, want := range []int{1, 0} {
 		said, err := leaves(t, client)
 		if err != nil || strings.Count(said, meta.Name) != want {
@@ -118,6 +120,52 @@ func TestLeavingDeletesThePolicyOfAnOlderKubernetes(t *testing.T) {
 	_, also := api.MutatingAdmissionPolicyBindings().Get(t.Context(), meta.Name, metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) || !apierrors.IsNotFound(also) {
 		t.Errorf("they are left: %v, %v", err, also)
+	}
+}
+
+// TestLeavingFindsAPolicyByWhatItDoes: the printed one goes under any name. One that only resembles it is somebody's own,
+// and as long as it closes nodes nothing changes.
+func TestLeavingFindsAPolicyByWhatItDoes(t *testing.T) {
+	for name, c := range map[string]struct {
+		change        func(*admissionv1.MutatingAdmissionPolicy)
+		bound         bool
+		refused, goes bool
+	}{
+		"the printed one": {func(*admissionv1.MutatingAdmissionPolicy) {}, true, false, true},
+		"one of it": {func(p *admissionv1.MutatingAdmissionPolicy) { p.Spec.MatchConditions = nil }, true, true,
+			false},
+		"one of it that nothing binds": {func(p *admissionv1.MutatingAdmissionPolicy) { p.Spec.MatchConditions = nil }, false,
+			false, true},
+		"one with another taint": {func(p *admissionv1.MutatingAdmissionPolicy) {
+			p.Spec.Mutations[0].JSONPatch.Expression = "[]"
+		}, true, false, false},
+	} {
+		policy, binding := registration.StartupPolicy()
+		policy.Name, binding.Name, binding.Spec.PolicyName = "of-a-team", "of-a-team-too", "of-a-team"
+		c.change(policy)
+		own, ofOwn := registration.StartupPolicy()
+		objects := []runtime.Object{policy, own, ofOwn}
+		if c.bound {
+			objects = append(objects, binding)
+		}
+		client := fake.NewClientset(objects...)
+		said, err := leaves(t, client)
+		if (err != nil) != c.refused || errors.Is(err, errRefused) != c.refused {
+			t.Errorf("%s: it ends with %v", name, err)
+		}
+		api := client.AdmissionregistrationV1()
+		_, err = api.MutatingAdmissionPolicies().Get(t.Context(), policy.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) != c.goes || strings.Contains(said, "The policy of-a-team,") != c.goes {
+			t.Errorf("%s: reading it ends with %v, and it says %s", name, err, said)
+		}
+		_, err = api.MutatingAdmissionPolicyBindings().Get(t.Context(), binding.Name, metav1.GetOptions{})
+		if c.bound && apierrors.IsNotFound(err) != c.goes {
+			t.Errorf("%s: reading its binding ends with %v", name, err)
+		}
+		_, err = api.MutatingAdmissionPolicies().Get(t.Context(), own.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) == c.refused {
+			t.Errorf("%s: reading ours ends with %v", name, err)
+		}
 	}
 }
 

@@ -77,7 +77,7 @@ func Cluster(ctx context.Context, config *rest.Config) (c diagnosis.Cluster, err
 		{"daemonsetvariants", l.variants}, {"fields of Everynode's kinds", l.lacking},
 		{"servicecidrs", l.serviceCIDRs}, {"ipaddresses", l.addresses},
 		{"validatingwebhookconfigurations", l.validating}, {"mutatingwebhookconfigurations", l.mutating},
-		{"mutatingadmissionpolicies", l.startupPolicy},
+		{"mutatingadmissionpolicies", l.startupPolicies},
 		{"apiservices", l.extensions},
 		{"metrics of the API server", l.unanswered},
 	} {

@@ -121,6 +121,21 @@ func TestStartupPolicy(t *testing.T) {
 
 	role.Rules = besideRole(t, "").Rules
 	must(roles.Update(ctx, role, metav1.UpdateOptions{}))
+	named, naming := policy.DeepCopy(), binding.DeepCopy()
+	named.Name, naming.Name, naming.Spec.PolicyName = "of-a-team", "of-a-team-too", "of-a-team"
+	must(api.MutatingAdmissionPolicies().Create(ctx, named, metav1.CreateOptions{}))
+	must(api.MutatingAdmissionPolicyBindings().Create(ctx, naming, metav1.CreateOptions{}))
+	finds("it is what Everynode prints, under another name than everynode-startup")
+	env.Eventually("who may not delete one under another name is refused", func(ctx context.Context) error {
+		err := leaver.Leave(ctx)
+		if err == nil || !strings.Contains(err.Error(), "mutatingadmissionpolicybindings of-a-team") {
+			return fmt.Errorf("it ends with %w", err)
+		}
+		return nil
+	})
+	must(api.MutatingAdmissionPolicies().Get(ctx, policy.Name, metav1.GetOptions{}))
+	must(nil, api.MutatingAdmissionPolicies().Delete(ctx, named.Name, metav1.DeleteOptions{}))
+	must(nil, api.MutatingAdmissionPolicyBindings().Delete(ctx, naming.Name, metav1.DeleteOptions{}))
 	env.Eventually("who has the rights of the example leaves", leaver.Leave)
 	if said := out.String(); strings.Count(said, "The policy everynode-startup") != 1 {
 		t.Errorf("it says %s", said)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	admission "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -74,11 +75,47 @@ func StartupPolicy() (*admission.MutatingAdmissionPolicy, *admission.MutatingAdm
 	return p, b
 }
 
-// SameStartupPolicy reports whether a stored policy and its binding do what StartupPolicy says, whatever the API server
+// IsStartupPolicy reports whether a stored policy does what StartupPolicy says, whatever its name is and the API server
 // has filled in.
+func IsStartupPolicy(p *admission.MutatingAdmissionPolicy) bool {
+	policy, _ := StartupPolicy()
+	return equality.Semantic.DeepDerivative(policy.Spec, p.Spec)
+}
+
+// SameStartupPolicy reports the same of a policy and its binding.
 func SameStartupPolicy(p *admission.MutatingAdmissionPolicy, b *admission.MutatingAdmissionPolicyBinding) bool {
-	policy, binding := StartupPolicy()
-	return equality.Semantic.DeepDerivative(policy.Spec, p.Spec) && equality.Semantic.DeepDerivative(binding.Spec, b.Spec)
+	_, binding := StartupPolicy()
+	binding.Spec.PolicyName = p.Name
+	return IsStartupPolicy(p) && equality.Semantic.DeepDerivative(binding.Spec, b.Spec)
+}
+
+// ClosesNodes reports whether a policy writes the taint of nodes that start into Nodes that are created: the printed
+// one under any name, as an earlier version printed it, or one that somebody has made of it.
+func ClosesNodes(p *admission.MutatingAdmissionPolicy) bool {
+	if p.Spec.MatchConstraints == nil {
+		return false
+	}
+	joins := func(r admission.NamedRuleWithOperations) bool {
+		return hasOrAll(r.APIGroups, "") && hasOrAll(r.Resources, "nodes") && hasOrAll(r.Operations, admission.Create)
+	}
+	var says []string
+	for _, v := range p.Spec.Variables {
+		says = append(says, v.Expression)
+	}
+	for _, m := range p.Spec.Mutations {
+		if m.JSONPatch != nil {
+			says = append(says, m.JSONPatch.Expression)
+		}
+		if m.ApplyConfiguration != nil {
+			says = append(says, m.ApplyConfiguration.Expression)
+		}
+	}
+	return slices.ContainsFunc(p.Spec.MatchConstraints.ResourceRules, joins) &&
+		strings.Contains(strings.Join(says, "\n"), nodestartup.TaintKey)
+}
+
+func hasOrAll[T ~string](all []T, one T) bool {
+	return slices.Contains(all, one) || slices.Contains(all, "*")
 }
 
 // PrintStartupPolicy writes both as manifests of a version of admissionregistration.k8s.io: v1, or v1beta1, which says

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -152,5 +153,44 @@ func TestStartupPolicyIsPrinted(t *testing.T) {
 	}
 	if err := PrintStartupPolicy(&bytes.Buffer{}, "v2"); err == nil || !strings.Contains(err.Error(), `not of "v2"`) {
 		t.Errorf("of version v2: %v", err)
+	}
+}
+
+// TestPoliciesThatCloseNodes are known by the taint that they write into Nodes that are created.
+func TestPoliciesThatCloseNodes(t *testing.T) {
+	type policy = admissionv1.MutatingAdmissionPolicy
+	rule := func(p *policy) *admissionv1.NamedRuleWithOperations {
+		return &p.Spec.MatchConstraints.ResourceRules[0]
+	}
+	const own = `Object{spec: Object.spec{taints: [Object.spec.taints{key: "everynode.io/starting"}]}}`
+	for name, c := range map[string]struct {
+		change         func(*policy)
+		closes, prints bool
+	}{
+		"the printed one": {func(*policy) {}, true, true},
+		"of another name": {func(p *policy) { p.Name = "of-a-team" }, true, true},
+		"by other rules":  {func(p *policy) { p.Spec.MatchConditions = nil }, true, false},
+		"for all that joins": {func(p *policy) {
+			rule(p).Resources, rule(p).Operations = []string{"*"}, []admissionv1.OperationType{"*"}
+		}, true, false},
+		"by configuration": {func(p *policy) {
+			p.Spec.Mutations = []admissionv1.Mutation{{ApplyConfiguration: &admissionv1.ApplyConfiguration{Expression: own}}}
+		}, true, false},
+		"by a variable": {func(p *policy) {
+			p.Spec.Mutations[0].JSONPatch.Expression = "variables.closed"
+			p.Spec.Variables = []admissionv1.Variable{{Name: "closed", Expression: own}}
+		}, true, false},
+		"with another taint": {func(p *policy) { p.Spec.Mutations[0].JSONPatch.Expression = "[]" }, false, false},
+		"of pods":            {func(p *policy) { rule(p).Resources = []string{"pods"} }, false, false},
+		"of Nodes that change": {func(p *policy) { rule(p).Operations = []admissionv1.OperationType{admissionv1.Update} },
+			false, false},
+		"of nothing": {func(p *policy) { *p = policy{} }, false, false},
+	} {
+		p, b := StartupPolicy()
+		c.change(p)
+		b.Spec.PolicyName = p.Name
+		if ClosesNodes(p) != c.closes || SameStartupPolicy(p, b) != c.prints {
+			t.Errorf("%s: it closes nodes: %v, and is printed: %v", name, ClosesNodes(p), SameStartupPolicy(p, b))
+		}
 	}
 }

@@ -46,7 +46,8 @@ type Cluster struct {
 	// GatesOfOthers are events that tell that somebody else puts pods there.
 	GatesOfOthers []*corev1.Event
 	Webhooks      []Webhook
-	StartupPolicy StartupPolicy
+	// StartupPolicies are those by which the API server closes nodes itself.
+	StartupPolicies []StartupPolicy
 	// ServiceCIDRs are where Services have addresses from, and Addresses those that are given out.
 	ServiceCIDRs []*networkingv1.ServiceCIDR
 	Addresses    []netip.Addr

@@ -14,7 +14,8 @@ import (
 // StartupPolicy is the policy by which an API server of others closes nodes itself, nil where it is not there.
 type StartupPolicy struct {
 	// Version is that of its group in which it was read.
-	Version string
+	Version, Name string
+
 	Policy  *admissionv1.MutatingAdmissionPolicy
 	Binding *admissionv1.MutatingAdmissionPolicyBinding
 }
@@ -25,21 +26,26 @@ func (p *StartupPolicy) closesFor(s *v1alpha1.NodeStartup) bool {
 		meta.IsStatusConditionTrue(s.Status.Conditions, plan.DaemonSetsTolerate))
 }
 
-// unpolice is the command that has an API server close no nodes any more.
-func (c *Cluster) unpolice() string {
-	return c.Kubectl + " delete mutatingadmissionpolicies,mutatingadmissionpolicybindings " +
-		registration.StartupPolicyName
+// unpolice is the command that has an API server close no nodes by a policy any more.
+func (c *Cluster) unpolice(name string) string {
+	return c.Kubectl + " delete mutatingadmissionpolicies,mutatingadmissionpolicybindings " + name
 }
 
-// policed finds a policy that does nothing, or something else than the one of this program.
+// policed finds policies that do nothing, or something else than the one of this program.
 func policed(f *findings, c *Cluster) {
-	p := &c.StartupPolicy
-	if p.Policy == nil && p.Binding == nil {
-		return
+	for i := range c.StartupPolicies {
+		policedBy(f, c, &c.StartupPolicies[i])
 	}
-	subject := "mutatingadmissionpolicy/" + registration.StartupPolicyName
-	again := "everynode controller --print-startup-policy " + p.Version + " | " + c.Kubectl + " apply -f -    # or: " +
-		c.unpolice()
+}
+
+func policedBy(f *findings, c *Cluster, p *StartupPolicy) {
+	subject := "mutatingadmissionpolicy/" + p.Name
+	again := "everynode controller --print-startup-policy " + p.Version + " | " + c.Kubectl + " apply -f -"
+	if p.Name == registration.StartupPolicyName {
+		again += "    # or: " + c.unpolice(p.Name)
+	} else {
+		again += " && " + c.unpolice(p.Name)
+	}
 	switch {
 	case p.Policy == nil:
 		f.add(Warning, subject, again, "there is its binding alone, and it closes no node")
@@ -50,14 +56,17 @@ func policed(f *findings, c *Cluster) {
 	case !registration.SameStartupPolicy(p.Policy, p.Binding):
 		f.add(Warning, subject, again, "it is not what this version of Everynode prints: it is that of another version, or "+
 			"somebody has changed it")
+	case p.Name != registration.StartupPolicyName:
+		f.add(Warning, subject, again, "it is what Everynode prints, under another name than %s: whoever leaves has to "+
+			"delete it first", registration.StartupPolicyName)
 	}
 	name := ""
 	if p.Binding.Spec.ParamRef != nil {
 		name = p.Binding.Spec.ParamRef.Name
 	}
 	follows := func(s *v1alpha1.NodeStartup) bool { return name == "" || s.Name == name }
-	if !c.StartupsUnread && !slices.ContainsFunc(c.Startups, follows) {
-		f.add(Warning, subject, c.unpolice(), "the NodeStartup that it goes by is gone, and it closes no node")
+	if p.Policy.Spec.ParamKind != nil && !c.StartupsUnread && !slices.ContainsFunc(c.Startups, follows) {
+		f.add(Warning, subject, c.unpolice(p.Name), "the NodeStartup that it goes by is gone, and it closes no node")
 	}
 }
 
@@ -71,11 +80,12 @@ func unopened(f *findings, c *Cluster, s *v1alpha1.NodeStartup) {
 		return w.Configuration == registration.Name && w.Name == registration.NodesWebhook
 	})
 	answers := at >= 0 && (c.Webhooks[at].Service == "" || c.Webhooks[at].Ready > 0)
+	by := slices.IndexFunc(c.StartupPolicies, func(p StartupPolicy) bool { return p.closesFor(s) })
 	switch {
-	case !answers && c.StartupPolicy.closesFor(s):
-		f.add(Problem, "nodestartup/"+s.Name, "everynode controller --beside    # or: "+c.unpolice(),
-			"the policy %s closes the nodes that join, no controller of Everynode answers, and nobody opens them",
-			registration.StartupPolicyName)
+	case !answers && by >= 0:
+		name := c.StartupPolicies[by].Name
+		f.add(Problem, "nodestartup/"+s.Name, "everynode controller --beside    # or: "+c.unpolice(name),
+			"the policy %s closes the nodes that join, no controller of Everynode answers, and nobody opens them", name)
 	case at < 0:
 		f.add(Problem, "nodestartup/"+s.Name, "everynode controller --beside    # or delete the NodeStartup",
 			"no webhook of Everynode is registered for nodes that join, so none is closed")

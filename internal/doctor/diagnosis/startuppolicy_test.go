@@ -26,11 +26,13 @@ func TestAPolicyThatClosesNodes(t *testing.T) {
 		return []Webhook{{Configuration: registration.Name, Name: registration.NodesWebhook, Service: service, Ready: ready}}
 	}
 	policy, binding := registration.StartupPolicy()
-	whole := StartupPolicy{Version: "v1beta1", Policy: policy, Binding: binding}
-	other := StartupPolicy{Version: "v1", Policy: policy.DeepCopy(), Binding: binding}
-	other.Policy.Spec.MatchConditions[2].Expression = "true"
-	named := StartupPolicy{Version: "v1", Policy: policy, Binding: binding.DeepCopy()}
-	named.Binding.Spec.ParamRef.Name, named.Binding.Spec.ParamRef.Selector = "gone", nil
+	is := func(version string) []StartupPolicy {
+		return []StartupPolicy{{Version: version, Name: policy.Name, Policy: policy.DeepCopy(), Binding: binding.DeepCopy()}}
+	}
+	whole, other, named, renamed := is("v1beta1"), is("v1"), is("v1"), is("v1")
+	other[0].Policy.Spec.MatchConditions[2].Expression = "true"
+	renamed[0].Name, renamed[0].Policy.Name, renamed[0].Binding.Spec.PolicyName = "team-a", "team-a", "team-a"
+	named[0].Binding.Spec.ParamRef.Name, named[0].Binding.Spec.ParamRef.Selector = "gone", nil
 	followed := startup("", metav1.ConditionTrue)
 	const (
 		closes   = "the policy everynode-startup closes the nodes that join, no controller of Everynode answers"
@@ -43,26 +45,30 @@ func TestAPolicyThatClosesNodes(t *testing.T) {
 		want    []string
 	}{
 		"there is none":      {Cluster{Startups: followed, Webhooks: webhook("a/b", 2)}, nil},
-		"as it is to be":     {Cluster{Startups: followed, Webhooks: webhook("a/b", 2), StartupPolicy: whole}, nil},
-		"a webhook at a URL": {Cluster{Startups: followed, Webhooks: webhook("", 0), StartupPolicy: whole}, nil},
-		"nobody answers": {Cluster{Startups: followed, Webhooks: webhook("a/b", 0), StartupPolicy: whole},
+		"as it is to be":     {Cluster{Startups: followed, Webhooks: webhook("a/b", 2), StartupPolicies: whole}, nil},
+		"a webhook at a URL": {Cluster{Startups: followed, Webhooks: webhook("", 0), StartupPolicies: whole}, nil},
+		"nobody answers": {Cluster{Startups: followed, Webhooks: webhook("a/b", 0), StartupPolicies: whole},
 			[]string{closes}},
-		"somebody has left": {Cluster{Startups: followed, StartupPolicy: whole}, []string{closes}},
-		"who left is not known": {Cluster{Startups: followed, StartupPolicy: whole,
+		"somebody has left": {Cluster{Startups: followed, StartupPolicies: whole}, []string{closes}},
+		"who left is not known": {Cluster{Startups: followed, StartupPolicies: whole,
 			Hidden: []string{"mutatingwebhookconfigurations"}}, nil},
-		"left without a gate": {Cluster{Startups: startup(v1alpha1.GateNone, metav1.ConditionFalse), StartupPolicy: whole},
+		"left without a gate": {Cluster{Startups: startup(v1alpha1.GateNone, metav1.ConditionFalse), StartupPolicies: whole},
 			[]string{closes, "it does not"}},
-		"left, and not tolerated": {Cluster{Startups: startup("", metav1.ConditionFalse), StartupPolicy: whole},
+		"left, and not tolerated": {Cluster{Startups: startup("", metav1.ConditionFalse), StartupPolicies: whole},
 			[]string{unasked, "it does not"}},
-		"at home":          {Cluster{Startups: []*v1alpha1.NodeStartup{{}}, StartupPolicy: whole}, nil},
-		"another print":    {Cluster{Startups: followed, Webhooks: webhook("", 0), StartupPolicy: other}, []string{differs}},
-		"its binding only": {Cluster{StartupPolicy: StartupPolicy{Binding: binding}}, []string{"there is its binding alone"}},
-		"without binding": {Cluster{Startups: followed, StartupPolicy: StartupPolicy{Policy: policy}},
+		"at home":          {Cluster{Startups: []*v1alpha1.NodeStartup{{}}, StartupPolicies: whole}, nil},
+		"another print":    {Cluster{Startups: followed, Webhooks: webhook("", 0), StartupPolicies: other}, []string{differs}},
+		"its binding only": {Cluster{StartupPolicies: []StartupPolicy{{Binding: binding}}}, []string{"there is its binding alone"}},
+		"without binding": {Cluster{Startups: followed, StartupPolicies: []StartupPolicy{{Policy: policy}}},
 			[]string{"no binding names it", unasked}},
-		"no NodeStartup": {Cluster{StartupPolicy: whole}, []string{followsN}},
-		"its own NodeStartup": {Cluster{Startups: followed, Webhooks: webhook("", 0), StartupPolicy: named},
+		"no NodeStartup": {Cluster{StartupPolicies: whole}, []string{followsN}},
+		"its own NodeStartup": {Cluster{Startups: followed, Webhooks: webhook("", 0), StartupPolicies: named},
 			[]string{differs, followsN}},
-		"NodeStartups are unread": {Cluster{StartupPolicy: whole, StartupsUnread: true}, nil},
+		"under another name": {Cluster{Startups: followed, Webhooks: webhook("", 0), StartupPolicies: renamed},
+			[]string{"it is what Everynode prints, under another name than everynode-startup"}},
+		"two, and nobody answers": {Cluster{Startups: followed, StartupPolicies: append(is("v1"), renamed...)},
+			[]string{"it is what Everynode prints, under another name than everynode-startup", closes}},
+		"NodeStartups are unread": {Cluster{StartupPolicies: whole, StartupsUnread: true}, nil},
 	} {
 		f := findings{check: "startups"}
 		startups(&f, &c.cluster)
