@@ -44,8 +44,11 @@ func (c *controller) mark(ctx context.Context, n *corev1.Node, now time.Time) (b
 	if matching := nodestartup.NewSet(all).Matching(n.Labels); len(matching) > 0 {
 		first = matching[0]
 	}
+	c.mu.Lock()
+	vouched := c.arrivals.Vouch(n, first)
+	c.mu.Unlock()
 	var errs failures
-	due := plan.Look(n, first, c.standing(ctx, &errs), c.cfg.Setting, now)
+	due := plan.Look(vouched, first, c.standing(ctx, &errs), c.cfg.Setting, now)
 	if err := errs.err(); err != nil || due == (plan.Due{}) {
 		return false, err
 	}

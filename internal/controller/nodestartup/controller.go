@@ -111,6 +111,9 @@ type controller struct {
 	startups map[string]bool
 	// pods are those of DaemonSets, by node.
 	pods map[string]map[types.NamespacedName]struct{}
+	// arrivals are what was seen to come, once watches is true: what there was before has been told of then.
+	arrivals plan.Arrivals
+	watches  bool
 }
 
 // starting is a node that starts.
@@ -159,6 +162,9 @@ func (c *controller) Start(ctx context.Context) error {
 	if !toolscache.WaitForCacheSync(ctx.Done(), synced...) {
 		return nil // ctx ended first
 	}
+	c.mu.Lock()
+	c.watches = true
+	c.mu.Unlock()
 	var workers sync.WaitGroup
 	for range c.cfg.Workers {
 		workers.Go(func() { c.work(ctx) })

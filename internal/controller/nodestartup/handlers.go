@@ -72,6 +72,7 @@ func (c *controller) onNode(old, n *corev1.Node) {
 		}
 		c.mu.Lock()
 		delete(c.starting, old.Name)
+		c.arrivals.Forget(old.UID)
 		c.mu.Unlock()
 		c.tell()
 		return
@@ -87,12 +88,25 @@ func (c *controller) onNode(old, n *corev1.Node) {
 		}
 	}
 	counted := len(c.startups) > 0
+	c.arrive(old, n)
 	c.mu.Unlock()
 	if gate != nil || counted && c.mayBeDue(old, n) {
 		c.queue.Add(n.Name)
 	}
 	if counted && (old == nil || !sameForStatus(old, n)) {
 		c.tell()
+	}
+}
+
+// arrive takes note of a node that has come and that nobody has dealt with; c.mu is held.
+func (c *controller) arrive(old, n *corev1.Node) {
+	if old != nil && old.UID != n.UID {
+		c.arrivals.Forget(old.UID)
+	}
+	if _, marked := nodestartup.MarkOf(n); marked {
+		c.arrivals.Forget(n.UID)
+	} else if c.cfg.Marker != nil && c.watches && len(c.startups) > 0 && (old == nil || old.UID != n.UID) {
+		c.arrivals.Node(n.UID, c.cfg.Clock.Now())
 	}
 }
 
@@ -183,6 +197,7 @@ func (c *controller) onStartup(ctx context.Context, old, s *v1alpha1.NodeStartup
 	case s == nil:
 		name = old.Name
 		delete(c.startups, name)
+		c.arrivals.Forget(old.UID)
 		c.metrics.forget(name)
 		if len(c.startups) == 0 {
 			clear(c.pods)
@@ -193,6 +208,10 @@ func (c *controller) onStartup(ctx context.Context, old, s *v1alpha1.NodeStartup
 			c.noteAll(ctx)
 		}
 		c.startups[name] = true
+		if old != nil && old.UID != s.UID {
+			c.arrivals.Forget(old.UID)
+		}
+		c.arrivals.Startup(s.UID, c.cfg.Clock.Now())
 	}
 	if s != nil && newer.Check(s) != nil && says(old, s) {
 		c.event(s, corev1.EventTypeWarning, "NotFollowed", "No node is closed or opened: %v", newer.Check(s))
