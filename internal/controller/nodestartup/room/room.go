@@ -15,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -41,8 +42,14 @@ type Keeper struct {
 	listed map[string][]daemon
 	// nodes are those that start, as they were looked at last.
 	nodes map[string]*node
-	// had are the variants of DaemonSets as they could be used last.
-	had map[types.UID]*variant.Set
+	// had are the variants of DaemonSets, by name, as they could be used last.
+	had map[types.NamespacedName]had
+}
+
+// had is what a DaemonSet had.
+type had struct {
+	of  types.UID
+	set *variant.Set
 }
 
 // daemon is a pod of a DaemonSet as its template is, and the group in which it is listed, from 1.
@@ -72,7 +79,7 @@ const most = 20_000
 // cache. Who changes these, but for Nodes, calls Changed, or Follow.
 func New(reader client.Reader) *Keeper {
 	return &Keeper{reader: reader, listed: map[string][]daemon{}, nodes: map[string]*node{},
-		had: map[types.UID]*variant.Set{}}
+		had: map[types.NamespacedName]had{}}
 }
 
 // Changed tells that NodeStartups, templates, variants or priorities may have changed. Any goroutine may call it.
@@ -141,6 +148,7 @@ func (k *Keeper) node(ctx context.Context, n *fit.Node, gate *corev1.Taint) (*no
 	if k.changed.Swap(false) || len(k.nodes) > most {
 		clear(k.listed)
 		clear(k.nodes)
+		k.forget(ctx)
 	}
 	known := k.nodes[n.Name]
 	if known != nil && slices.Equal(known.taints, n.Taints) && maps.Equal(known.labels, n.Labels) &&
@@ -170,6 +178,17 @@ func (k *Keeper) node(ctx context.Context, n *fit.Node, gate *corev1.Taint) (*no
 		k.nodes[n.Name] = known
 	}
 	return known, err
+}
+
+// forget drops what DaemonSets had that are gone.
+func (k *Keeper) forget(ctx context.Context) {
+	for name, is := range k.had {
+		var ds appsv1.DaemonSet
+		err := k.reader.Get(ctx, name, &ds)
+		if apierrors.IsNotFound(err) || err == nil && ds.UID != is.of {
+			delete(k.had, name)
+		}
+	}
 }
 
 // vary has the daemons that run on a node be as large as their variants have them there. One of which no pod can be
@@ -260,13 +279,16 @@ func (k *Keeper) variants(ctx context.Context, ds *appsv1.DaemonSet) (*variant.M
 	if err == nil {
 		set, err = variant.NewSet(chosen)
 	}
+	name := types.NamespacedName{Namespace: ds.Namespace, Name: ds.Name}
 	switch {
 	case err != nil: // the controller tells of it
-		set = k.had[ds.UID]
+		if known := k.had[name]; known.of == ds.UID {
+			set = known.set
+		}
 	case set == nil:
-		delete(k.had, ds.UID)
+		delete(k.had, name)
 	default:
-		k.had[ds.UID] = set
+		k.had[name] = had{ds.UID, set}
 	}
 	if set == nil {
 		return nil, nil

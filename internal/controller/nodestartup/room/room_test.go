@@ -229,6 +229,22 @@ func TestToComeByVariants(t *testing.T) {
 	asks("once all is known", "64", 3000)
 	formula("3.0 +")
 	asks("where it cannot be read", "64", 3000)
+	again := ds.DeepCopy()
+	again.UID, again.ResourceVersion = "again", ""
+	for _, what := range []string{"is gone", "is made again"} {
+		err := client.IgnoreNotFound(c.Delete(t.Context(), ds))
+		if what == "is made again" && err == nil {
+			err = c.Create(t.Context(), again)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		k.Changed()
+		got, err := k.ToCome(t.Context(), starts("default_3"))
+		if err != nil || len(k.had) != 0 || len(got) > 0 && got[0].Requests.MilliCPU != 1000 {
+			t.Errorf("where the DaemonSet %s, %d are remembered, and it asks for %v (%v)", what, len(k.had), got, err)
+		}
+	}
 	got, err := New(c).ToCome(t.Context(), starts("default_3"))
 	if err != nil || len(got) != 1 || got[0].Requests.MilliCPU != 1000 {
 		t.Errorf("where it never could it asks for %v (%v), want what the template does", got, err)
