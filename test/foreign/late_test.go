@@ -69,6 +69,51 @@ func TestLateReplicaKubernetes(t *testing.T) {
 	}
 }
 
+// TestRolloutIsDeletedKubernetes has somebody delete a rollout in the middle of a change while the replica that leads
+// sees late what happens. A pod that goes just then does not come back before it has made the next one, and comes as it
+// was.
+func TestRolloutIsDeletedKubernetes(t *testing.T) {
+	b := &beside{cluster: start(t, nodes)}
+	b.front, b.slow = newFront(t), newSlow(t, b.cluster)
+	b.prepares(t)
+	b.begins(t)
+	b.kubectl(t, "apply", "-f", b.write("policy.yaml", policy))
+	b.phase(t, "Complete")
+	if b.leader(t) == 0 {
+		b.replicas[0].stop()
+		await(t, "the replica that is late leads", func(context.Context) error {
+			if b.leader(t) == 0 {
+				return fmt.Errorf("it does not")
+			}
+			return nil
+		})
+		at := (*b.front.to.Load())[1:]
+		b.front.to.Store(&at)
+		b.front.cut()
+		b.shows = b.shows[1:]
+	}
+	b.kubectl(t, "apply", "-f", "agent-2.yaml")
+	b.phase(t, "WaitingForApproval")
+	before := b.list(t)
+	at := slices.IndexFunc(before, func(p corev1.Pod) bool { return p.Spec.Containers[0].Image == "example.com/agent:1" })
+
+	b.slow.by.Store(int64(15 * time.Second))
+	b.kubectl(t, "delete", "daemonsetrollout", "agent", "--wait=true")
+	b.kubectl(t, "delete", "pod", before[at].Name, "--wait=false")
+	b.shown(t, `everynode_beside_answers_total{about="pod",answer="later"}`)
+	b.phase(t, "Paused")
+	b.with(t, map[string]int{"1": nodes - 2, "2": 2})
+	made := map[string]string{}
+	for _, p := range before {
+		made[pod.TargetNode(&p)] = p.Spec.Containers[0].Image
+	}
+	for _, p := range b.list(t) {
+		if node, is := pod.TargetNode(&p), p.Spec.Containers[0].Image; is != made[node] {
+			t.Errorf("%s has %s, and had %s", node, is, made[node])
+		}
+	}
+}
+
 // canaries are the nodes in the first step, without those that have gone.
 func canaries(t *testing.T, gone []string) (out []string) {
 	t.Helper()
