@@ -231,7 +231,8 @@ func (l *looker) validating(ctx context.Context) error {
 	}
 	for _, c := range list.Items {
 		for _, w := range c.Webhooks {
-			if err := l.webhook(ctx, "validatingwebhookconfigurations", c.Name, w.Name, w.FailurePolicy, w.ClientConfig); err != nil {
+			err := l.webhook(ctx, "validatingwebhookconfigurations", c.Name, w.Name, w.FailurePolicy, w.ClientConfig)
+			if err != nil {
 				return err
 			}
 		}
@@ -246,7 +247,8 @@ func (l *looker) mutating(ctx context.Context) error {
 	}
 	for _, c := range list.Items {
 		for _, w := range c.Webhooks {
-			if err := l.webhook(ctx, "mutatingwebhookconfigurations", c.Name, w.Name, w.FailurePolicy, w.ClientConfig); err != nil {
+			err := l.webhook(ctx, "mutatingwebhookconfigurations", c.Name, w.Name, w.FailurePolicy, w.ClientConfig)
+			if err != nil {
 				return err
 			}
 			is := &l.seen.Webhooks[len(l.seen.Webhooks)-1]

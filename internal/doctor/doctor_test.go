@@ -40,7 +40,8 @@ func TestCluster(t *testing.T) {
 	env.Eventually("a new cluster is well", func(context.Context) error {
 		seen, text := examine(env.Config)
 		if len(seen.Nodes) != 3 || len(seen.Leases) != 3 || seen.ServerNow.IsZero() || seen.Version == "" {
-			return fmt.Errorf("seen are %d nodes, %d leases, the time %s and the version %q", len(seen.Nodes), len(seen.Leases), seen.ServerNow, seen.Version)
+			return fmt.Errorf("seen are %d nodes, %d leases, the time %s and the version %q", len(seen.Nodes),
+				len(seen.Leases), seen.ServerNow, seen.Version)
 		}
 		if text != "" && !strings.Contains(text, "not ready") {
 			t.Errorf("a new cluster has findings:\n%s", text)
@@ -51,15 +52,22 @@ func TestCluster(t *testing.T) {
 		return nil
 	})
 	ctx := t.Context()
-	if _, err := env.Client.CoreV1().Nodes().Patch(ctx, "sim-0002", types.MergePatchType, []byte(`{"spec":{"unschedulable":true},"metadata":{"annotations":{"simulated.everynode.io/fault":"notReady"}}}`), metav1.PatchOptions{}); err != nil {
+	const bad = `{"spec":{"unschedulable":true},"metadata":{"annotations":{"simulated.everynode.io/fault":"notReady"}}}`
+	_, err := env.Client.CoreV1().Nodes().Patch(ctx, "sim-0002", types.MergePatchType, []byte(bad), metav1.PatchOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	hook := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "gone"}, Webhooks: []admissionv1.ValidatingWebhook{{
+	rule := admissionv1.Rule{APIGroups: []string{"x"}, APIVersions: []string{"v1"}, Resources: []string{"y"}}
+	at := &admissionv1.ServiceReference{Namespace: "default", Name: "nowhere"}
+	hook := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "gone"}}
+	hook.Webhooks = []admissionv1.ValidatingWebhook{{
 		Name: "w.example.com", AdmissionReviewVersions: []string{"v1"}, SideEffects: ptr.To(admissionv1.SideEffectClassNone),
-		ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "default", Name: "nowhere"}},
-		Rules:        []admissionv1.RuleWithOperations{{Operations: []admissionv1.OperationType{"CREATE"}, Rule: admissionv1.Rule{APIGroups: []string{"x"}, APIVersions: []string{"v1"}, Resources: []string{"y"}}}},
-	}}}
-	if _, err := env.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, hook, metav1.CreateOptions{}); err != nil {
+		ClientConfig: admissionv1.WebhookClientConfig{Service: at},
+		Rules:        []admissionv1.RuleWithOperations{{Operations: []admissionv1.OperationType{"CREATE"}, Rule: rule}},
+	}}
+	_, err = env.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, hook,
+		metav1.CreateOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
 	env.Eventually("what is wrong is found", func(context.Context) error {
@@ -67,7 +75,8 @@ func TestCluster(t *testing.T) {
 		for _, want := range []string{
 			"Problem nodes node/sim-0002: 1 node says that it is not ready",
 			"Warning nodes node/sim-0002: 1 node takes no new pods",
-			"Problem webhooks validatingwebhookconfigurations/gone: the webhook w.example.com is to be asked at the Service default/nowhere, which does not exist",
+			"Problem webhooks validatingwebhookconfigurations/gone: the webhook w.example.com is to be " +
+				"asked at the Service default/nowhere, which does not exist",
 		} {
 			if !strings.Contains(text, want) {
 				return fmt.Errorf("%q is not found in\n%s", want, text)
@@ -77,8 +86,11 @@ func TestCluster(t *testing.T) {
 	})
 
 	// Who may see nodes and nothing else is told what is hidden.
-	role := &authorizationv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "looker"}, Rules: []authorizationv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list"}}}}
-	binding := &authorizationv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "looker"}, RoleRef: authorizationv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "looker"},
+	role := &authorizationv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "looker"}}
+	role.Rules = []authorizationv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes"},
+		Verbs: []string{"list"}}}
+	binding := &authorizationv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "looker"},
+		RoleRef:  authorizationv1.RoleRef{APIGroup: "rbac.authorization.k8s.io", Kind: "ClusterRole", Name: "looker"},
 		Subjects: []authorizationv1.Subject{{APIGroup: "rbac.authorization.k8s.io", Kind: "User", Name: "looker"}}}
 	if _, err := env.Client.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -90,7 +102,10 @@ func TestCluster(t *testing.T) {
 	limited.Impersonate = rest.ImpersonationConfig{UserName: "looker", Groups: []string{"system:authenticated"}}
 	env.Eventually("what may not be read is named", func(context.Context) error {
 		seen, _ := examine(limited)
-		if want := "[leases daemonsets daemonsetrollouts rolloutpolicies nodestartups pods events daemonsetvariants servicecidrs ipaddresses validatingwebhookconfigurations mutatingwebhookconfigurations mutatingadmissionpolicies apiservices]"; fmt.Sprint(seen.Hidden) != want || len(seen.Nodes) != 3 {
+		const want = "[leases daemonsets daemonsetrollouts rolloutpolicies nodestartups pods events daemonsetvariants " +
+			"servicecidrs ipaddresses validatingwebhookconfigurations mutatingwebhookconfigurations " +
+			"mutatingadmissionpolicies apiservices]"
+		if fmt.Sprint(seen.Hidden) != want || len(seen.Nodes) != 3 {
 			return fmt.Errorf("hidden are %v, and %d nodes are seen; want %s", seen.Hidden, len(seen.Nodes), want)
 		}
 		return nil
@@ -118,7 +133,8 @@ apiserver_request_total{name="a.example.com"} 9
 func TestMachine(t *testing.T) {
 	dir := t.TempDir()
 	m := Machine(dir, time.Now())
-	if m.Server || m.Runs || len(m.Disks) == 0 || m.Disks[0].Path != dir || m.Disks[0].Bytes == 0 || len(m.Tools) < 4 || m.Cgroups.Version == 0 {
+	if m.Server || m.Runs || len(m.Disks) == 0 || m.Disks[0].Path != dir || m.Disks[0].Bytes == 0 ||
+		len(m.Tools) < 4 || m.Cgroups.Version == 0 {
 		t.Errorf("this machine is seen as %+v", m)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "version.json"), []byte(`{"data":99,"everynode":"v9"}`), 0o600); err != nil {
@@ -129,7 +145,8 @@ func TestMachine(t *testing.T) {
 	}
 	m = Machine(dir, time.Now())
 	if m.Program.WroteData != 99 || !m.Server || m.CertificatesProblem == "" {
-		t.Errorf("a folder of a newer program, without keys, is seen as %+v, server %v, %q", m.Program, m.Server, m.CertificatesProblem)
+		t.Errorf("a folder of a newer program, without keys, is seen as %+v, server %v, %q", m.Program,
+			m.Server, m.CertificatesProblem)
 	}
 }
 
@@ -165,7 +182,9 @@ func TestCgroups(t *testing.T) {
 	if err := os.WriteFile(two+"/cgroup.controllers", []byte("cpu memory pids\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{one: "{1 [cpu cpuacct memory]}", two: "{2 [cpu memory pids]}", "/nowhere": "{0 []}", t.TempDir(): "{0 []}"} {
+	for path, want := range map[string]string{
+		one: "{1 [cpu cpuacct memory]}", two: "{2 [cpu memory pids]}", "/nowhere": "{0 []}", t.TempDir(): "{0 []}",
+	} {
 		if got := fmt.Sprint(cgroups(path)); got != want {
 			t.Errorf("%s: got %s, want %s", path, got, want)
 		}

@@ -7,8 +7,8 @@ import (
 	"github.com/everynode/everynode/internal/doctor/diagnosis"
 )
 
-// startupPolicies looks for policies by which the API server closes nodes itself, and for a binding of each: that of its
-// own name, if there is one.
+// startupPolicies looks for policies by which the API server closes nodes itself, and for a binding of each: that of
+// its own name, if there is one.
 func (l *looker) startupPolicies(ctx context.Context) error {
 	found, err := opening.Policies(ctx, l.client)
 	if err != nil {

@@ -30,7 +30,8 @@ func (p pkg) path() string { return strings.TrimPrefix(p.ImportPath, module) }
 
 func packages(t *testing.T) (out []pkg) {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-json=ImportPath,Dir,Name,Doc,GoFiles,Imports,TestImports,XTestImports", module+"...")
+	const fields = "-json=ImportPath,Dir,Name,Doc,GoFiles,Imports,TestImports,XTestImports"
+	cmd := exec.Command("go", "list", fields, module+"...")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	data, err := cmd.Output()
@@ -59,7 +60,8 @@ func under(path string, folders ...string) bool {
 // driver names the driver that a package belongs to, or nothing. Drivers meet
 // through the API only.
 func driver(path string) string {
-	for _, d := range []string{"internal/scheduler", "internal/simulator", "internal/apiserver", "internal/storage/etcd", "internal/network/proxy", "internal/network/dns", "internal/agent"} {
+	for _, d := range []string{"internal/scheduler", "internal/simulator", "internal/apiserver", "internal/storage/etcd",
+		"internal/network/proxy", "internal/network/dns", "internal/agent"} {
 		if under(path, d) {
 			return d
 		}
@@ -105,7 +107,8 @@ func TestRootsAreImportedByCommandsOnly(t *testing.T) {
 			case to == "internal/cli" && p.path() != "cmd/everynode":
 				t.Errorf("%s imports the command line", p.path())
 			case to == "internal/agent" && p.path() == "test/scale": // It runs many agents without machines.
-			case (to == "internal/server" || to == "internal/agent" || to == "internal/local") && !under(p.path(), "internal/cli", "internal/testenv"):
+			case (to == "internal/server" || to == "internal/agent" || to == "internal/local") &&
+				!under(p.path(), "internal/cli", "internal/testenv"):
 				t.Errorf("%s imports the composition root %s", p.path(), to)
 			case to == "internal/testenv":
 				t.Errorf("%s imports internal/testenv, which is for tests", p.path())
@@ -118,9 +121,12 @@ func TestRootsAreImportedByCommandsOnly(t *testing.T) {
 func pure(path string) bool {
 	name := path[strings.LastIndexByte(path, '/')+1:]
 	return slices.Contains([]string{
-		"podadmission", "matrix", "belongings", "history", "course", "admit", "rollouts", "rolloutpolicy", "plan", "podworker", "graph", "health", "fit", "score", "queue", "placement", "changes", "ruleset",
-		"survey", "why", "news", "standing", "fetching", "row", "eviction", "illness", "imagegc", "journal", "ledger", "deadline", "zone", "userns", "turns", "timeline", "diagnosis", "volume", "servicenetwork",
-		"space", "hashcheck", "share", "roster", "content", "contents", "startups", "variant", "variants", "resizing", "way", "reservations", "pins", "pinning", "approval", "gates", "joining", "renewal",
+		"podadmission", "matrix", "belongings", "history", "course", "admit", "rollouts", "rolloutpolicy", "plan",
+		"podworker", "graph", "health", "fit", "score", "queue", "placement", "changes", "ruleset",
+		"survey", "why", "news", "standing", "fetching", "row", "eviction", "illness", "imagegc", "journal", "ledger",
+		"deadline", "zone", "userns", "turns", "timeline", "diagnosis", "volume", "servicenetwork",
+		"space", "hashcheck", "share", "roster", "content", "contents", "startups", "variant", "variants", "resizing",
+		"way", "reservations", "pins", "pinning", "approval", "gates", "joining", "renewal",
 		"fitness", "fetchpod", "fetches",
 	}, name)
 }
@@ -128,7 +134,8 @@ func pure(path string) bool {
 // impure is what a pure package must not know.
 var impure = []string{
 	"k8s.io/client-go", "sigs.k8s.io/controller-runtime", "k8s.io/apiserver", "k8s.io/cri-client", "k8s.io/cri-api",
-	"os", "net", "net/http", "sync", "sync/atomic", "log", "math/rand", "math/rand/v2", "context", "k8s.io/utils/clock", "github.com/prometheus",
+	"os", "net", "net/http", "sync", "sync/atomic", "log", "math/rand", "math/rand/v2", "context",
+	"k8s.io/utils/clock", "github.com/prometheus",
 }
 
 func TestPureCoresKnowNothingOfTheWorld(t *testing.T) {
@@ -139,7 +146,8 @@ func TestPureCoresKnowNothingOfTheWorld(t *testing.T) {
 		}
 		found++
 		for _, i := range p.Imports {
-			if slices.Contains(impure, i) || slices.ContainsFunc(impure, func(x string) bool { return strings.Contains(x, ".") && strings.HasPrefix(i, x+"/") }) {
+			below := func(x string) bool { return strings.Contains(x, ".") && strings.HasPrefix(i, x+"/") }
+			if slices.Contains(impure, i) || slices.ContainsFunc(impure, below) {
 				t.Errorf("%s imports %s: a pure core has no clock, chance, lock, log or client", p.path(), i)
 			}
 		}
@@ -171,7 +179,8 @@ func checkPureFile(t *testing.T, p pkg, path string) {
 				if ok && x.Name == "klog" {
 					t.Errorf("%s: %s logs", p.path(), files.Position(n.Pos()))
 				}
-				if ok && (x.Name == "time" || x.Name == "metav1") && slices.Contains([]string{"Now", "Since", "Until", "After", "Sleep"}, s.Sel.Name) {
+				clock := []string{"Now", "Since", "Until", "After", "Sleep"}
+				if ok && (x.Name == "time" || x.Name == "metav1") && slices.Contains(clock, s.Sel.Name) {
 					t.Errorf("%s: %s reads the clock", p.path(), files.Position(n.Pos()))
 				}
 			}
@@ -182,15 +191,16 @@ func checkPureFile(t *testing.T, p pkg, path string) {
 
 // homes says which folders may import what is costly, or touches the system.
 var homes = map[string][]string{
-	"go.etcd.io/etcd":                   {"internal/storage/etcd"},
-	"github.com/spf13/cobra":            {"internal/cli"},
-	"filippo.io/age":                    {"internal/storage/backup"},
-	"github.com/minio/minio-go":         {"internal/storage/backup/store"},
-	"github.com/robfig/cron":            {"internal/objects/cronschedule"},
-	"k8s.io/cri-client":                 {"internal/agent/cri", "internal/agent/images", "internal/agent/streaming"},
-	"k8s.io/cri-api":                    {"internal/agent"},
-	"github.com/containerd/containerd":  {"internal/images"},
-	"github.com/vishvananda/netlink":    {"internal/agent/network", "internal/local", "internal/network/packetfilter", "internal/network/proxy/nftables"},
+	"go.etcd.io/etcd":                  {"internal/storage/etcd"},
+	"github.com/spf13/cobra":           {"internal/cli"},
+	"filippo.io/age":                   {"internal/storage/backup"},
+	"github.com/minio/minio-go":        {"internal/storage/backup/store"},
+	"github.com/robfig/cron":           {"internal/objects/cronschedule"},
+	"k8s.io/cri-client":                {"internal/agent/cri", "internal/agent/images", "internal/agent/streaming"},
+	"k8s.io/cri-api":                   {"internal/agent"},
+	"github.com/containerd/containerd": {"internal/images"},
+	"github.com/vishvananda/netlink": {"internal/agent/network", "internal/local", "internal/network/packetfilter",
+		"internal/network/proxy/nftables"},
 	"sigs.k8s.io/knftables":             {"internal/network/proxy/nftables"},
 	"github.com/opencontainers/cgroups": {"internal/agent/cgroups", "internal/agent/scrape"},
 }
@@ -210,8 +220,8 @@ func TestOutsideWorldHasOneDoor(t *testing.T) {
 	}
 }
 
-// The library's comparison notes down each struct that it has seen, at tens of times the cost of alike's. A client may have
-// the server compare 3 MB of them.
+// The library's comparison notes down each struct that it has seen, at tens of times the cost of alike's. A client may
+// have the server compare 3 MB of them.
 func TestObjectsAreComparedAtLittleCost(t *testing.T) {
 	const folder, dear = "../../internal/apiserver/registry", "k8s.io/apimachinery/pkg/api/equality"
 	seen := 0
@@ -248,7 +258,9 @@ func TestDaemonSetControllerCallsTheAPIInOneFile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		calls := slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool { return slices.Contains(clients, strings.Trim(i.Path.Value, `"`)) })
+		calls := slices.ContainsFunc(file.Imports, func(i *ast.ImportSpec) bool {
+			return slices.Contains(clients, strings.Trim(i.Path.Value, `"`))
+		})
 		isDoor := path == filepath.Join(folder, door)
 		if !strings.HasSuffix(path, "_test.go") && calls != isDoor {
 			t.Errorf("%s imports an API client: %v; only %s does", path, calls, door)

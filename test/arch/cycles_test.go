@@ -63,7 +63,9 @@ func compiled(t *testing.T, packages []pkg) importer.Lookup {
 }
 
 // needs returns, for each file of a package, the files that declare what it uses.
-func needs(t *testing.T, files *token.FileSet, from types.Importer, path string, parsed []*ast.File) map[string]map[string]bool {
+func needs(
+	t *testing.T, files *token.FileSet, from types.Importer, path string, parsed []*ast.File,
+) map[string]map[string]bool {
 	t.Helper()
 	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
 	checked, err := (&types.Config{Importer: from}).Check(path, files, parsed, info)

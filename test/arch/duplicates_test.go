@@ -17,12 +17,13 @@ var searches = []string{"Contains", "ContainsFunc", "Index", "IndexFunc"}
 // endsEarly are searches through the rest of a list in a loop that ends with the first one.
 var endsEarly = []string{"internal/controller/statefulset/plan/plan.go"}
 
-// Whoever may send a long list must not keep a server busy with the square of its length: what was there before is kept in a
-// set. Searching or walking the part of a list before or after the current entry, in a loop over it, is that square.
+// Whoever may send a long list must not keep a server busy with the square of its length: what was there before is kept in
+// a set. Searching or walking the part of a list before or after the current entry, in a loop over it, is that square.
 func TestNoListIsSearchedForEachOfItsEntries(t *testing.T) {
 	seen := 0
 	err := filepath.WalkDir("../../internal", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "zz_generated") {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") ||
+			strings.Contains(path, "zz_generated") {
 			return err
 		}
 		seen++
@@ -35,7 +36,8 @@ func TestNoListIsSearchedForEachOfItsEntries(t *testing.T) {
 			return nil
 		}
 		for _, at := range squareSearches(file) {
-			t.Errorf("%s: a search through a part of the list for each of its entries; keep those before in a set", files.Position(at))
+			t.Errorf("%s: a search through a part of the list for each of its entries; keep those before in a set",
+				files.Position(at))
 		}
 		return nil
 	})

@@ -20,7 +20,8 @@ func TestFilesThatGuidesNameAreThere(t *testing.T) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && entry.Name() != "..", entry.IsDir() && entry.Name() == "bin":
+		case entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && entry.Name() != "..",
+			entry.IsDir() && entry.Name() == "bin":
 			return fs.SkipDir
 		case strings.HasSuffix(path, ".go"):
 			files = append(files, strings.TrimPrefix(path, "../.."))

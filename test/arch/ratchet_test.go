@@ -18,7 +18,8 @@ import (
 	"unicode/utf8"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write testdata/ratchet.txt as the code is now, if no rule is broken more often than it allows")
+var rewrite = flag.Bool("rewrite", false,
+	"write testdata/ratchet.txt as the code is now, if no rule is broken more often than it allows")
 
 const ratchetFile = "testdata/ratchet.txt"
 
@@ -57,7 +58,8 @@ func TestDebtOnlyFalls(t *testing.T) {
 	}
 	for _, d := range slices.SortedFunc(maps.Keys(now), compareDebt) {
 		if now[d] > allowed[d] {
-			t.Errorf("%s: %s is %d, and %d is allowed: mend what is new (after a move between folders: -rewrite)", d.folder, d.rule, now[d], allowed[d])
+			t.Errorf("%s: %s is %d, and %d is allowed: mend what is new (after a move between folders: -rewrite)", d.folder,
+				d.rule, now[d], allowed[d])
 		}
 	}
 }
@@ -125,7 +127,8 @@ func measureDebt(t *testing.T) map[debt]int {
 	out := map[debt]int{}
 	var large []pkg
 	for _, p := range packages(t) {
-		written := slices.DeleteFunc(slices.Clone(p.GoFiles), func(name string) bool { return strings.HasPrefix(name, "zz_generated") })
+		generated := func(name string) bool { return strings.HasPrefix(name, "zz_generated") }
+		written := slices.DeleteFunc(slices.Clone(p.GoFiles), generated)
 		if n := len(written); n > maxPackageFiles {
 			out[debt{manyFiles, p.path()}] = n
 		}

@@ -112,7 +112,8 @@ func (b *bench) greedyAccounts(ctx context.Context, n int) ([]kubernetes.Interfa
 	for i := range n {
 		name := fmt.Sprintf("client-%d", i)
 		accounts := b.client.CoreV1().ServiceAccounts(greedyNamespace)
-		if _, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta(name)}, metav1.CreateOptions{}); err != nil {
+		_, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta(name)}, metav1.CreateOptions{})
+		if err != nil {
 			return nil, err
 		}
 		token, err := accounts.CreateToken(

@@ -19,7 +19,8 @@ const nodesToKillOver = 1000
 // must have exactly one.
 func TestKilledServerLosesAndDoublesNothing(t *testing.T) {
 	ctx := context.Background()
-	b := &bench{options: options{binary: needs.Everynode(t, "../.."), nodes: nodesToKillOver, sets: 1, unavailable: "10%", patience: 15 * time.Minute}, dir: t.TempDir()}
+	b := &bench{options: options{binary: needs.Everynode(t, "../.."), nodes: nodesToKillOver, sets: 1, unavailable: "10%",
+		patience: 15 * time.Minute}, dir: t.TempDir()}
 	must(t, b.start(ctx))
 	t.Cleanup(func() { b.stop() })
 	must(t, b.nodesReady(ctx))

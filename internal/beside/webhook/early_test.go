@@ -11,7 +11,8 @@ import (
 	"github.com/everynode/everynode/internal/beside/admit"
 )
 
-// midway is an API in which a change is under way, by the DaemonSet's own condition, and node-1 has the stable revision.
+// midway is an API in which a change is under way, by the DaemonSet's own condition, and node-1 has the stable
+// revision.
 func midway(t *testing.T) (api, *v1alpha1.DaemonSetRollout) {
 	t.Helper()
 	objects := changing(t)

@@ -92,7 +92,8 @@ func TestHostileQuestions(t *testing.T) {
 			}
 			for name, object := range map[string]string{
 				"missing": "", "null": `"object":null,`, "a text": `"object":"pod",`, "a list": `"object":[1],`,
-				"of another kind": `"object":{"kind":"Secret","spec":7},`, "with a number for a name": `"object":{"metadata":{"name":1}},`,
+				"of another kind":          `"object":{"kind":"Secret","spec":7},`,
+				"with a number for a name": `"object":{"metadata":{"name":1}},`,
 			} {
 				code, got := post(t, s, about, `{"request":{"uid":"x",`+object+`"operation":"CREATE","namespace":"default"}}`)
 				if code != http.StatusOK || got.UID != "x" || got.Patch != nil {
@@ -118,10 +119,11 @@ func TestHostileQuestions(t *testing.T) {
 // set is a DaemonSet that follows a policy.
 func set(zone string) *appsv1.DaemonSet {
 	ds := &appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "agent", UID: "1", Labels: map[string]string{"tier": "agent"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "agent", UID: "1",
+			Labels:      map[string]string{"tier": "agent"},
 			Annotations: map[string]string{admit.UpdateStrategy: `{"type":"RollingUpdate"}`}},
-		Spec: appsv1.DaemonSetSpec{UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}},
 	}
+	ds.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
 	if zone != "" {
 		ds.Spec.Template.Spec.NodeSelector = map[string]string{"zone": zone}
 	}
@@ -159,25 +161,26 @@ func TestPlacementIsApproved(t *testing.T) {
 				Waves: []v1alpha1.Wave{{Name: "canary", Approval: approval}}},
 		}}}
 	}
-	const rolloutPath = "/apis/everynode.io/v1alpha1/namespaces/default/daemonsetrollouts/agent"
 	hash, err := admit.Moves{To: &set("b").Spec.Template.Spec}.Hash()
 	if err != nil {
 		t.Fatal(err)
 	}
 	rollout := func(owner, approved string) *v1alpha1.DaemonSetRollout {
 		return &v1alpha1.DaemonSetRollout{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "agent",
-			Labels: map[string]string{rollouts.OwnerLabel: owner}, Annotations: map[string]string{v1alpha1.ApprovedPlacement: approved}}}
+			Labels:      map[string]string{rollouts.OwnerLabel: owner},
+			Annotations: map[string]string{v1alpha1.ApprovedPlacement: approved}}}
 	}
+	manual := policies(v1alpha1.ApprovalManual)
 	for name, c := range map[string]struct {
 		objects api
 		allowed bool
 	}{
 		"no wave waits for anybody":            {api{policiesPath: policies("")}, false},
-		"nobody has approved":                  {api{policiesPath: policies(v1alpha1.ApprovalManual)}, false},
+		"nobody has approved":                  {api{policiesPath: manual}, false},
 		"the kind was taken away":              {api{}, true},
-		"it is approved":                       {api{policiesPath: policies(v1alpha1.ApprovalManual), rolloutPath: rollout("1", hash)}, true},
-		"another is approved":                  {api{policiesPath: policies(v1alpha1.ApprovalManual), rolloutPath: rollout("1", "sha256:00")}, false},
-		"it was approved for one that is gone": {api{policiesPath: policies(v1alpha1.ApprovalManual), rolloutPath: rollout("0", hash)}, false},
+		"it is approved":                       {api{policiesPath: manual, rolloutPath: rollout("1", hash)}, true},
+		"another is approved":                  {api{policiesPath: manual, rolloutPath: rollout("1", "sha256:00")}, false},
+		"it was approved for one that is gone": {api{policiesPath: manual, rolloutPath: rollout("0", hash)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newServer(t, c.objects, false)
@@ -188,7 +191,8 @@ func TestPlacementIsApproved(t *testing.T) {
 			if got.Allowed != c.allowed {
 				t.Fatalf("the answer is %+v", got)
 			}
-			if !c.allowed && !strings.Contains(got.Result.Message, "everynode rollout approve daemonset/agent -n default --placement "+hash) {
+			command := "everynode rollout approve daemonset/agent -n default --placement " + hash
+			if !c.allowed && !strings.Contains(got.Result.Message, command) {
 				t.Errorf("it says %s", got.Result.Message)
 			}
 			same := set("a")
@@ -206,24 +210,25 @@ func TestAPodOfADaemonSetThatIsUnknown(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", OwnerReferences: []metav1.OwnerReference{
 		{APIVersion: "apps/v1", Kind: "DaemonSet", Name: "agent", UID: "1", Controller: ptr.To(true)},
 	}}}
-	const setPath = "/apis/apps/v1/namespaces/default/daemonsets/agent"
 	other := set("")
 	other.UID = "2"
 	ask := func(s *Server) *admissionv1.AdmissionResponse {
-		body, err := json.Marshal(admissionv1.AdmissionReview{Request: &admissionv1.AdmissionRequest{Namespace: "default",
-			Object: raw(t, pod)}})
+		r := &admissionv1.AdmissionRequest{Namespace: "default", Object: raw(t, pod)}
+		body, err := json.Marshal(admissionv1.AdmissionReview{Request: r})
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, got := post(t, s, "pod", string(body))
 		return got
 	}
-	for name, objects := range map[string]api{"no DaemonSet": {}, "no rollout": {setPath: set("")}, "another one": {setPath: other}} {
+	for name, objects := range map[string]api{
+		"no DaemonSet": {}, "no rollout": {setPath: set("")}, "another one": {setPath: other},
+	} {
 		if got := ask(newServer(t, objects, true)); !got.Allowed || got.Patch != nil {
 			t.Errorf("%s: the answer is %+v", name, got)
 		}
 	}
-	broken := api{setPath: set(""), "/apis/everynode.io/v1alpha1/namespaces/default/daemonsetrollouts/agent": "no object"}
+	broken := api{setPath: set(""), rolloutPath: "no object"}
 	if got := ask(newServer(t, broken, true)); got.Allowed {
 		t.Error("with Fail a pod is admitted about which nothing is known")
 	}

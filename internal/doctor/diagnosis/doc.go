@@ -39,7 +39,8 @@ type findings struct {
 }
 
 func (f *findings) add(severity Severity, subject, remedy, format string, args ...any) {
-	f.all = append(f.all, Finding{Check: f.check, Severity: severity, Subject: subject, Remedy: remedy, Message: fmt.Sprintf(format, args...)})
+	f.all = append(f.all, Finding{Check: f.check, Severity: severity, Subject: subject, Remedy: remedy,
+		Message: fmt.Sprintf(format, args...)})
 }
 
 // inOrder puts problems first, and keeps the order otherwise.

@@ -115,9 +115,11 @@ func machineVersions(f *findings, m *Machine) {
 	p := m.Program
 	switch {
 	case p.Problem != "":
-		f.add(Problem, m.DataDir, "cat "+filepath.Join(m.DataDir, "version.json"), "it is not known which version wrote the data: %s", p.Problem)
+		f.add(Problem, m.DataDir, "cat "+filepath.Join(m.DataDir, "version.json"),
+			"it is not known which version wrote the data: %s", p.Problem)
 	case p.WroteData > p.Data:
-		f.add(Problem, m.DataDir, "everynode version", "everynode %s wrote the data, in a form that this one, %s, does not know; run that version or a newer one", p.WroteVersion, p.Here)
+		f.add(Problem, m.DataDir, "everynode version", "everynode %s wrote the data, in a form that this one, %s, does "+
+			"not know; run that version or a newer one", p.WroteVersion, p.Here)
 	}
 }
 
@@ -130,7 +132,8 @@ const (
 func disks(f *findings, m *Machine) {
 	for _, d := range m.Disks {
 		if d.ReadOnly {
-			f.add(Problem, d.Path, "mount -o remount,rw "+d.Path, "the file system of %s can only be read; the kernel does that when the disk is broken, so look at dmesg first", d.For)
+			f.add(Problem, d.Path, "mount -o remount,rw "+d.Path, "the file system of %s can only be read; the kernel does "+
+				"that when the disk is broken, so look at dmesg first", d.For)
 			continue
 		}
 		remedy := "du -xhd1 " + d.Path + " | sort -h"
@@ -145,7 +148,8 @@ func disks(f *findings, m *Machine) {
 			percent := int(math.Round(share * 100))
 			switch {
 			case share < noRoom:
-				f.add(Problem, d.Path, remedy, "%d %% of the %s for %s is left; without any nothing can be written", percent, what.name, d.For)
+				f.add(Problem, d.Path, remedy,
+					"%d %% of the %s for %s is left; without any nothing can be written", percent, what.name, d.For)
 			case share < littleRoom:
 				f.add(Warning, d.Path, remedy, "%d %% of the %s for %s is left", percent, what.name, d.For)
 			}
@@ -162,7 +166,8 @@ const (
 
 func certificates(f *findings, m *Machine) {
 	if m.CertificatesProblem != "" {
-		f.add(Problem, m.DataDir, "everynode certificates list --data-dir "+m.DataDir, "the certificates cannot be read: %s", m.CertificatesProblem)
+		f.add(Problem, m.DataDir, "everynode certificates list --data-dir "+m.DataDir,
+			"the certificates cannot be read: %s", m.CertificatesProblem)
 	}
 	for _, c := range m.Certificates {
 		remedy := "everynode certificates renew --data-dir " + m.DataDir
@@ -188,9 +193,11 @@ func modules(f *findings, m *Machine) {
 		switch {
 		case module.There:
 		case module.Loadable:
-			f.add(Warning, module.Name, fmt.Sprintf("modprobe %s && echo %[1]s >/etc/modules-load.d/everynode-%[1]s.conf", module.Name), "the kernel module %s is not loaded; %s", module.Name, module.For)
+			load := fmt.Sprintf("modprobe %s && echo %[1]s >/etc/modules-load.d/everynode-%[1]s.conf", module.Name)
+			f.add(Warning, module.Name, load, "the kernel module %s is not loaded; %s", module.Name, module.For)
 		default:
-			f.add(Problem, module.Name, "apt-get install linux-image-amd64 && reboot", "this kernel (see uname -r) does not have the module %s; %s", module.Name, module.For)
+			f.add(Problem, module.Name, "apt-get install linux-image-amd64 && reboot",
+				"this kernel (see uname -r) does not have the module %s; %s", module.Name, module.For)
 		}
 	}
 }
@@ -200,7 +207,8 @@ func cgroups(f *findings, m *Machine) {
 		return
 	}
 	if m.Cgroups.Version == 0 {
-		f.add(Problem, "/sys/fs/cgroup", "mount -t cgroup2 none /sys/fs/cgroup", "no cgroups are mounted; without them no container starts")
+		f.add(Problem, "/sys/fs/cgroup", "mount -t cgroup2 none /sys/fs/cgroup",
+			"no cgroups are mounted; without them no container starts")
 		return
 	}
 	var missing []string
@@ -210,7 +218,8 @@ func cgroups(f *findings, m *Machine) {
 		}
 	}
 	if len(missing) > 0 {
-		f.add(Problem, "/sys/fs/cgroup", "cat /proc/cmdline", "the cgroups cannot limit %s; remove cgroup_disable= from the kernel's command line, or add cgroup_enable=%s", strings.Join(missing, ", "), missing[0])
+		f.add(Problem, "/sys/fs/cgroup", "cat /proc/cmdline", "the cgroups cannot limit %s; remove cgroup_disable= from "+
+			"the kernel's command line, or add cgroup_enable=%s", strings.Join(missing, ", "), missing[0])
 	}
 }
 
@@ -219,7 +228,8 @@ func tools(f *findings, m *Machine) {
 		return
 	}
 	if m.noNode() {
-		f.add(Warning, "this machine", "apt-get install containerd runc containernetworking-plugins iptables nftables    # if it is to be a node", "it has a control plane and no containerd: no containers can run here")
+		f.add(Warning, "this machine", "apt-get install containerd runc containernetworking-plugins iptables nftables    "+
+			"# if it is to be a node", "it has a control plane and no containerd: no containers can run here")
 		return
 	}
 	for _, t := range m.Tools {
@@ -231,7 +241,8 @@ func tools(f *findings, m *Machine) {
 
 // noNode tells that a machine has a control plane, and neither an agent nor what would run containers for one.
 func (m *Machine) noNode() bool {
-	return m.Server && !m.Joined && slices.ContainsFunc(m.Tools, func(t Tool) bool { return t.Name == "containerd" && !t.There })
+	missing := func(t Tool) bool { return t.Name == "containerd" && !t.There }
+	return m.Server && !m.Joined && slices.ContainsFunc(m.Tools, missing)
 }
 
 func ports(f *findings, m *Machine) {
@@ -246,6 +257,7 @@ func ports(f *findings, m *Machine) {
 		if p.PID != 0 {
 			by = fmt.Sprintf("%s (process %d)", p.By, p.PID)
 		}
-		f.add(Warning, fmt.Sprintf("port %d", p.Number), remedy, "%s listens at the port for %s; end it, or choose another port with %s", by, p.For, p.Flag)
+		f.add(Warning, fmt.Sprintf("port %d", p.Number), remedy,
+			"%s listens at the port for %s; end it, or choose another port with %s", by, p.For, p.Flag)
 	}
 }
