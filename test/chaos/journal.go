@@ -134,7 +134,8 @@ func (j *journal) called(c history.Call) {
 
 // delivered notes that the DaemonSet controller is about to learn of an object.
 func (j *journal) delivered(obj any) {
-	if last, ok := obj.(toolscache.DeletedFinalStateUnknown); ok {
+	last, gone := obj.(toolscache.DeletedFinalStateUnknown)
+	if gone {
 		obj = last.Obj
 	}
 	object, ok := obj.(metav1.Object)
@@ -149,7 +150,24 @@ func (j *journal) delivered(obj any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.learn(version)
-	j.record.Sights = append(j.record.Sights, history.Sight{UID: object.GetUID(), At: j.newest, Version: version})
+	s := history.Sight{UID: object.GetUID(), At: j.newest, Version: version}
+	j.record.Sights = append(j.record.Sights, s)
+	if gone {
+		j.record.Ends = append(j.record.Ends, s)
+	}
+}
+
+// begins notes that a DaemonSet controller begins, which knows of nothing.
+func (j *journal) begins() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	known := map[types.UID]bool{}
+	for _, s := range j.record.Sights {
+		known[s.UID] = true
+	}
+	for uid := range known {
+		j.record.Ends = append(j.record.Ends, history.Sight{UID: uid, At: j.newest})
+	}
 }
 
 // named are the objects that a text speaks of, and the revisions of its DaemonSets.

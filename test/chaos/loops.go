@@ -84,6 +84,7 @@ func (f fittings) run(run func(context.Context) error) error {
 // loopsByName puts each loop together, as internal/server does.
 var loopsByName = map[string]func(fittings) error{
 	"daemonset": func(f fittings) error {
+		f.parts.journal.begins()
 		f.view.Delivered = f.parts.journal.delivered
 		config := daemonset.Config{
 			Informers: f.view, Writer: listeningWriter{executor.NewWriter(f.client), f.parts.journal},

@@ -235,7 +235,9 @@ func (r *round) run(ctx context.Context) (err error) {
 // finishing is how the last changes are made.
 func (r *round) finishing() *tailor.Finish {
 	nodes := func() typed.NodeInterface { return r.cluster.api().CoreV1().Nodes() }
-	f := &tailor.Finish{Nodes: nodes, Until: until, Settle: r.user.settle, Do: r.user.do}
+	apart := func() typed.ConfigMapInterface { return r.cluster.api().CoreV1().ConfigMaps("kube-system") }
+	f := &tailor.Finish{Nodes: nodes, Apart: apart, Until: until, Settle: r.user.settle, Do: r.user.do,
+		KillLast: r.seed%4 == 3}
 	f.Rules, f.Last = r.plan.Last()
 	if r.plan.Kind == plan.Parts && r.seed%2 == 1 {
 		f.Kill = func(ctx context.Context) {

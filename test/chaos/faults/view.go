@@ -22,7 +22,8 @@ type View struct {
 	Line *Line
 	// Context ends with the loop.
 	Context context.Context //nolint:containedctx // Handlers have none; it is the loop's.
-	// Delivered, unless nil, is told of each object just before the loop is.
+	// Delivered, unless nil, is told of each object just before the loop is; of one that is gone with a
+	// toolscache.DeletedFinalStateUnknown around it.
 	Delivered func(obj any)
 }
 
@@ -101,7 +102,12 @@ func (m *mixer) OnUpdate(old, obj any) {
 
 // OnDelete implements toolscache.ResourceEventHandler.
 func (m *mixer) OnDelete(obj any) {
-	m.put(obj, func() { m.next.OnDelete(obj) })
+	gone, missed := obj.(toolscache.DeletedFinalStateUnknown)
+	if !missed {
+		key, _ := toolscache.MetaNamespaceKeyFunc(obj) // what has no name keeps its place among all others
+		gone = toolscache.DeletedFinalStateUnknown{Key: key, Obj: obj}
+	}
+	m.put(gone, func() { m.next.OnDelete(obj) })
 }
 
 func (m *mixer) tell(obj any) {

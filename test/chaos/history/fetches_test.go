@@ -3,6 +3,7 @@ package history
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -358,5 +359,44 @@ func TestJudgeOfImagesBeforeTheirTurn(t *testing.T) {
 				t.Errorf("it counts %d daemons whose nodes had the images, want %d", fetched, c.fetched)
 			}
 		})
+	}
+}
+
+// TestADaemonThatIsGoneIsKnownNoMore, once the controller has heard of that, or another one has begun since.
+func TestADaemonThatIsGoneIsKnownNoMore(t *testing.T) {
+	for name, c := range map[string]struct {
+		// when it ended for the controller, since the daemon's end, by which version; none for 0
+		after, version int64
+		known          bool
+	}{
+		"it is not heard of":                    {known: true},
+		"it is heard of":                        {after: 2, version: 7},
+		"another controller has begun since":    {after: 2},
+		"another controller had begun before":   {after: -1, known: true},
+		"it is heard of when it does not count": {after: 9 * lag, version: 7, known: true},
+	} {
+		s := guidedFleet()
+		old := s.pods[1]
+		s.record.Told = true
+		last := func() int64 { return s.record.Events[len(s.record.Events)-1].Revision }
+		see := func(uid types.UID) {
+			s.record.Sights = append(s.record.Sights, Sight{UID: uid, At: last(), Version: last()})
+		}
+		see(old.UID)
+		s.gone(old)
+		gone := last()
+		next := old.DeepCopy()
+		next.Name, next.UID = "next", "next"
+		s.put(next)
+		see(next.UID)
+		if c.after != 0 {
+			s.record.Ends = append(s.record.Ends, Sight{UID: old.UID, At: gone + c.after, Version: c.version})
+		}
+		j := newJudge(s.record)
+		got := j.daemonsOf(decision{at: place{ownerOf(old), "n2"}, event: last() + 20}, last()+5)
+		known := slices.ContainsFunc(got, func(p *corev1.Pod) bool { return p.UID == old.UID })
+		if known != c.known || !slices.ContainsFunc(got, func(p *corev1.Pod) bool { return p.UID == next.UID }) {
+			t.Errorf("%s: of %d daemons it is known: %v", name, len(got), known)
+		}
 	}
 }

@@ -52,27 +52,26 @@ type Call struct {
 // Sight is a version of an object that was delivered to the DaemonSet controller.
 type Sight struct {
 	UID types.UID
-	// At is the newest revision there was when Version was delivered.
+	// At is the newest revision there was when Version was delivered, or, without one, when another controller began.
 	At, Version int64
 }
 
-// Record is all that is known of a round.
+// Record is all that is known of a round. Ends are when the controller heard that objects are gone, or another began.
 type Record struct {
-	Events []Event
-	Writes []Write
-	Calls  []Call
-	Sights []Sight
-	// Told says that Calls and Sights are complete.
+	Events       []Event
+	Writes       []Write
+	Calls        []Call
+	Sights, Ends []Sight
+	// Told says that Calls, Sights and Ends are complete.
 	Told bool
 }
 
 // Violation is a rule that was broken.
 type Violation struct {
-	Rule     string
-	Revision int64
+	Rule, Message string
+	Revision      int64
 	// Objects are the UIDs of those concerned.
 	Objects []types.UID
-	Message string
 }
 
 func (v Violation) String() string {
@@ -83,10 +82,8 @@ func (v Violation) String() string {
 const lag = 400
 
 // version is an object from one revision to the next one of its own, track the life of one object.
-type (
-	version = lives.Version
-	track   = lives.Track
-)
+type version = lives.Version
+type track = lives.Track
 
 // index makes the tracks of all objects.
 func index(events []Event) map[types.UID]*track {

@@ -82,9 +82,9 @@ func newJudge(r Record) *judge {
 	j := &judge{
 		Record: r, tracks: index(r.Events), pods: map[place][]*track{}, nodes: map[string][]*track{},
 		lives: map[string][]*track{}, pulls: map[types.UID][]*track{}, calls: map[string][]Call{},
-		sees: map[types.UID][]Sight{}, deleted: map[types.UID]bool{}, touched: map[types.UID]bool{}, taken: map[place]int64{},
-		doubled: map[place]pair{}, leaving: map[place]types.UID{}, given: map[place]version{}, begun: map[types.UID][]time.Time{},
-		ended: map[types.UID]bool{}, present: map[types.UID]bool{},
+		sees: map[types.UID][]Sight{}, deleted: map[types.UID]bool{}, touched: map[types.UID]bool{},
+		taken: map[place]int64{}, doubled: map[place]pair{}, leaving: map[place]types.UID{}, given: map[place]version{},
+		begun: map[types.UID][]time.Time{}, ended: map[types.UID]bool{}, present: map[types.UID]bool{},
 		rollouts: map[string][]*track{}, markOfHash: map[string]string{},
 	}
 	for _, c := range r.Calls {

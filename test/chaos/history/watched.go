@@ -273,6 +273,10 @@ func (j *judge) daemonsOf(of decision, since int64) (out []*corev1.Pod) {
 	left := func(p *corev1.Pod) bool { return ownerOf(p) != of.at.set }
 	for _, t := range j.pods[of.at] {
 		uid := t.First().GetUID()
+		over := func(s Sight) bool { return s.UID == uid && s.At <= since && (s.Version > 0 || s.At >= t.Gone) }
+		if t.Gone != 0 && slices.ContainsFunc(j.Ends, over) {
+			continue
+		}
 		list := j.seen(uid, since, of.event)
 		if slices.ContainsFunc(list, left) || j.Told && len(list) > 0 && !slices.ContainsFunc(j.sees[uid], heard) {
 			return nil

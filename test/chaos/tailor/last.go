@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	typed "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -21,8 +22,12 @@ type Finish struct {
 	// Until tries something until it works, and Settle waits until the fleet is as it should be.
 	Until  func(ctx context.Context, what string, try func(context.Context) error) error
 	Settle func(ctx context.Context) error
-	// Kill ends the controller, and another one begins; nil where none ends.
-	Kill func(ctx context.Context)
+	// Kill ends the controller, and another one begins; nil where none ends. KillLast says that it does so in the midst of
+	// the last steps too: whom nodes had to wait for is not known of that one.
+	Kill     func(ctx context.Context)
+	KillLast bool
+	// Apart is where what concerns nobody is written.
+	Apart func() typed.ConfigMapInterface
 	// Rules are steps that Do takes before, and Last such as it takes after them, until the fleet is as it should be.
 	Rules, Last []plan.Step
 	Do          func(ctx context.Context, s plan.Step)
@@ -70,16 +75,46 @@ func (t *Tailor) Finish(ctx context.Context, f *Finish) error {
 	if len(f.Last) == 0 {
 		return nil
 	}
+	err := f.rest(ctx)
+	if err != nil {
+		return err
+	}
 	for _, step := range f.Last {
 		f.Do(ctx, step)
 	}
-	if f.Kill != nil {
+	if f.Kill != nil && f.KillLast {
 		f.Kill(ctx)
 	}
-	if err := f.Settle(ctx); err != nil {
+	err = f.Settle(ctx)
+	if err != nil {
 		return fmt.Errorf("after the last steps: %w", err)
 	}
 	return nil
+}
+
+// Before the last steps time passes, and revisions: nodes of a step surely wait for another one only if the controller
+// can have known no other daemon of that one since the change began.
+const (
+	restFor   = 6 * time.Second
+	revisions = 100
+)
+
+// rest has all be as it is for so long.
+func (f *Finish) rest(ctx context.Context) error {
+	time.Sleep(restFor)
+	return f.Until(ctx, "revisions pass", func(ctx context.Context) error {
+		for range revisions / 2 { // each is one that is made, and one that goes
+			made, err := f.Apart().Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "rest-"}},
+				metav1.CreateOptions{})
+			if err == nil {
+				err = f.Apart().Delete(ctx, made.Name, metav1.DeleteOptions{})
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // reclass gives every second node another class.
