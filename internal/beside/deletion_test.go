@@ -53,11 +53,13 @@ func (o *onePod) List(_ context.Context, into client.ObjectList, _ ...client.Lis
 }
 
 func versioned(uid, version string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "agent-1", UID: types.UID(uid), ResourceVersion: version}}
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "agent-1", UID: types.UID(uid),
+		ResourceVersion: version}}
 }
 
 // TestAPodIsDeletedAsItWasSeen, or not at all: what has become of it since may count for a limit.
 func TestAPodIsDeletedAsItWasSeen(t *testing.T) {
+	const changed = http.StatusPreconditionFailed
 	for name, c := range map[string]struct {
 		seen, stored *corev1.Pod
 		// meanwhile is what the cache has after the trial; where it is nil, what it had before.
@@ -66,13 +68,13 @@ func TestAPodIsDeletedAsItWasSeen(t *testing.T) {
 		code      int32
 	}{
 		"as it was seen":               {versioned("1", "7"), versioned("1", "7"), nil, false, 0},
-		"it is ready by now":           {versioned("1", "7"), versioned("1", "8"), nil, true, http.StatusPreconditionFailed},
-		"it changes during the trial":  {versioned("1", "7"), versioned("1", "8"), versioned("1", "8"), true, http.StatusPreconditionFailed},
+		"it is ready by now":           {versioned("1", "7"), versioned("1", "8"), nil, true, changed},
+		"it changes during the trial":  {versioned("1", "7"), versioned("1", "8"), versioned("1", "8"), true, changed},
 		"it is another":                {versioned("1", "7"), versioned("2", "9"), nil, true, http.StatusConflict},
 		"it has gone":                  {versioned("1", "7"), nil, nil, false, http.StatusNotFound},
 		"it has gone from the cache":   {nil, nil, nil, false, http.StatusNotFound},
 		"another is in the cache":      {versioned("2", "9"), versioned("2", "9"), nil, true, http.StatusConflict},
-		"the cache is behind for long": {versioned("1", "3"), versioned("1", "8"), versioned("1", "4"), true, http.StatusPreconditionFailed},
+		"the cache is behind for long": {versioned("1", "3"), versioned("1", "8"), versioned("1", "4"), true, changed},
 	} {
 		api, cache := fake.NewClientset(), &onePod{is: c.seen}
 		if c.stored != nil {

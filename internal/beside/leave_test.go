@@ -87,13 +87,13 @@ func TestLeavingRefusesWhatCannotBeGivenBack(t *testing.T) {
 	}
 }
 
-// TestLeavingTakesNotesOffPods: what changes remembered on daemons' pods goes, and nothing else of these. An account that
-// may not change pods leaves all the same.
+// TestLeavingTakesNotesOffPods: what changes remembered on daemons' pods goes, and nothing else of these. An account
+// that may not change pods leaves all the same.
 func TestLeavingTakesNotesOffPods(t *testing.T) {
 	for _, forbidden := range []bool{false, true} {
-		noted := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "logs-x", UID: "x", Annotations: map[string]string{
-			"everynode.io/fetched-images": "{}", "everynode.io/first-node": "2026-08-01T12:00:00Z logs-x", "theirs": "stays",
-		}}}
+		noted := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "logs-x", UID: "x"}}
+		noted.Annotations = map[string]string{"everynode.io/fetched-images": "{}",
+			"everynode.io/first-node": "2026-08-01T12:00:00Z logs-x", "theirs": "stays"}
 		other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "other"}}
 		client := fake.NewClientset(noted, other)
 		patched := ""
@@ -114,8 +114,8 @@ func TestLeavingTakesNotesOffPods(t *testing.T) {
 
 // TestLeavingEndsFetches: pods that fetch images go, and no others.
 func TestLeavingEndsFetches(t *testing.T) {
-	fetches := (&fetchpod.Order{Namespace: "default", Owner: "logs", Daemon: "logs-x", DaemonUID: "u", Node: "n", Revision: "b",
-		Spec: &corev1.PodSpec{Containers: []corev1.Container{{Image: "agent:2"}}}}).Pod()
+	fetches := (&fetchpod.Order{Namespace: "default", Owner: "logs", Daemon: "logs-x", DaemonUID: "u", Node: "n",
+		Revision: "b", Spec: &corev1.PodSpec{Containers: []corev1.Container{{Image: "agent:2"}}}}).Pod()
 	other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "other",
 		Labels: map[string]string{fetchpod.Label: "u"}}}
 	client := fake.NewClientset(fetches, other)

@@ -123,8 +123,8 @@ func TestLeavingDeletesThePolicyOfAnOlderKubernetes(t *testing.T) {
 	}
 }
 
-// TestLeavingFindsAPolicyByWhatItDoes: the printed one goes under any name. One that only resembles it is somebody's own,
-// and as long as it closes nodes nothing changes.
+// TestLeavingFindsAPolicyByWhatItDoes: the printed one goes under any name. One that only resembles it is somebody's
+// own, and as long as it closes nodes nothing changes.
 func TestLeavingFindsAPolicyByWhatItDoes(t *testing.T) {
 	for name, c := range map[string]struct {
 		change        func(*admissionv1.MutatingAdmissionPolicy)
