@@ -121,6 +121,7 @@ func (c *Course) SetDaemon(name string, d standing.Daemon) {
 	}
 	c.refusedBeside(n)
 	c.observe(n, &was)
+	n.change.owed = n.change.owed || d.Refused != "" && d.RefusedOf == c.state.stable && c.mayOwe(n)
 	c.resort(n, false)
 	c.leftAt(n, &was)
 	c.refresh(n)
@@ -143,7 +144,6 @@ func (c *Course) observe(n *node, was *standing.Daemon) {
 	if ch.begun != nil && (d.Revision != *ch.begun || d.Two || d.Held) {
 		ch.begun = nil
 	}
-	ch.owed = ch.owed || d.Refused != "" && d.RefusedOf == c.state.stable && c.mayOwe(n)
 	if d.Available && ch.begun == nil {
 		ch.taken, ch.spared = false, false
 	}

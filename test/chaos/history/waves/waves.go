@@ -39,8 +39,8 @@ func (s Stage) Name(p *v1alpha1.RolloutPolicy) string {
 	return p.Spec.Waves[s.Wave].Name + "/" + s.Value
 }
 
-// IsAmong reports whether the step is one of those of these names: of a wave that grows any of its parts, since no label
-// tells in which of them a node is.
+// IsAmong reports whether the step is one of those of these names: of a wave that grows any of its parts, since no
+// label tells in which of them a node is.
 func (s Stage) IsAmong(p *v1alpha1.RolloutPolicy, names []string) bool {
 	name := s.Name(p)
 	grows := s.Wave < len(p.Spec.Waves) && p.Spec.Waves[s.Wave].Ramp != nil
