@@ -59,7 +59,8 @@ const (
 	gracePeriod  = 4 * time.Second
 	goneForGood  = 300 * time.Millisecond
 	longestRetry = time.Second
-	lingering    = 3 * time.Second
+	// As everywhere it is longer than a pod that was written is waited for: that may refer to a copy.
+	lingering = 12 * time.Second
 )
 
 // fittings are what a loop is put together from.
