@@ -120,9 +120,12 @@ func (o *Getter) ListWatch(of runtime.Object) cache.ListerWatcher {
 	return nil
 }
 
-// uncached resources are written often and read seldom: a watch cache would
-// keep every change of the last minutes in memory for nobody.
-var uncached = map[schema.GroupResource]bool{{Resource: "events"}: true}
+// uncached resources have no watch cache. Events are written often and read seldom: it would only cost memory.
+// NodeStartups are few, and read as they are now whenever a node is created: a watch cache knows that it has heard of
+// everything only at its database's next word of progress, a tenth of a second later.
+var uncached = map[schema.GroupResource]bool{
+	{Resource: "events"}: true, {Group: v1alpha1.GroupVersion.Group, Resource: "nodestartups"}: true,
+}
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
 func (o *Getter) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
