@@ -26,8 +26,8 @@ func main() {
 	flag.DurationVar(&o.patience, "patience", 15*time.Minute, "how long a phase may take")
 	flag.StringVar(
 		&o.profiles, "profile", "",
-		"a folder for profiles of the server, by phase: processor time in pieces of seconds, and the heap after it; memory "+
-			"and times are then other ones",
+		"a folder for profiles of the server, by phase: processor time in pieces of seconds, the heap and the metrics after "+
+			"it; memory and times are then other ones",
 	)
 	var m modes
 	agents := flag.String(
@@ -137,16 +137,17 @@ func runQuiet(ctx context.Context, o options, nodes []int) error {
 	)
 	fmt.Printf(
 		"Waits of nodes are seconds from when a pod is wanted until it is seen to be available: of half of the nodes / of "+
-			"99 in 100, at most.\nIdle and settled: nothing happens for %v, which begins %v after the update.\n\n",
+			"99 in 100, at most.\nAllocated is garbage and all, and how often the heap was collected meanwhile, in create, update "+
+			"and delete.\nIdle and settled: nothing happens for %v, which begins %v after the update.\n\n",
 		o.idle, aftermath,
 	)
 	fmt.Println(
 		"| nodes | nodes ready | create | update | delete | waits, create | waits, update | peak memory | settled | CPU of " +
-			"the three | CPU in all | written | idle, of a core | idle, written a minute |",
+			"the three | allocated | CPU in all | written | idle, of a core | idle, written a minute |",
 	)
 	fmt.Println(
 		"|------:|------------:|-------:|-------:|-------:|--------------:|--------------:|------------:|--------:" +
-			"|-----------------:|-----------:|--------:|----------------:|-----------------------:|",
+			"|-----------------:|----------:|-----------:|--------:|----------------:|-----------------------:|",
 	)
 	for _, o.nodes = range nodes {
 		r, err := measure(ctx, o)
@@ -159,10 +160,10 @@ func runQuiet(ctx context.Context, o options, nodes []int) error {
 			idle = fmt.Sprintf("%.1f %%", 100*r.rest.core())
 			idleWritten = fmt.Sprintf("%.1f MB", float64(r.rest.written)/r.rest.took.Minutes()/(1<<20))
 		}
-		fmt.Printf("| %d | %s | %s | %s | %s | %s | %s | %d MB | %d MB | %.1f s | %.0f s | %d MB | %s | %s |\n",
+		fmt.Printf("| %d | %s | %s | %s | %s | %s | %s | %d MB | %d MB | %.1f s | %s, %s, %s | %.0f s | %d MB | %s | %s |\n",
 			o.nodes, r.ready, r.create, r.update, r.remove, waits(r.create), waits(r.update), r.whole.Peak>>20, r.settled>>20,
-			(r.create.cpu + r.update.cpu + r.remove.cpu).Seconds(), r.whole.CPU.Seconds(), r.whole.Written>>20, idle,
-			idleWritten)
+			(r.create.cpu + r.update.cpu + r.remove.cpu).Seconds(), r.create.heap, r.update.heap, r.remove.heap,
+			r.whole.CPU.Seconds(), r.whole.Written>>20, idle, idleWritten)
 	}
 	return nil
 }

@@ -63,6 +63,8 @@ type phase struct {
 	// half and most are how long half of the nodes waited for a pod at most, and 99 of 100.
 	half, most time.Duration
 	written    int64
+	// heap is what the first server allocated.
+	heap heap
 }
 
 // String implements fmt.Stringer.
@@ -218,6 +220,10 @@ func pause(ctx context.Context, wait time.Duration) error {
 func (b *bench) settle() { time.Sleep(2 * time.Second) }
 
 func (b *bench) time(ctx context.Context, run func(context.Context) error) (p phase, err error) {
+	made, err := b.heap(ctx)
+	if err != nil {
+		return p, err
+	}
 	before, _, err := b.used()
 	if err != nil {
 		return p, err
@@ -237,7 +243,12 @@ func (b *bench) time(ctx context.Context, run func(context.Context) error) (p ph
 		}
 	}
 	after, _, err := b.used()
+	if err != nil {
+		return p, err
+	}
 	p.cpu, p.written = after.CPU-before.CPU, after.Written-before.Written
+	now, err := b.heap(ctx)
+	p.heap = heap{now.allocated - made.allocated, now.collections - made.collections}
 	return p, err
 }
 
