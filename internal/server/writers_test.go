@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -352,6 +353,64 @@ func comparable(p *corev1.Pod) *corev1.Pod {
 		}
 	}
 	return out
+}
+
+// TestInsideDoorStoresTheSameOfDaemonSets writes the status of a DaemonSet both ways: over a newer one, over the newest,
+// with what none may say, and of one that is gone.
+func TestInsideDoorStoresTheSameOfDaemonSets(t *testing.T) {
+	t.Parallel()
+	client, http, door := ways(t, func(o *config.Options) { o.NoDaemonSetController = true })
+	var stored []*appsv1.DaemonSet
+	var answers []string
+	for _, w := range []way{http, door} {
+		labels, sets := map[string]string{"app": "test"}, client.AppsV1().DaemonSets(w.namespace)
+		old, err := sets.Create(t.Context(), &appsv1.DaemonSet{
+			ObjectMeta: metav1.ObjectMeta{Name: "set", Labels: labels},
+			Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: testPod("", "").Spec}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		old.Spec.MinReadySeconds = 7
+		now, err := sets.Update(t.Context(), old, metav1.UpdateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		good, gone := now.DeepCopy(), now.DeepCopy()
+		good.Spec.MinReadySeconds, gone.Name = 9, "gone" // a status has nothing to say of the former
+		good.Status = appsv1.DaemonSetStatus{ObservedGeneration: 2, DesiredNumberScheduled: 3, NumberReady: 2,
+			Conditions: []appsv1.DaemonSetCondition{{Type: "Progressing", Status: corev1.ConditionTrue, Reason: "Because"}}}
+		for _, ds := range []*appsv1.DaemonSet{old, good, nil, gone} {
+			if ds == nil {
+				ds = stored[len(stored)-1].DeepCopy()
+				ds.Status.NumberReady = -1
+			}
+			written, err := w.ds.UpdateDaemonSetStatus(t.Context(), ds)
+			answers = append(answers, outcome(err))
+			if err == nil {
+				stored = append(stored, written)
+			}
+		}
+		read, err := sets.Get(t.Context(), "set", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored = append(stored, read)
+	}
+	for _, ds := range stored {
+		ds.TypeMeta, ds.Namespace, ds.UID, ds.ResourceVersion, ds.ManagedFields = metav1.TypeMeta{}, "", "", "", nil
+		ds.CreationTimestamp, ds.Status.Conditions[0].LastTransitionTime = metav1.Time{}, metav1.Time{}
+		if diff := cmp.Diff(stored[0], ds); diff != "" {
+			t.Errorf("both ways and what is stored differ:\n%s", diff)
+		}
+	}
+	if len(stored) != 4 || stored[0].Spec.MinReadySeconds != 7 {
+		t.Errorf("stored: %d times, %+v", len(stored), stored[0])
+	}
+	if diff := cmp.Diff(answers[:4], answers[4:]); diff != "" {
+		t.Errorf("the answers differ:\n%s", diff)
+	}
 }
 
 // TestInsideDoorAsksPolicies shows that a policy stops writes of either way.

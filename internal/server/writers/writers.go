@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 
+	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,13 +29,15 @@ import (
 
 // The writes that come by the thousand go through the inside door, all others
 // through the client: one pod is created, bound, reported and deleted for each
-// node; each node gets its network and its taints, and renews a lease.
+// node, and its DaemonSet counts them all the while; each node gets its network
+// and its taints, and renews a lease.
 
 var (
 	pods   = corev1.SchemeGroupVersion.WithResource("pods")
 	nodes  = corev1.SchemeGroupVersion.WithResource("nodes")
 	events = corev1.SchemeGroupVersion.WithResource("events")
 	leases = coordinationv1.SchemeGroupVersion.WithResource("leases")
+	sets   = appsv1.SchemeGroupVersion.WithResource("daemonsets")
 )
 
 // Inside writes objects through the door, with their types.
@@ -131,6 +134,10 @@ func (w daemonSetWriter) CreatePod(ctx context.Context, p *corev1.Pod) (*corev1.
 
 func (w daemonSetWriter) DeletePod(ctx context.Context, namespace, name string, uid types.UID) error {
 	return w.deletePod(ctx, namespace, name, *metav1.NewPreconditionDeleteOptions(string(uid)))
+}
+
+func (w daemonSetWriter) UpdateDaemonSetStatus(ctx context.Context, ds *appsv1.DaemonSet) (*appsv1.DaemonSet, error) {
+	return typed[*appsv1.DaemonSet](w.door.Update(ctx, target(sets, "status", ds), ds))
 }
 
 // schedulerWriter is the scheduler's.
