@@ -1,6 +1,7 @@
 package hotstore
 
 import (
+	"maps"
 	"reflect"
 	"sync"
 
@@ -73,54 +74,123 @@ func (ms *molds) fit(object, before runtime.Object) {
 }
 
 // share makes equal parts of two values the same memory: that of the old one, which
-// nobody changes any more.
-func share(fresh, old reflect.Value) {
+// nobody changes any more. It reports whether both are equal, as reflect.DeepEqual has it.
+func share(fresh, old reflect.Value) (equal bool) {
 	switch fresh.Kind() {
 	case reflect.Struct:
-		for i := range fresh.NumField() {
-			if fresh.Type().Field(i).IsExported() {
-				share(fresh.Field(i), old.Field(i))
+		equal = true
+		for i, exported := range fieldsOf(fresh.Type()) {
+			if f, o := fresh.Field(i), old.Field(i); exported {
+				equal = share(f, o) && equal
+			} else {
+				equal = equal && same(f, o)
 			}
 		}
+		return equal
 	case reflect.String:
-		if fresh.Len() > 0 && fresh.String() == old.String() {
+		equal = fresh.String() == old.String()
+		if equal && fresh.Len() > 0 {
 			fresh.Set(old)
 		}
+		return equal
 	case reflect.Pointer:
-		sharePointer(fresh, old)
-	case reflect.Slice:
-		shareSlice(fresh, old)
-	case reflect.Map:
-		if fresh.Len() > 0 && fresh.Len() == old.Len() && equal(fresh, old) {
+		if fresh.IsNil() || old.IsNil() {
+			return fresh.IsNil() && old.IsNil()
+		}
+		equal = share(fresh.Elem(), old.Elem())
+		if equal {
 			fresh.Set(old)
 		}
+		return equal
+	case reflect.Slice:
+		return shareSlice(fresh, old)
+	case reflect.Map:
+		equal = same(fresh, old)
+		if equal && fresh.Len() > 0 {
+			fresh.Set(old)
+		}
+		return equal
 	}
+	return same(fresh, old)
 }
 
-func sharePointer(fresh, old reflect.Value) {
-	switch {
-	case fresh.IsNil() || old.IsNil():
-	case equal(fresh, old):
-		fresh.Set(old)
-	default:
-		share(fresh.Elem(), old.Elem())
-	}
-}
-
-func shareSlice(fresh, old reflect.Value) {
+func shareSlice(fresh, old reflect.Value) (equal bool) {
 	if fresh.Len() == 0 || old.Len() == 0 {
-		return
+		return fresh.Len() == old.Len() && fresh.IsNil() == old.IsNil()
 	}
-	if fresh.Len() == old.Len() && equal(fresh, old) {
+	equal = fresh.Len() == old.Len()
+	if k := fresh.Type().Elem().Kind(); k == reflect.Struct || k == reflect.Pointer || k == reflect.String {
+		for i := range min(fresh.Len(), old.Len()) {
+			equal = share(fresh.Index(i), old.Index(i)) && equal
+		}
+	} else {
+		equal = equal && same(fresh, old)
+	}
+	if equal {
 		fresh.Set(old.Slice3(0, old.Len(), old.Len())) // Who appends, copies.
-		return
 	}
-	if k := fresh.Type().Elem().Kind(); k != reflect.Struct && k != reflect.Pointer && k != reflect.String {
-		return
-	}
-	for i := range min(fresh.Len(), old.Len()) {
-		share(fresh.Index(i), old.Index(i))
-	}
+	return equal
 }
 
-func equal(a, b reflect.Value) bool { return reflect.DeepEqual(a.Interface(), b.Interface()) }
+// same is reflect.DeepEqual of values that do not contain themselves.
+func same(a, b reflect.Value) bool {
+	switch a.Kind() {
+	case reflect.Struct:
+		for i := range a.NumField() {
+			if !same(a.Field(i), b.Field(i)) {
+				return false
+			}
+		}
+		return true
+	case reflect.Pointer:
+		return a.Pointer() == b.Pointer() || !a.IsNil() && !b.IsNil() && same(a.Elem(), b.Elem())
+	case reflect.Slice:
+		if a.Len() != b.Len() || a.IsNil() != b.IsNil() {
+			return false
+		}
+		for i := range a.Len() {
+			if !same(a.Index(i), b.Index(i)) {
+				return false
+			}
+		}
+		return true
+	case reflect.Map:
+		return sameMap(a, b)
+	}
+	return a.Equal(b)
+}
+
+func sameMap(a, b reflect.Value) bool {
+	switch {
+	case a.Len() != b.Len() || a.IsNil() != b.IsNil():
+		return false
+	case a.Pointer() == b.Pointer():
+		return true
+	case a.CanInterface():
+		if labels, ok := a.Interface().(map[string]string); ok {
+			return maps.Equal(labels, b.Interface().(map[string]string))
+		}
+	}
+	for each := a.MapRange(); each.Next(); {
+		other := b.MapIndex(each.Key())
+		if !other.IsValid() || !same(each.Value(), other) {
+			return false
+		}
+	}
+	return true
+}
+
+// exported says of the fields of a type whether they are; reflection makes something of each that it is asked about.
+var exported sync.Map // of reflect.Type, []bool
+
+func fieldsOf(t reflect.Type) []bool {
+	known, ok := exported.Load(t)
+	if !ok {
+		fields := make([]bool, t.NumField())
+		for i := range fields {
+			fields[i] = t.Field(i).IsExported()
+		}
+		known, _ = exported.LoadOrStore(t, fields)
+	}
+	return known.([]bool)
+}

@@ -116,3 +116,25 @@ func TestNodesShare(t *testing.T) {
 		t.Error("sharing changed a node")
 	}
 }
+
+// BenchmarkFit has a pod of a template share with the first one, and with itself before its status was written.
+func BenchmarkFit(b *testing.B) {
+	first, second := daemonPod("a"), daemonPod("b")
+	second.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}},
+		Conditions:        []corev1.PodCondition{{Type: "Ready"}, {Type: "Initialized"}},
+		ContainerStatuses: []corev1.ContainerStatus{{Name: "c"}}}
+	for _, with := range []*corev1.Pod{first, second} {
+		b.Run(with.Name, func(b *testing.B) {
+			fresh := make([]*corev1.Pod, b.N)
+			for i := range fresh {
+				fresh[i] = second.DeepCopy()
+				fresh[i].Status.Message = "new"
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			for _, p := range fresh {
+				share(reflect.ValueOf(p).Elem(), reflect.ValueOf(with).Elem())
+			}
+		})
+	}
+}

@@ -114,14 +114,24 @@ type Result struct {
 	Why string
 }
 
+// setsThat returns, in order, the DaemonSets that stay and for which something holds: most have no variants, and they are
+// asked about each time anything happens.
+func (b *Book) setsThat(holds func(*set) bool) (out []types.UID) {
+	for uid, s := range b.sets {
+		if s.object != nil && s.object.DeletionTimestamp == nil && holds(s) {
+			out = append(out, uid)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 // Jobs returns what is to be done now, each once: it is under way until its result is told.
 func (b *Book) Jobs() (jobs []*Job) {
-	for _, uid := range slices.Sorted(maps.Keys(b.sets)) {
+	for _, uid := range b.setsThat(func(s *set) bool {
+		return !s.job.busy && len(s.known) > 0 && !s.job.again.After(b.now)
+	}) {
 		s := b.sets[uid]
-		if s.object == nil || s.object.DeletionTimestamp != nil || s.job.busy || len(s.known) == 0 ||
-			s.job.again.After(b.now) {
-			continue
-		}
 		if j := b.plan(uid, s); j != nil {
 			s.job.busy = true
 			jobs = append(jobs, j)

@@ -74,11 +74,8 @@ func looksFor(nodes int) time.Duration { return time.Second + time.Duration(node
 
 // Trials returns the pods that are to be tried now, each once: it is under way until its verdict is told.
 func (b *Book) Trials() (out []*Trial) {
-	for _, uid := range slices.Sorted(maps.Keys(b.sets)) {
+	for _, uid := range b.setsThat(func(s *set) bool { return s.trials != nil && s.trials.open() }) {
 		s := b.sets[uid]
-		if s.object == nil || s.object.DeletionTimestamp != nil || s.trials == nil || !s.trials.open() {
-			continue
-		}
 		nodes := b.examples(uid, s)
 		for _, name := range slices.Sorted(maps.Keys(s.trials.of)) {
 			t := s.trials.of[name]
