@@ -137,8 +137,8 @@ func runQuiet(ctx context.Context, o options, nodes []int) error {
 	)
 	fmt.Printf(
 		"Waits of nodes are seconds from when a pod is wanted until it is seen to be available: of half of the nodes / of "+
-			"99 in 100, at most.\nAllocated is garbage and all, and how often the heap was collected meanwhile, in create, update "+
-			"and delete.\nIdle and settled: nothing happens for %v, which begins %v after the update.\n\n",
+			"99 in 100, at most.\nAllocated is garbage and all, and how often the heap was collected meanwhile, in create, "+
+			"update and delete.\nIdle and settled: nothing happens for %v, which begins %v after the update.\n\n",
 		o.idle, aftermath,
 	)
 	fmt.Println(

@@ -4,14 +4,18 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"reflect"
 	"sync"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/etcd3"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/everynode/everynode/internal/apiserver/hotstore/molds"
 )
 
 // recentWrites is of how many revisions the decoded object is remembered: a write is
@@ -33,9 +37,11 @@ type Decoder struct {
 	// answers are those of writes under way that are not simply copies, by the object that
 	// takes them.
 	answers sync.Map // of runtime.Object, *answer
+	// unchanged is what is stored of objects that are as it says, until they are encoded.
+	unchanged sync.Map // of runtime.Object, []byte
 	// known returns the last object that the cache knows by this one's name, or nil.
 	known func(runtime.Object) runtime.Object
-	molds molds
+	molds molds.Molds
 	// detector finds who changes what is shared, in tests.
 	detector cache.MutationDetector
 }
@@ -45,9 +51,14 @@ type decoding struct {
 	revision int64
 	value    []byte
 	once     sync.Once
-	object   runtime.Object
-	err      error
+	// made is set when the two below are.
+	made   atomic.Bool
+	object runtime.Object
+	err    error
 }
+
+// is reports whether an object was decoded from it.
+func (d *decoding) is(object runtime.Object) bool { return d.made.Load() && d.object == object }
 
 // answer is that of a write under way: of one whose caller may share the object, or of a
 // removal, which need not be decoded.
@@ -115,7 +126,10 @@ func (d *Decoder) shared(value []byte, revision int64) (runtime.Object, error) {
 	if !bytes.Equal(known.value, value) {
 		return d.begin(value, revision) // One revision can write several keys.
 	}
-	known.once.Do(func() { known.object, known.err = d.begin(value, revision) })
+	known.once.Do(func() {
+		known.object, known.err = d.begin(value, revision)
+		known.made.Store(true)
+	})
 	return known.object, known.err
 }
 
@@ -125,7 +139,7 @@ func (d *Decoder) begin(value []byte, revision int64) (runtime.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.molds.fit(object, d.known(object))
+	d.molds.Fit(object, d.known(object))
 	d.detector.AddObject(object)
 	return object, nil
 }
@@ -147,4 +161,47 @@ func shallow(object runtime.Object) runtime.Object {
 	out := reflect.New(v.Type())
 	out.Elem().Set(v)
 	return out.Interface().(runtime.Object)
+}
+
+// Codec is the codec for the storage that a cache writes through. It makes less garbage than the kind's own, and does
+// not encode again what was written a moment ago.
+func (d *Decoder) Codec() runtime.Codec {
+	out := sparing{Codec: d.codec, decoder: d}
+	out.with, _ = d.codec.(runtime.EncoderWithAllocator)
+	return out
+}
+
+type sparing struct {
+	runtime.Codec
+	// with is the same codec, if it can do with memory that was used before.
+	with    runtime.EncoderWithAllocator
+	decoder *Decoder
+}
+
+// Encode implements runtime.Encoder.
+func (s sparing) Encode(object runtime.Object, w io.Writer) error {
+	if value, ok := s.decoder.unchanged.LoadAndDelete(object); ok {
+		_, err := w.Write(value.([]byte))
+		return err //nolint:wrapcheck // It is the writer's.
+	}
+	if s.with == nil {
+		return s.Codec.Encode(object, w) //nolint:wrapcheck // It is the codec's.
+	}
+	memory := runtime.AllocatorPool.Get().(*runtime.Allocator)
+	defer runtime.AllocatorPool.Put(memory)
+	return s.with.EncodeWithAllocator(object, w, memory) //nolint:wrapcheck // It is the codec's.
+}
+
+// encodes lets the storage have what is stored of an object, if that is known, the first time that it encodes the copy:
+// it does so before anybody can change it, to see later whether a write changes anything. The returned function takes
+// that back.
+func (d *Decoder) encodes(copied, object runtime.Object, revision uint64) (done func()) {
+	d.mu.Lock()
+	written := d.recent[revision%recentWrites]
+	d.mu.Unlock()
+	if written == nil || uint64(written.revision) != revision || !written.is(object) {
+		return func() {}
+	}
+	d.unchanged.Store(copied, written.value)
+	return func() { d.unchanged.Delete(copied) }
 }

@@ -76,7 +76,7 @@ func newFixture(t *testing.T, change func(*Config)) *fixture {
 	compactor := etcd3.NewCompactor(server.V3Client.Client, 0, clock.RealClock{}, nil)
 	t.Cleanup(compactor.Stop)
 	decoder := NewDecoder(exampleCodec, newExamplePod)
-	raw, err := etcd3.New(server.V3Client, compactor, exampleCodec, newExamplePod, func() runtime.Object { return &example.PodList{} },
+	raw, err := etcd3.New(server.V3Client, compactor, decoder.Codec(), newExamplePod, func() runtime.Object { return &example.PodList{} },
 		etcd3testing.PathPrefix(), "/pods/", schema.GroupResource{Resource: "pods"}, identity.NewEncryptCheckTransformer(),
 		etcd3.NewDefaultLeaseManagerConfig(), decoder, storage.APIObjectVersioner{})
 	if err != nil {

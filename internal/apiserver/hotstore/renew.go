@@ -209,8 +209,8 @@ func (c *Cache) hold(key string, from *entry, renewed runtime.Object) bool {
 
 // known is an object as a write to the database finds it in memory.
 type known struct {
-	// object has the version that the database holds; nil if there is none.
-	object runtime.Object
+	// object has the version that the database holds; nil if there is none. It is a copy of what is shared.
+	object, shared runtime.Object
 	// memory is what is held of it, of that revision, if it was renewed since; base is the
 	// revision of the database.
 	memory         runtime.Object
@@ -226,7 +226,7 @@ func (c *Cache) known(key string) known {
 		return known{}
 	}
 	e := entryOf(element)
-	k := known{object: shallow(e.Object), versioner: c.versioner}
+	k := known{object: shallow(e.Object), shared: e.Object, versioner: c.versioner}
 	if e.base == 0 {
 		return k
 	}
@@ -235,6 +235,18 @@ func (c *Cache) known(key string) known {
 	k.revision, _ = c.versioner.ObjectResourceVersion(e.Object)
 	_ = c.versioner.UpdateObject(k.object, e.base)
 	return k
+}
+
+// encodes lets the storage have what is stored of the object, as long as a write is under way.
+func (k known) encodes(d *Decoder) (done func()) {
+	if k.object == nil || k.base != 0 { // a renewed one is not what is stored
+		return func() {}
+	}
+	revision, err := k.versioner.ObjectResourceVersion(k.shared)
+	if err != nil {
+		return func() {}
+	}
+	return d.encodes(k.object, k.shared, revision)
 }
 
 // renewed returns what a writer is to see of an object that the database has, or that

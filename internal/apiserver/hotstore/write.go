@@ -78,6 +78,7 @@ func (c *Cache) GuaranteedUpdate(ctx context.Context, key string, out runtime.Ob
 	if err != nil {
 		return err
 	}
+	defer known.encodes(c.Decoder)()
 	try := func(input runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
 		current := known.renewed(input)
 		if current != input {

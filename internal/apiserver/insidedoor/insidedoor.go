@@ -84,7 +84,7 @@ type Door struct {
 	authorizer authorizer.UnconditionalAuthorizer
 	audit      Audit
 	objects    admission.ObjectInterfaces
-	storages   map[schema.GroupVersion]map[string]rest.Storage
+	storages   map[schema.GroupVersion]map[string]served
 	// writer is who writes: a control loop's account, or the server itself.
 	writer user.Info
 	// turn is in whose name writes are; nil for nobody's.
@@ -94,7 +94,7 @@ type Door struct {
 // New returns a door to the storages, for the server itself.
 func New(c Config) *Door {
 	return &Door{
-		scheme: c.Scheme, storages: c.Storages, authorizer: c.Authorizer, audit: c.Audit, configured: c.Configured,
+		scheme: c.Scheme, storages: kinds(c), authorizer: c.Authorizer, audit: c.Audit, configured: c.Configured,
 		admission: fieldmanager.NewManagedFieldsValidatingAdmissionController(c.Audit.annotated(c.Admission)),
 		objects: &admission.RuntimeObjectInterfaces{
 			ObjectCreater: c.Scheme, ObjectTyper: c.Scheme, ObjectDefaulter: c.Scheme, ObjectConvertor: c.Scheme,
@@ -342,22 +342,41 @@ type write struct {
 	writer  user.Info
 }
 
-func (d *Door) prepare(t Target) (*write, error) {
-	w := &write{Target: t, storage: d.storages[t.Resource.GroupVersion()][t.path()], writer: d.writer}
-	if w.storage == nil {
-		return nil, apierrors.NewNotFound(t.Resource.GroupResource(), t.Name)
-	}
-	kinds, _, err := d.scheme.ObjectKinds(w.storage.New())
-	if err != nil {
-		return nil, fmt.Errorf("find the kind of %s: %w", t.path(), err)
-	}
-	for _, kind := range kinds {
-		if kind.GroupVersion() == t.Resource.GroupVersion() {
-			w.kind = kind
-			return w, nil
+// served is a storage, and the kind of the objects that are written to it; empty if there is none in its version.
+type served struct {
+	rest.Storage
+	kind schema.GroupVersionKind
+}
+
+// kinds finds the kinds of all storages, once: a new object is made to ask.
+func kinds(c Config) map[schema.GroupVersion]map[string]served {
+	out := map[schema.GroupVersion]map[string]served{}
+	for version, storages := range c.Storages {
+		out[version] = map[string]served{}
+		for path, storage := range storages {
+			s := served{Storage: storage}
+			known, _, err := c.Scheme.ObjectKinds(storage.New())
+			for _, kind := range known {
+				if err == nil && kind.GroupVersion() == version {
+					s.kind = kind
+				}
+			}
+			out[version][path] = s
 		}
 	}
-	return nil, w.unsupported()
+	return out
+}
+
+func (d *Door) prepare(t Target) (*write, error) {
+	s := d.storages[t.Resource.GroupVersion()][t.path()]
+	w := &write{Target: t, storage: s.Storage, kind: s.kind, writer: d.writer}
+	switch {
+	case w.storage == nil:
+		return nil, apierrors.NewNotFound(t.Resource.GroupResource(), t.Name)
+	case w.kind.Empty():
+		return nil, w.unsupported()
+	}
+	return w, nil
 }
 
 func (w *write) attributes(obj, old runtime.Object, operation admission.Operation, options runtime.Object) admission.Attributes {

@@ -321,7 +321,9 @@ func (o *Getter) openedHot(history int) generic.StorageDecorator {
 		indexers *cache.Indexers,
 	) (storage.Interface, factory.DestroyFunc, error) {
 		decoder := hotstore.NewDecoder(c.Codec, newObject)
-		raw, database, err := o.OpenHot(c, newObject, newList, prefix, decoder)
+		by := *c
+		by.Codec = decoder.Codec()
+		raw, database, err := o.OpenHot(&by, newObject, newList, prefix, decoder)
 		if err != nil {
 			return nil, nil, err
 		}

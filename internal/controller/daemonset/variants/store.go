@@ -114,8 +114,8 @@ type Result struct {
 	Why string
 }
 
-// setsThat returns, in order, the DaemonSets that stay and for which something holds: most have no variants, and they are
-// asked about each time anything happens.
+// setsThat returns, in order, the DaemonSets that stay and for which something holds: most have no variants, and they
+// are asked about each time anything happens.
 func (b *Book) setsThat(holds func(*set) bool) (out []types.UID) {
 	for uid, s := range b.sets {
 		if s.object != nil && s.object.DeletionTimestamp == nil && holds(s) {

@@ -1,4 +1,4 @@
-package hotstore
+package molds
 
 import (
 	"math/rand/v2"
@@ -55,10 +55,10 @@ func daemonPod(name string) *corev1.Pod {
 
 // TestPodsOfOneTemplateShare their specs' parts, and a pod shares with its version before.
 func TestPodsOfOneTemplateShare(t *testing.T) {
-	var m molds
+	var m Molds
 	first, second := daemonPod("a"), daemonPod("b")
-	m.fit(first, nil)
-	m.fit(second, nil)
+	m.Fit(first, nil)
+	m.Fit(second, nil)
 	if &first.Spec.Containers[0] != &second.Spec.Containers[0] || &first.Spec.Tolerations[0] != &second.Spec.Tolerations[0] {
 		t.Error("two pods of one template have containers and tolerations of their own")
 	}
@@ -67,7 +67,7 @@ func TestPodsOfOneTemplateShare(t *testing.T) {
 	}
 	third := daemonPod("c")
 	third.Spec.Containers[0].Env[0].Value = "own"
-	m.fit(third, nil)
+	m.Fit(third, nil)
 	if third.Spec.Containers[0].Env[0].Value != "own" || first.Spec.Containers[0].Env[0].Value != "b" {
 		t.Error("sharing changed a pod")
 	}
@@ -76,14 +76,14 @@ func TestPodsOfOneTemplateShare(t *testing.T) {
 	}
 	next := third.DeepCopy()
 	next.Status.Phase = corev1.PodRunning
-	m.fit(next, third)
+	m.Fit(next, third)
 	if &next.Spec.Containers[0] != &third.Spec.Containers[0] {
 		t.Error("a pod with a new status has a spec of its own")
 	}
 	for i := range 3 * moldsKept {
 		other := daemonPod("d")
 		other.Labels["controller-revision-hash"] = string(rune('a' + i))
-		m.fit(other, nil)
+		m.Fit(other, nil)
 	}
 	if len(m.kept) > moldsKept {
 		t.Errorf("%d molds are kept", len(m.kept))
@@ -101,11 +101,11 @@ func TestNodesShare(t *testing.T) {
 			},
 		}
 	}
-	var m molds
+	var m Molds
 	first, second := made("a"), made("bb")
 	want := second.DeepCopy()
-	m.fit(first, nil)
-	m.fit(second, nil)
+	m.Fit(first, nil)
+	m.Fit(second, nil)
 	if reflect.ValueOf(first.Status.Capacity).Pointer() != reflect.ValueOf(second.Status.Capacity).Pointer() {
 		t.Error("two nodes of one size have capacities of their own")
 	}

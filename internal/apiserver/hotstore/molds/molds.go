@@ -1,4 +1,5 @@
-package hotstore
+// Package molds lets objects of the API that are held in memory share what they have in common. Pure.
+package molds
 
 import (
 	"maps"
@@ -13,9 +14,9 @@ import (
 // moldsKept is of how many owners and templates a mold is kept.
 const moldsKept = 512
 
-// molds let objects share what they have in common: with their version before, and with
-// the first one that was made from the same template.
-type molds struct {
+// Molds let objects share what they have in common: with their version before, and with
+// the first one that was made from the same template. The zero value is ready.
+type Molds struct {
 	mu   sync.Mutex // guards all below
 	kept map[mold]runtime.Object
 }
@@ -45,8 +46,8 @@ func moldOf(m metav1.Object) (out mold, ok bool) {
 	return out, false
 }
 
-// fit lets an object that nobody else knows yet share with what is known.
-func (ms *molds) fit(object, before runtime.Object) {
+// Fit lets an object that nobody else knows yet share with what is known.
+func (ms *Molds) Fit(object, before runtime.Object) {
 	if before != nil {
 		share(reflect.ValueOf(object).Elem(), reflect.ValueOf(before).Elem())
 		return
