@@ -79,15 +79,7 @@ func (ms *Molds) Fit(object, before runtime.Object) {
 func share(fresh, old reflect.Value) (equal bool) {
 	switch fresh.Kind() {
 	case reflect.Struct:
-		equal = true
-		for i, exported := range fieldsOf(fresh.Type()) {
-			if f, o := fresh.Field(i), old.Field(i); exported {
-				equal = share(f, o) && equal
-			} else {
-				equal = equal && same(f, o)
-			}
-		}
-		return equal
+		return shareStruct(fresh, old)
 	case reflect.String:
 		equal = fresh.String() == old.String()
 		if equal && fresh.Len() > 0 {
@@ -113,6 +105,18 @@ func share(fresh, old reflect.Value) (equal bool) {
 		return equal
 	}
 	return same(fresh, old)
+}
+
+func shareStruct(fresh, old reflect.Value) (equal bool) {
+	equal = true
+	for i, exported := range fieldsOf(fresh.Type()) {
+		if f, o := fresh.Field(i), old.Field(i); exported {
+			equal = share(f, o) && equal
+		} else {
+			equal = equal && same(f, o)
+		}
+	}
+	return equal
 }
 
 func shareSlice(fresh, old reflect.Value) (equal bool) {
