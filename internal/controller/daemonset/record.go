@@ -20,7 +20,6 @@ import (
 type decisions interface {
 	belongings.Rows
 	Rollout(uid types.UID) (v1alpha1.DaemonSetRolloutStatus, bool)
-	Before(uid types.UID) string
 	placements.Decisions
 	Ready() []action.Action
 	NextTick() (time.Time, bool)

@@ -25,7 +25,6 @@ type Rows interface {
 	PodsOfRevision(uid types.UID, revision string) int
 	Makes(uid types.UID) []string
 	Rollout(uid types.UID) (v1alpha1.DaemonSetRolloutStatus, bool)
-	Before(uid types.UID) string
 }
 
 // Book knows the content of all DaemonSets.

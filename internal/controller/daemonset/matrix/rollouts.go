@@ -80,15 +80,6 @@ func (m *Matrix) Makes(uid types.UID) []string {
 	return nil
 }
 
-// Before is the revision that nodes of the DaemonSet have which are not to have the newest one, or not yet: the stable
-// one, or what stands in for it. It is "" for none.
-func (m *Matrix) Before(uid types.UID) string {
-	if c := m.courseOf(uid); c != nil {
-		return c.Meanwhile()
-	}
-	return ""
-}
-
 // Verdict is where a node stands in the rollout of a DaemonSet, and why; false if
 // its changes follow no policy.
 func (m *Matrix) Verdict(uid types.UID, node string) (standing.Verdict, string, bool) {

@@ -155,7 +155,7 @@ func TestStandInHasItsDigest(t *testing.T) {
 	w.editUnfinished()
 	w.start()
 	w.pass(time.Second)
-	if st := w.stored; st.StableRevision != "" || w.matrix.Before("ds") != "t1" {
+	if st := w.stored; st.StableRevision != "" || w.matrix.Makes("ds")[0] != "t1" {
 		t.Fatalf("nothing stands in for the stable revision: %+v", st)
 	}
 	w.lose("n2")

@@ -454,9 +454,6 @@ func (b *Book) PodsOfRevision(uid types.UID, revision string) int {
 	return n
 }
 
-// Before is what nodes have that are not to have the newest revision, or not yet, without its variants.
-func (b *Book) Before(uid types.UID) string { return without(b.rows.Before(uid)) }
-
 // Makes are the revisions of which pods may still have to be made, with whatever variants.
 func (b *Book) Makes(uid types.UID) (out []string) {
 	for _, revision := range b.makes(uid) {
