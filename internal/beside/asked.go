@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -79,12 +78,13 @@ func (t *trials) note(set types.UID, is trial) {
 
 // forget drops what came of tries of DaemonSets that are not there any more.
 func (t *trials) forget(sets []appsv1.DaemonSet) {
+	there := map[types.UID]bool{}
+	for i := range sets {
+		there[sets[i].UID] = true
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	is := func(set types.UID) func(appsv1.DaemonSet) bool {
-		return func(ds appsv1.DaemonSet) bool { return ds.UID == set }
-	}
-	maps.DeleteFunc(t.last, func(set types.UID, _ trial) bool { return !slices.ContainsFunc(sets, is(set)) })
+	maps.DeleteFunc(t.last, func(set types.UID, _ trial) bool { return !there[set] })
 }
 
 // mayReplace returns an error while no pod of a DaemonSet may be replaced: another account makes them than we were

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -196,24 +195,24 @@ func (l *Leaver) openNodes(ctx context.Context) error {
 
 // openThese takes everything off these nodes, or only counts those on which there is something.
 func (l *Leaver) openThese(ctx context.Context, nodes []corev1.Node, really bool) (left int, err error) {
-	patches := map[*corev1.Node][]byte{}
+	var which []*corev1.Node
+	var patches [][]byte
 	for i := range nodes {
 		raw, err := joining.Leave(&nodes[i])
 		if err != nil {
 			return 0, fmt.Errorf("open node %s: %w", nodes[i].Name, err)
 		}
 		if raw != nil {
-			patches[&nodes[i]] = raw
+			which, patches = append(which, &nodes[i]), append(patches, raw)
 		}
 	}
 	if !really {
-		return len(patches), nil
+		return len(which), nil
 	}
 	var opened atomic.Int64
-	which := slices.Collect(maps.Keys(patches))
 	err = l.each(ctx, len(which), "nodes are without marks", func(ctx context.Context, i int) error {
 		n := which[i]
-		err := opening.Writer{API: l.client}.Patch(ctx, n.Name, patches[n])
+		err := opening.Writer{API: l.client}.Patch(ctx, n.Name, patches[i])
 		switch {
 		case apierrors.IsNotFound(err), apierrors.IsConflict(err): // the next look knows more
 		case err != nil:
