@@ -86,7 +86,8 @@ func TestAKilledContainerIsAskedAboutTwice(t *testing.T) {
 	}{
 		"killed just now":             {137, "Error", 0, "OOMKilled", 2},
 		"killed, and why is known":    {137, "OOMKilled", 0, "OOMKilled", 1},
-		"killed a while ago":          {137, "Error", time.Second, "Error", 1},
+		"killed, and seen late":       {137, "Error", time.Second, "OOMKilled", 2},
+		"killed a while ago":          {137, "Error", 2 * time.Second, "Error", 1},
 		"ended by itself":             {1, "Error", 0, "Error", 1},
 		"the clock was set back":      {137, "Error", -time.Hour, "OOMKilled", 2},
 		"ended well, for all we know": {0, "Completed", 0, "Completed", 1},

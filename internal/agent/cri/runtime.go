@@ -28,10 +28,12 @@ const callTimeout = 2 * time.Minute
 
 // reasonMayCome is how long after a container's end the runtime may still learn the reason: containerd is told of an
 // end and of a want of memory by two events. The second mostly comes within reasonComes, and of a pod that ends with
-// the container nobody asks again.
+// the container nobody asks again. A busy machine may look only a while after the end: killedJustNow says how long
+// after it the question is put twice.
 const (
 	reasonMayCome = 10 * time.Second
 	reasonComes   = 300 * time.Millisecond
+	killedJustNow = 2 * time.Second
 )
 
 // Services are the two services that a runtime's socket offers.
@@ -273,7 +275,7 @@ func (r *Runtime) statusOf(ctx context.Context, id string) (*runtimeapi.Containe
 	}
 	st := resp.Status
 	killed := st.State == runtimeapi.ContainerState_CONTAINER_EXITED && st.ExitCode == 128+int32(syscall.SIGKILL)
-	if !killed || st.Reason != "Error" || r.now().Sub(unixNano(st.FinishedAt)) >= reasonComes {
+	if !killed || st.Reason != "Error" || r.now().Sub(unixNano(st.FinishedAt)) >= killedJustNow {
 		return st, nil
 	}
 	select {
