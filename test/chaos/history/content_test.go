@@ -199,6 +199,12 @@ func TestHistoriesWithContent(t *testing.T) {
 			s.gone(s.policy)
 			s.put(s.pod("new-2", "n2"))
 		}, Assigned + `: pod new-2 on node n2 was made of template "t1", which was not the node's`},
+		{"no content, since its policy has gone after its author took a change back", func(s *guidedStory) {
+			s.writes("v0", "")
+			s.userTakes(2)
+			s.gone(s.policy)
+			s.put(s.pod("new-2", "n2"))
+		}, ""},
 		{"a failed content again", func(s *guidedStory) {
 			s.takes(1)
 			fails(s)

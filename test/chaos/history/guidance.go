@@ -76,7 +76,7 @@ func (j *judge) look(g *guidance, d decision, name string, m int64) {
 		if !slices.Contains(g.policies, p) {
 			g.policies = append(g.policies, p)
 		}
-	case r == nil, told.NothingUnderWay(&r.Status), told.LetGo(r), j.wasLetGo(set, r, m):
+	case r == nil, told.NothingUnderWay(&r.Status), told.LetGo(r), j.wasLetGo(set, r, m), j.tookBack(g, set, &r.Status):
 		g.free = true
 	}
 }
@@ -94,6 +94,14 @@ func (j *judge) wasLetGo(set *appsv1.DaemonSet, r *v1alpha1.DaemonSetRollout, m 
 		}
 	}
 	return false
+}
+
+// tookBack reports whether the authors' objects hold again what the stable revision has, which no status may say yet.
+func (j *judge) tookBack(g *guidance, set *appsv1.DaemonSet, s *v1alpha1.DaemonSetRolloutStatus) bool {
+	_, target := revision.Split(s.TargetRevision)
+	template, id := revision.Split(s.StableRevision)
+	span := lately.Span{Low: g.low, High: g.high, Targets: []revision.Held{j.values[target]}}
+	return id != "" && j.markOfHash[template] == markOfSet(set) && span.Had(j.authors, j.values[id])
 }
 
 // knownSince is since when what the controller knew of some objects at a revision was
