@@ -1,6 +1,9 @@
 package fetch
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // signs are words of runtimes and registries by which the reason of a failed pull is known: the first that fits
 // counts. Full disks come first, since what a registry could not be asked for tells nothing of it then.
@@ -28,7 +31,7 @@ var signs = []struct {
 // Classify finds the reason of a failed pull in what a runtime says of it. What nobody knows is the revision's fault:
 // the node's daemon stays, and the limit of failures decides.
 func Classify(said string) Reason {
-	said = strings.ToLower(said)
+	said = unnamed(strings.ToLower(said))
 	for _, s := range signs {
 		for _, words := range s.words {
 			if strings.Contains(said, words) {
@@ -37,4 +40,14 @@ func Classify(said string) Reason {
 		}
 	}
 	return PullFailed
+}
+
+// unnamed leaves out the names of images, files and addresses, which may hold any of the words: what is quoted, and
+// what has a slash.
+func unnamed(said string) string {
+	return strings.Join(slices.DeleteFunc(strings.Fields(said), func(word string) bool {
+		word = strings.TrimRight(word, ":,.;)")
+		quoted := len(word) > 1 && strings.Trim(word, "\"'`") != word
+		return quoted && word[0] == word[len(word)-1] || strings.Contains(word, "/") && word != "i/o"
+	}), " ")
 }

@@ -141,6 +141,16 @@ func TestClassify(t *testing.T) {
 		`no match for platform in manifest: not found`:                                                                NotFound,
 		`unexpected status from HEAD request to https://r/v2/a/manifests/2: 503 Service Unavailable`:                  Unreachable,
 		`simulated images called fail do not exist`:                                                                   NotFound,
+		`failed to pull and unpack image "r/certificate-agent:typo": failed to resolve reference "r/certificate-agent:typo": ` +
+			`r/certificate-agent:typo: not found`: NotFound,
+		`back-off pulling image "toomanyrequests": manifest unknown`:                                                   NotFound,
+		`reading manifest 2 in docker.io/library/i/o-timeout-agent: manifest unknown`:                                  NotFound,
+		`failed to do request: Head "https://certificate.example.com/v2/a/manifests/2": x509: certificate has expired`: Unreachable,
+		`failed to do request: Head "https://r/v2/not-found/manifests/2": dial tcp 10.0.0.1:443: i/o timeout`:          Unreachable,
+		`unexpected status: "503 Service Unavailable"`:                                                                 Unreachable,
+		`failed to copy: write /certificate/not found: no space left on device`:                                        NoSpace,
+		`"`:              PullFailed,
+		``:               PullFailed,
 		`something else`: PullFailed,
 	} {
 		if got := Classify(said); got != want {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -89,18 +90,13 @@ func repository(image string) string {
 	return image
 }
 
-// full is a repository as registries know it: those without a host are Docker Hub's.
+// full is a repository as registries know it, such as docker.io/library/nginx for nginx.
 func full(repository string) string {
-	host, rest, has := strings.Cut(repository, "/")
-	switch {
-	case !has:
-		return "docker.io/library/" + repository
-	case host == "index.docker.io":
-		return "docker.io/" + rest
-	case !strings.ContainsAny(host, ".:") && host != "localhost":
-		return "docker.io/" + repository
+	named, err := reference.ParseNormalizedNamed(repository)
+	if err != nil {
+		return repository
 	}
-	return repository
+	return named.Name()
 }
 
 // tells reports whether a pod may come to know a container's image: a variant of the DaemonSet has not given it another

@@ -3,9 +3,9 @@ package plan
 import (
 	"cmp"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/distribution/reference"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -198,11 +198,10 @@ func (p *planner) images() {
 
 // hasImage looks for the image by all names that nodes report it by.
 func hasImage(n *corev1.Node, image string) bool {
-	names := []string{image, "docker.io/" + image, "docker.io/library/" + image}
-	if !strings.Contains(image[strings.LastIndexByte(image, '/')+1:], ":") && !strings.Contains(image, "@") {
-		for _, name := range names {
-			names = append(names, name+":latest")
-		}
+	names := []string{image}
+	if named, err := reference.ParseNormalizedNamed(image); err == nil {
+		named = reference.TagNameOnly(named)
+		names = append(names, named.String(), reference.FamiliarString(named))
 	}
 	return slices.ContainsFunc(n.Status.Images, func(i corev1.ContainerImage) bool {
 		return slices.ContainsFunc(i.Names, func(have string) bool { return slices.Contains(names, have) })
