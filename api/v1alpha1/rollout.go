@@ -350,6 +350,14 @@ type PinnedTemplate struct {
 	Images []PinnedImage `json:"images"`
 }
 
+// known says for people since when the digests are known; "" where nobody knows.
+func (t *PinnedTemplate) known() string {
+	if t.Since == nil {
+		return ""
+	}
+	return ", known since " + t.Since.UTC().Format(time.RFC3339)
+}
+
 // PinnedImage is what one image is resolved to.
 type PinnedImage struct {
 	// Image is the image as the template names it.
@@ -371,7 +379,7 @@ func (s *ImagesStatus) Lines() (out []string) {
 			switch old := was[i.Image]; {
 			case i.Digest == "":
 			case old != "" && old != i.Digest:
-				out = append(out, "image "+i.Image+" has moved in its registry: it was "+old+", and "+t.Node+" got "+i.Digest)
+				out = append(out, "image "+i.Image+" has moved in its registry: it was "+old+", and "+t.Node+" got "+i.Digest+t.known())
 			case n == len(s.Templates)-1:
 				out = append(out, "image "+i.Image+" is "+i.Digest+", which "+t.Node+" got")
 			}

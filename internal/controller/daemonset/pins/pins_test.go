@@ -416,7 +416,7 @@ func TestGoingBackGetsTheOldDigests(t *testing.T) {
 	w.pass(30 * time.Second)
 	lines := w.stored.Images.Lines()
 	if len(lines) != 2 || !strings.Contains(lines[0], "image demo:v1 has moved") || !strings.Contains(lines[0], sha(1)) ||
-		!strings.Contains(lines[0], sha(8)) || !strings.HasPrefix(lines[1], "image registry.example.com:5000/team/b:2 is "+sha(2)) {
+		!strings.Contains(lines[0], sha(8)+", known since 20") || !strings.HasPrefix(lines[1], "image registry.example.com:5000/team/b:2 is "+sha(2)) {
 		t.Errorf("people are told %q", lines)
 	}
 }
