@@ -42,6 +42,8 @@ type told struct {
 	files []string
 	// page reads from the dashboard, once it has been started.
 	page func(method, path, body string) []byte
+	// live tells that running pods are given content.
+	live bool
 	// ends has each process end.
 	ends []func()
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -76,7 +77,25 @@ spec:
 `
 
 // anotherReader is the DaemonSet with another template.
-func anotherReader() string { return strings.Replace(reader, "demo:v1", "demo:v2", 1) }
+func (c *told) anotherReader() string { return strings.Replace(c.reader(), "demo:v1", "demo:v2", 1) }
+
+// reader is the DaemonSet: where running pods are given content, with nothing that they cannot follow.
+func (c *told) reader() string {
+	if !c.live {
+		return reader
+	}
+	return cut(reader, "        envFrom:", "        volumeMounts:", "{name: s, mountPath: /token, subPath: token}, ", "{name: p")
+}
+
+// cut takes out what is from the first of each pair of texts up to the second.
+func cut(text string, pairs ...string) string {
+	for pair := range slices.Chunk(pairs, 2) {
+		before, rest, _ := strings.Cut(text, pair[0])
+		_, after, _ := strings.Cut(rest, pair[1])
+		text = before + pair[1] + after
+	}
+	return text
+}
 
 // secretOf is a manifest of the Secret "agent": a key in clear, and one encoded with other bytes around it.
 func secretOf(n int) string {
@@ -113,6 +132,13 @@ func TestSecretAsContentIsToldNowhere(t *testing.T) {
 		t.Parallel()
 		startTold(t, string(example), true).story()
 	})
+	t.Run("in running pods", func(t *testing.T) {
+		t.Parallel()
+		c := startTold(t, wholeRequests, false)
+		c.live = true
+		c.run("kubectl", "label", "nodes", "--all", content.LiveName+"=true")
+		c.story()
+	})
 }
 
 func (c *told) story() {
@@ -123,6 +149,10 @@ func (c *told) story() {
 	c.looks("a change waits")
 	c.run("rollout", "approve", "daemonset/logs")
 	c.status(`"phase":"Complete"`)
+	pointed := bytes.Count(c.run("kubectl", "get", "pods", "-o", "json"), []byte(`"`+content.LiveName+`"`))
+	if c.live != (pointed > 0) {
+		c.t.Errorf("%d pods were given content as they ran", pointed)
+	}
 	c.apply(secretOf(3) + "---\n" + laterOf(3))
 	c.configure("bad")
 	c.status("Secret agent: token", "Secret later", `"phase":"RolledBack"`, "exit code 2")
@@ -156,7 +186,11 @@ func (c *told) begins() {
 		return err
 	})
 	c.apply(secretOf(1))
-	c.apply(followed)
+	policy := followed
+	if c.live {
+		policy = strings.Replace(policy, "settle: 1s", "apply: Live, settle: 1s", 1)
+	}
+	c.apply(policy)
 	c.eventually("the controller knows the policy", func(context.Context) error {
 		got := c.run("kubectl", "get", "rp", "-o", "json")
 		if !bytes.Contains(got, []byte(`"observedGeneration": 1`)) {
@@ -164,7 +198,7 @@ func (c *told) begins() {
 		}
 		return nil
 	})
-	c.apply(reader)
+	c.apply(c.reader())
 	c.status(`"phase":"Complete"`)
 }
 
@@ -195,7 +229,7 @@ func (c *told) status(texts ...string) {
 // plans plans a change of one Secret and the coming of another.
 func (c *told) plans() {
 	c.t.Helper()
-	manifest := c.write("planned.yaml", secretOf(2)+"---\n"+laterOf(2)+"---\n"+anotherReader())
+	manifest := c.write("planned.yaml", secretOf(2)+"---\n"+laterOf(2)+"---\n"+c.anotherReader())
 	for _, format := range [][]string{nil, {"-o", "json"}} {
 		plan := c.run(append([]string{"plan", "-f", manifest}, format...)...)
 		hides(c.t, fmt.Sprintf("plan %q", format), plan)
@@ -319,6 +353,6 @@ func (c *told) looksAtThePage(when string) {
 	} {
 		hides(c.t, when+": the page's "+path, read(http.MethodGet, path, ""))
 	}
-	planned := anotherReader() + "---\n" + secretOf(9) + "---\n" + laterOf(9)
+	planned := c.anotherReader() + "---\n" + secretOf(9) + "---\n" + laterOf(9)
 	hides(c.t, when+": the page's plan", read(http.MethodPost, "/api/plan", planned))
 }
