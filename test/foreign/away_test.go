@@ -241,21 +241,26 @@ func (b *beside) metric(t *testing.T, name string) {
 	b.shown(t, "\n"+name+" ")
 }
 
+// metricsAt reads the metrics that a replica shows.
+func metricsAt(ctx context.Context, at string) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at+"/metrics", http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	return io.ReadAll(answer.Body)
+}
+
 // shown waits until a replica's metrics have a text.
 func (b *beside) shown(t *testing.T, what string) {
 	t.Helper()
 	await(t, fmt.Sprintf("there is the metric %q", what), func(ctx context.Context) error {
 		for _, at := range b.shows {
-			r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at+"/metrics", nil)
-			if err != nil {
-				return err
-			}
-			answer, err := http.DefaultClient.Do(r)
-			if err != nil {
-				return err
-			}
-			text, err := io.ReadAll(answer.Body)
-			_ = answer.Body.Close()
+			text, err := metricsAt(ctx, at)
 			if err != nil || strings.Contains(string(text), what) {
 				return err
 			}

@@ -3,6 +3,7 @@ package foreign
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/testenv/secrecy"
 )
 
 // withContent is byZone, with all that the daemon reads. A canary that reads what is bad is ready for a moment.
@@ -47,6 +49,7 @@ func TestContentBesideKubernetes(t *testing.T) {
 		{"a good one goes everywhere", b.goodKey},
 		{"a pod that is made while nobody answers is replaced", b.unanswered},
 		{"a new DaemonSet has its content from the first pod", b.newReader},
+		{"nobody is shown a Secret's value", b.hidesToken},
 		{"whoever leaves keeps the copies", b.leavesCopies},
 	} {
 		if !t.Run(step.name, step.do) {
@@ -102,7 +105,7 @@ func (b *beside) level(ctx context.Context, p *corev1.Pod) (string, error) {
 // turnsOn has no right first, then those that the guide names.
 func (b *beside) turnsOn(t *testing.T) {
 	b.kubectl(t, "apply", "-f", b.write("settings.yaml", settings("info")))
-	b.kubectl(t, "create", "secret", "generic", "token", "--from-literal=token=hush-4711")
+	b.kubectl(t, "create", "secret", "generic", "token", "--from-literal=token="+tokenValue)
 	b.kubectl(t, "apply", "-f", b.write("agent.yaml", reader))
 	b.settled(t)
 	before := b.pods(t)
@@ -240,10 +243,50 @@ func (b *beside) leavesCopies(t *testing.T) {
 	b.reads(t, map[string]int{"debug": nodes})
 	b.lose(t, "1")
 	b.reads(t, map[string]int{"debug": nodes - 1, "the author's": 1})
-	for _, p := range b.replicas {
-		text := p.tail(100000)
-		if strings.Contains(text, "hush-4711") {
-			t.Errorf("the log of %s tells a Secret's value", p.name)
+	b.logsHide(t, b.replicas...)
+}
+
+// tokenValue is what the Secret holds.
+const tokenValue = "hush-4711-hush"
+
+// hidesToken changes the Secret, to have it in all that is told, and looks for the old value and the new one.
+func (b *beside) hidesToken(t *testing.T) {
+	rotated := b.write("rotated.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: token, namespace: default}\n"+
+		"stringData: {token: "+tokenValue+"-2}\n")
+	shown := map[string]string{"plan": b.run(t, "plan", "-f", rotated).says(t, "Secret token, key token").out}
+	b.kubectl(t, "apply", "-f", rotated)
+	await(t, "the rollout tells of the key", func(context.Context) error {
+		out := b.kubectl(t, "get", "dsr", "agent", "-o", "yaml")
+		if !strings.Contains(out, "Secret token: token") {
+			return errors.New(out)
 		}
+		return nil
+	})
+	b.phase(t, "Complete")
+	for _, line := range []string{
+		"why daemonset/agent", "rollout status daemonset/agent --watch=false", "doctor",
+		"kubectl describe daemonset,dsr,rp,pod,configmap,secret,controllerrevision",
+		"kubectl get events,daemonset,dsr,rp,pod,configmap,controllerrevision -o yaml",
+	} {
+		shown[line] = b.run(t, strings.Fields(line)...).out
+	}
+	for what, out := range shown {
+		secrecy.Hides(t, what, []byte(out), tokenValue)
+	}
+	for _, at := range b.shows {
+		out, err := metricsAt(t.Context(), at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		secrecy.Hides(t, "the metrics at "+at, out, tokenValue)
+	}
+	b.logsHide(t, b.replicas...)
+}
+
+// logsHide wants no value of a Secret in what programs of ours log.
+func (c *cluster) logsHide(t *testing.T, programs ...*process) {
+	t.Helper()
+	for _, p := range programs {
+		secrecy.Hides(t, "the log of "+p.name, []byte(p.tail(10_000_000)), tokenValue)
 	}
 }

@@ -51,7 +51,7 @@ func TestContentOfManyBesideKubernetes(t *testing.T) {
 	})
 	b.grants(t)
 	b.kubectl(t, "apply", "-f", b.write("settings.yaml", settings("info")))
-	b.kubectl(t, "create", "secret", "generic", "token", "--from-literal=token=hush-4711")
+	b.kubectl(t, "create", "secret", "generic", "token", "--from-literal=token="+tokenValue)
 	b.begins(t)
 	b.kubectl(t, "apply", "-f", b.write("first.yaml", strings.Replace(manyNodes, "10%", "50%", 1)))
 	since := time.Now()

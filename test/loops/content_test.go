@@ -3,7 +3,6 @@ package loops
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -22,6 +21,7 @@ import (
 	"github.com/everynode/everynode/internal/server/config"
 	"github.com/everynode/everynode/internal/simulator/illness"
 	"github.com/everynode/everynode/internal/testenv"
+	"github.com/everynode/everynode/internal/testenv/secrecy"
 )
 
 const withContent = `
@@ -231,13 +231,5 @@ func TestSecretOfARevisionIsToldNowhere(t *testing.T) {
 
 func wantNoSecret(t *testing.T, where string, raw []byte) {
 	t.Helper()
-	encoded, err := json.Marshal([]byte(secretValue))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, value := range []string{secretValue, strings.Trim(string(encoded), `"=`)[:16]} {
-		if bytes.Contains(raw, []byte(value)) {
-			t.Errorf("%s holds the Secret's value", where)
-		}
-	}
+	secrecy.Hides(t, where, raw, secretValue)
 }

@@ -4,12 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/base64"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,6 +23,7 @@ import (
 	within "github.com/everynode/everynode/internal/testenv/eventually"
 	"github.com/everynode/everynode/internal/testenv/freeport"
 	"github.com/everynode/everynode/internal/testenv/needs"
+	"github.com/everynode/everynode/internal/testenv/secrecy"
 )
 
 // hidden are values like nothing else, with which what Secrets hold begins.
@@ -230,20 +228,5 @@ func (c *told) startPage() (read func(method, path, body string) []byte) {
 // hides fails the test if a text holds a hidden value, as it is or encoded.
 func hides(t *testing.T, where string, raw []byte) {
 	t.Helper()
-	if len(raw) == 0 {
-		t.Errorf("%s is empty", where)
-	}
-	for _, value := range hidden {
-		forms := []string{value, hex.EncodeToString([]byte(value)), url.QueryEscape(value)}
-		for shift := range 3 { // base64 looks different by where it begins
-			encoded := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", shift) + value))
-			forms = append(forms, encoded[4:len(encoded)-4])
-		}
-		for _, form := range forms {
-			if at := bytes.Index(raw, []byte(form)); at >= 0 {
-				t.Errorf("%s holds a Secret's value: ...%s", where, raw[max(0, at-200):at])
-				return
-			}
-		}
-	}
+	secrecy.Hides(t, where, raw, hidden...)
 }
