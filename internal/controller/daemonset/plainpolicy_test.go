@@ -2,6 +2,7 @@ package daemonset
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -17,6 +18,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/contents"
+	"github.com/everynode/everynode/internal/controller/daemonset/fetches"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
@@ -40,15 +42,17 @@ type tower struct {
 	contents *contents.Book
 	pins     *pins.Book
 	variants *variants.Book
+	fetches  *fetches.Book
 }
 
 func newTower(whole bool) *tower {
 	t := &tower{Matrix: matrix.New(row.Config{Fetches: true, StatusInterval: time.Second})}
 	if whole {
 		t.variants = variants.New(startups.New(t.Matrix))
-		t.pins = pins.New(t.variants)
+		t.fetches = fetches.New(t.variants, "example.com/everynode:v1")
+		t.pins = pins.New(t.fetches)
 		t.contents = contents.New(t.pins)
-		t.contents.Live, t.pins.Objects, t.variants.Objects = true, nothing{}, nothing{}
+		t.contents.Live, t.pins.Objects, t.variants.Objects, t.fetches.Objects = true, nothing{}, nothing{}, nothing{}
 	}
 	return t
 }
@@ -63,6 +67,7 @@ func (t *tower) tell(e matrix.Event) {
 		t.contents.Tell(contents.Now{Time: now.Time})
 		t.pins.Tick(now.Time)
 		t.variants.Tick(now.Time)
+		t.fetches.Tick(now.Time)
 		return
 	}
 	t.contents.Step(e)
@@ -144,6 +149,10 @@ type nothing struct{}
 
 func (nothing) Pod(types.UID) *corev1.Pod                          { return nil }
 func (nothing) Template(types.UID, string) *corev1.PodTemplateSpec { return nil }
+func (nothing) Retell(types.UID)                                   {}
+func (nothing) Spec(types.UID, string, string) (*corev1.PodSpec, error) {
+	return nil, errors.New("no pod fetches")
+}
 
 func (f *plainFleet) do(a, same action.Action) {
 	f.actions++
