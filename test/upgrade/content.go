@@ -3,9 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/content"
 )
 
 // quiet is how long a program is watched that is to do nothing.
@@ -33,6 +35,7 @@ var contentAgents = []struct {
 	{agent{name: "back", then: "Rollback"}, badConf, v1alpha1.PhaseRolledBack},
 	{agent{name: "halts", then: "Halt"}, badConf, v1alpha1.PhaseHalted},
 	{agent{name: "waits", then: "Halt", approval: "Manual"}, newConf, v1alpha1.PhaseWaitingForApproval},
+	{agent{name: "live", then: "Halt", apply: "Live"}, newConf, v1alpha1.PhaseComplete},
 	{agent{name: "still", then: "Halt"}, "", v1alpha1.PhaseComplete},
 }
 
@@ -43,7 +46,8 @@ func playContent(p programs) error {
 		if err := s.allowContent(); err != nil {
 			return err
 		}
-		if err := s.contents(); err != nil {
+		_, err := s.kubectl(s.new, "label", "nodes", "--all", content.LiveName+"=true")
+		if err := errors.Join(err, s.contents()); err != nil {
 			return err
 		}
 		from, err := s.history.mark(s.ctx)
@@ -131,7 +135,11 @@ func (s *stage) contents() error {
 		}
 	}
 	fmt.Println("  content has been rolled back, halts, waits, and is everywhere")
-	return nil
+	pods, err := s.kubectl(s.new, "get", "pods", "-l", "app=live", "-o", "json")
+	if err == nil && !strings.Contains(pods, `"`+content.LiveName+`"`) {
+		err = errors.New("no pod of live was given content as it ran")
+	}
+	return err
 }
 
 // olderRuns waits until the older program has looked at all rollouts.

@@ -207,6 +207,7 @@ func (s *stage) allowContent() error {
 type agent struct {
 	name, conf, policy string
 	then, approval     string
+	apply              string // how a change of content reaches pods; "" for a restart
 	fault              string // what ails its pods, wherever they are
 }
 
@@ -219,7 +220,7 @@ func (a agent) manifest() string {
 	}
 	return strings.NewReplacer(
 		"FAULT", fault, "NAME", a.name, "CONF", a.confName(), "POLICY", cmp.Or(a.policy, a.name),
-		"APPROVAL", cmp.Or(a.approval, "Automatic"), "THEN", a.then,
+		"APPROVAL", cmp.Or(a.approval, "Automatic"), "THEN", a.then, "APPLY", cmp.Or(a.apply, "Restart"),
 	).Replace(agentManifest)
 }
 
@@ -239,9 +240,9 @@ kind: RolloutPolicy
 metadata: {name: POLICY}
 spec:
   selector: {matchLabels: {app: NAME}}
-  waves: [{name: canary, count: 2, soak: 2s, approval: APPROVAL}]
+  waves: [{name: canary, count: 2, soak: 2s, approval: APPROVAL, fetch: true}]
   failure: {max: 1, min: 2, then: THEN, restarts: 1}
-  content: {settle: 1s, secrets: Referenced}
+  content: {settle: 1s, secrets: Referenced, apply: APPLY}
   images: Pinned
 
 ---
