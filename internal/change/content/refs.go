@@ -34,13 +34,17 @@ func (r Ref) Compare(o Ref) int {
 // release is how the Secrets begin in which Helm keeps what it has installed.
 const release = "sh.helm.release.v1."
 
+// IsRelease reports whether Helm keeps there what it has installed. Its type says nothing: that of an object that is
+// not there is not known.
+func (r Ref) IsRelease() bool { return r.Kind == Secret && strings.HasPrefix(r.Name, release) }
+
 // Refs returns what a template names in volumes, envFrom and valueFrom, each once and in order. What a
 // volume's driver or a registry is to be told is not among it, and what Helm has installed is not.
 func Refs(spec *corev1.PodSpec) []Ref {
 	var out []Ref
 	walk(spec, func(kind Kind, name *string) {
-		if *name != "" && (kind != Secret || !strings.HasPrefix(*name, release)) {
-			out = append(out, Ref{kind, *name})
+		if ref := (Ref{kind, *name}); *name != "" && !ref.IsRelease() {
+			out = append(out, ref)
 		}
 	})
 	slices.SortFunc(out, Ref.Compare)

@@ -18,7 +18,6 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
@@ -32,9 +31,6 @@ import (
 
 // Access reads and writes through a client.
 type Access struct{ Client kubernetes.Interface }
-
-// notReleases leaves out what Helm keeps in Secrets: it is large, and no content (content.Refs).
-const notReleases = "type!=helm.sh/release.v1"
 
 // Follow reads a kind in a namespace until ctx ends, and tells of what cannot be read. It returns at once.
 func (a Access) Follow(
@@ -68,12 +64,13 @@ func (a Access) Follow(
 	}()
 }
 
-// without drops what nobody reads: who wrote which field, and tokens.
+// without drops what nobody reads: who wrote which field, tokens, and what Helm has installed, which is large.
 func without(obj any) (any, error) {
 	if m, is := obj.(metav1.Object); is {
 		m.SetManagedFields(nil)
 	}
-	if s, is := obj.(*corev1.Secret); is && s.Type == corev1.SecretTypeServiceAccountToken {
+	s, is := obj.(*corev1.Secret)
+	if is && (s.Type == corev1.SecretTypeServiceAccountToken || content.OfSecret(s).IsRelease()) {
 		s.Data = nil
 	}
 	return obj, nil
@@ -82,14 +79,11 @@ func without(obj any) (any, error) {
 func (a Access) source(namespace string, kind content.Kind) (toolscache.ListerWatcherWithContext, runtime.Object) {
 	core := a.Client.CoreV1()
 	if kind == content.Secret {
-		selector := fields.ParseSelectorOrDie(notReleases).String()
 		return &toolscache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-				o.FieldSelector = selector
 				return core.Secrets(namespace).List(ctx, o)
 			},
 			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				o.FieldSelector = selector
 				return core.Secrets(namespace).Watch(ctx, o)
 			},
 		}, &corev1.Secret{}
