@@ -979,6 +979,13 @@ func schema_everynode_everynode_api_v1alpha1_ContentStatus(ref common.ReferenceC
 							Format:      "",
 						},
 					},
+					"leftover": {
+						SchemaProps: spec.SchemaProps{
+							Description: "Leftover says why copies stay that nobody needs any more, and what to do; \"\" where none does.",
+							Type:        []string{"string"},
+							Format:      "",
+						},
+					},
 				},
 			},
 		},

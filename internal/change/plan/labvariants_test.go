@@ -38,6 +38,8 @@ func (r labRows) Rollout(uid types.UID) (v1alpha1.DaemonSetRolloutStatus, bool) 
 
 func (r labRows) Keeps(types.UID) bool { return false }
 
+func (r labRows) Left(types.UID) string { return "" }
+
 // labObjects are what the API of a lab holds.
 type labObjects struct{ *lab }
 

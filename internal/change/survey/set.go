@@ -217,6 +217,9 @@ func (c *Core) Step(e matrix.Event) {
 // Keeps reports that no copies of content are there: what is foretold deletes none.
 func (c *Core) Keeps(types.UID) bool { return false }
 
+// Left says that none stays.
+func (c *Core) Left(types.UID) string { return "" }
+
 // Settle has the book of variants work out what follows from what it was told. What it wants stored counts as stored.
 func (c *Core) Settle() {
 	if c.Variants == nil {

@@ -21,7 +21,7 @@ func (o *owner) keepContents(ctx context.Context) {
 	for _, j := range o.contents.Jobs() {
 		o.lanes.rows.Submit(func(ctx context.Context) {
 			r := o.cfg.Content.CarryOut(ctx, j)
-			if r.Why != "" {
+			if r.Why != "" || r.Left != "" {
 				o.metrics.WritesFailed.Inc()
 			}
 			o.buffer.result(func(o *owner) { o.contents.Tell(r) })

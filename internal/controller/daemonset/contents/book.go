@@ -88,6 +88,8 @@ type set struct {
 	// told is what rows were told of the DaemonSet, why what hinders its content.
 	told *fact.DaemonSet
 	why  string
+	// left is why copies stay that nobody needs.
+	left string
 	// renamed is what the revision that was told was called by other rules.
 	renamed string
 	live    ways
@@ -254,6 +256,9 @@ func (b *Book) onStored(e Stored) {
 	delete(b.stored, name)
 	if e.Rollout.Status.Content != nil && !e.Gone {
 		b.stored[name] = e.Owner
+	}
+	if s := b.sets[e.Owner]; e.Gone && s != nil {
+		b.abandon(s)
 	}
 	if b.stored[name] != was {
 		b.moved, b.dirty[e.Owner] = true, true

@@ -1,7 +1,6 @@
 package contents
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -39,18 +38,34 @@ func (j *Job) empty() bool { return j.Key == nil && len(j.Make)+len(j.Delete) ==
 type Result struct {
 	Job           *Job
 	Made, Deleted []metav1.Object
-	// Why says what hindered it; "" if nothing did.
-	Why string
+	// Why says what hindered it before anything was deleted; "" if nothing did. Left is why something cannot be deleted.
+	Why, Left string
 }
 
 // jobState is what was tried for a DaemonSet.
 type jobState struct {
 	busy bool
 	// going is what the job that is under way deletes: it may be gone at any moment.
-	going    []metav1.Object
+	going []metav1.Object
+	// What nobody needs hinders no change when it cannot be deleted.
+	make, delete attempt
+}
+
+// attempt is what came of what was tried last.
+type attempt struct {
 	failures int
 	retryAt  time.Time
 	why      string
+}
+
+// note keeps what hindered it; "" if nothing did.
+func (a *attempt) note(why string, now time.Time) {
+	if why == "" {
+		*a = attempt{}
+		return
+	}
+	failures := a.failures + 1
+	*a = attempt{failures, now.Add(min(time.Second<<min(failures, 6), time.Minute)), why}
 }
 
 // Jobs returns what is to be done now, each once: it is under way until its result is told.
@@ -63,7 +78,7 @@ func (b *Book) Jobs() (jobs []*Job) {
 		}
 	}
 	for uid := range b.dirty {
-		if s := b.sets[uid]; s != nil && b.concerns(s) {
+		if s := b.sets[uid]; s != nil && (b.concerns(s) || s.left != "") {
 			b.settle(s)
 		}
 		b.planned[uid] = true
@@ -121,19 +136,30 @@ func (b *Book) plan(s *set) *Job {
 	if sure {
 		j.Delete = b.leftovers(s, sp, wanted)
 	}
-	switch {
-	case j.empty() && s.job.why == "":
-		return nil
-	case j.empty(): // what failed is not wanted any more
-		s.job = jobState{}
-		b.lookAgain(s, b.now)
-		return nil
-	case s.job.retryAt.After(b.now):
-		b.lookAgain(s, s.job.retryAt)
+	if b.waits(s, &s.job.make, j.Key != nil || len(j.Make) > 0) {
+		j.Key, j.Make = nil, nil
+	}
+	if b.waits(s, &s.job.delete, len(j.Delete) > 0) {
+		j.Delete = nil
+	}
+	if j.empty() {
 		return nil
 	}
 	s.job.busy, s.job.going = true, j.Delete
 	return j
+}
+
+// waits reports whether something is not to be tried again yet. What failed and is not wanted any more is forgotten.
+func (b *Book) waits(s *set, a *attempt, wanted bool) bool {
+	switch {
+	case !wanted && a.why != "":
+		*a = attempt{}
+		b.lookAgain(s, b.now)
+	case a.retryAt.After(b.now):
+		b.lookAgain(s, a.retryAt)
+		return true
+	}
+	return false
 }
 
 // missingOf returns what is missing of all wanted contents that may be made now.
@@ -255,112 +281,6 @@ func (s *set) copyOf(m content.Member, o *content.Object) metav1.Object {
 	return &corev1.ConfigMap{ObjectMeta: meta, Data: o.Data, BinaryData: o.Binary, Immutable: ptr.To(true)}
 }
 
-// keeps reports whether an object stands for content of the DaemonSet, or of one that had the name before, if it
-// is listed.
-func (s *set) keeps(o *object, listed bool) bool {
-	is := o.Labels[content.Label]
-	return (is == content.IsCopy || is == content.IsManifest) && (s.owns(o.meta) || listed && s.inherits(o.meta))
-}
-
-// listed are the manifests and copies of all contents that are known.
-func (s *set) listed() map[content.Ref]bool {
-	all := make(map[string]bool, len(s.known))
-	for id := range s.known {
-		all[id] = true
-	}
-	return s.needed(all)
-}
-
-// needed are the manifests and copies of such contents; nil where it is not known which copies one needs.
-func (s *set) needed(wanted map[string]bool) map[content.Ref]bool {
-	needed := map[content.Ref]bool{}
-	for id := range wanted {
-		k := s.known[id]
-		if k == nil {
-			return nil
-		}
-		needed[content.Ref{Kind: content.ConfigMap, Name: content.ManifestName(s.object.Name, id)}] = true
-		for _, m := range k.Members {
-			needed[content.Ref{Kind: m.Kind, Name: m.Copy}] = true
-		}
-	}
-	return needed
-}
-
-// leftovers are copies and manifests of the DaemonSet that nobody has needed for a while.
-func (b *Book) leftovers(s *set, sp *space, wanted map[string]bool) (out []metav1.Object) {
-	needed := s.needed(wanted)
-	if needed == nil {
-		return nil
-	}
-	for id := range s.known {
-		if !wanted[id] && s.known[id].manifest == nil {
-			delete(s.known, id)
-			b.lookAgain(s, b.now) // where it was the last one, this is told
-		}
-	}
-	since := map[content.Ref]time.Time{}
-	listed := s.listed()
-	for ref, o := range sp.objects {
-		if needed[ref] || !s.keeps(o, listed[ref]) {
-			continue
-		}
-		at, known := s.unwanted[ref]
-		if !known {
-			at = b.now
-		}
-		since[ref] = at
-		if gone := at.Add(b.Linger); gone.After(b.now) {
-			b.lookAgain(s, gone)
-		} else {
-			out = append(out, o.meta)
-		}
-	}
-	if len(s.known) > len(wanted) || len(wanted) > 1 || s.rules == nil && len(wanted) > 0 {
-		b.lookAgain(s, b.now.Add(b.Linger)) // What is stable may be another by then.
-	}
-	s.unwanted = since
-	out = slices.DeleteFunc(out, func(o metav1.Object) bool { return b.listsMore(sp, s, needed, out, o) })
-	maps.DeleteFunc(sp.lost, func(ref content.Ref, o *object) bool { return s.owns(o.meta) && !needed[ref] })
-	maps.DeleteFunc(s.sums, func(ref content.Ref, _ sum) bool { return sp.objects[ref] == nil })
-	slices.SortFunc(out, byManifest)
-	return out
-}
-
-// listsMore reports whether an object is a manifest that must stay for a while: it lists a copy that is there, or may
-// be, and is neither needed nor among those that go now. Without it nobody would know that there is one.
-func (b *Book) listsMore(sp *space, s *set, needed map[content.Ref]bool, going []metav1.Object, o metav1.Object) bool {
-	for _, k := range s.known {
-		if k.manifest == nil || k.manifest.GetUID() != o.GetUID() {
-			continue
-		}
-		for _, m := range k.Members {
-			ref := content.Ref{Kind: m.Kind, Name: m.Copy}
-			copied := sp.objects[ref]
-			goes := copied != nil && slices.ContainsFunc(going, func(g metav1.Object) bool {
-				return g.GetUID() == copied.meta.GetUID()
-			})
-			switch {
-			case m.Absent, needed[ref], goes:
-			case copied != nil, !sp.sight[m.Kind].read:
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// byManifest puts manifests last: what lists a copy outlives it.
-func byManifest(a, c metav1.Object) int {
-	rank := func(o metav1.Object) int {
-		if o.GetLabels()[content.Label] == content.IsManifest {
-			return 1
-		}
-		return 0
-	}
-	return cmp.Or(rank(a)-rank(c), cmp.Compare(a.GetName(), c.GetName()))
-}
-
 func (b *Book) onResult(r Result) {
 	for _, o := range r.Made {
 		b.onObject(Object{Object: o})
@@ -373,11 +293,9 @@ func (b *Book) onResult(r Result) {
 		return
 	}
 	b.dirty[r.Job.DaemonSet.UID] = true
-	s.job.busy, s.job.going, s.job.why = false, nil, r.Why
-	if r.Why == "" {
-		s.job.failures, s.job.retryAt = 0, time.Time{}
-		return
+	s.job.busy, s.job.going = false, nil
+	s.job.make.note(r.Why, b.now)
+	if r.Why == "" && len(r.Job.Delete) > 0 {
+		s.job.delete.note(r.Left, b.now)
 	}
-	s.job.failures++
-	s.job.retryAt = b.now.Add(min(time.Second<<min(s.job.failures, 6), time.Minute))
 }

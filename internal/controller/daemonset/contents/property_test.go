@@ -98,7 +98,7 @@ func (r *random) judge(a *action.CreatePod) {
 // happen has one thing happen.
 func (r *random) happen() {
 	nodes := []string{"n0", "n1", "n2", "n3", "n4"}
-	what := rapid.SampledFrom([]string{"write", "write", "secret", "edit", "vanish", "restart", "die", "lose", "quota", "cut", "cut", "narrow", "turn", "blind", "abort", "pass", "pass", "long"}).Draw(r.t, "what")
+	what := rapid.SampledFrom([]string{"write", "write", "secret", "edit", "vanish", "restart", "die", "lose", "quota", "stuck", "cut", "cut", "narrow", "turn", "blind", "abort", "pass", "pass", "long"}).Draw(r.t, "what")
 	r.trace = append(r.trace, what)
 	r.deleted = map[string]int{}
 	switch what {
@@ -143,6 +143,12 @@ func (r *random) happen() {
 			r.refuse = func(*Job) string { return "no room" }
 		} else {
 			r.refuse = nil
+		}
+	case "stuck":
+		if r.keeps == nil {
+			r.keeps = cannotDelete
+		} else {
+			r.keeps = nil
 		}
 	case "cut":
 		r.cut(rapid.IntRange(0, 3).Draw(r.t, "after"), rapid.Bool().Draw(r.t, "made"))
@@ -231,7 +237,7 @@ func (r *random) lose() {
 // rest ends what happens, and checks that all is as it should be: liveness, also without content, and that no copy is
 // left over.
 func (r *random) rest() {
-	r.refuse, r.interrupts, r.held["last"], r.deleted = nil, nil, true, map[string]int{}
+	r.refuse, r.keeps, r.interrupts, r.held["last"], r.deleted = nil, nil, nil, true, map[string]int{}
 	r.write("last")
 	r.recover()
 	if slices.Contains(r.trace, "narrow") && !r.off {

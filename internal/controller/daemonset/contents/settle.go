@@ -128,8 +128,8 @@ func (b *Book) work(s *set) (content.Content, error) {
 	}
 	key, err := sp.keyFor(refs)
 	switch {
-	case errors.Is(err, errLater) && s.job.why != "":
-		return content.Content{}, errors.New(s.job.why)
+	case errors.Is(err, errLater) && s.job.make.why != "":
+		return content.Content{}, errors.New(s.job.make.why)
 	case err != nil:
 		return content.Content{}, err
 	}
@@ -254,8 +254,8 @@ func (b *Book) whole(s *set, k *known) (bool, error) {
 	switch {
 	case k.spoiled:
 		return false, fmt.Errorf("ConfigMap %s %s", content.ManifestName(s.object.Name, k.ID), spoiled)
-	case s.job.why != "":
-		return false, errors.New(s.job.why)
+	case s.job.make.why != "":
+		return false, errors.New(s.job.make.why)
 	}
 	why := b.missing(s, k)
 	if why != "" && !strings.HasSuffix(why, gone) {
@@ -457,6 +457,7 @@ func (b *Book) tell(s *set, info fact.DaemonSet) {
 	} else if info.Content != nil && info.Content.Message != "" {
 		info.Content = &v1alpha1.ContentStatus{Changes: info.Content.Changes}
 	}
+	b.tellLeft(s, &info)
 	was := s.told
 	info.Renamed = b.renamed(s, info.Revision)
 	info.Live = b.ways(s, &info)

@@ -1,6 +1,7 @@
 package contents
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -50,8 +51,10 @@ type world struct {
 	objects map[content.Ref]metav1.Object
 	pods    map[string]fact.Pod // by node
 	version int
-	// refuse, when it returns something, fails a job; refusals counts those.
+	// refuse, when it returns something, fails a job that makes something; refusals counts those. keeps does so with what is
+	// to be deleted.
 	refuse   func(*Job) string
+	keeps    func(metav1.Object) string
 	refusals int
 	// interrupts, if there is one, says of each object whether its job ends there without an answer, and whether it was
 	// made before.
@@ -325,7 +328,7 @@ func (w *world) work() ([]*Job, []action.Action) {
 
 func (w *world) carryOut(j *Job) Result {
 	r := Result{Job: j}
-	if w.refuse != nil {
+	if w.refuse != nil && (j.Key != nil || len(j.Make) > 0) {
 		r.Why = w.refuse(j)
 		if r.Why != "" {
 			w.refusals++
@@ -358,6 +361,13 @@ func (w *world) carryOut(j *Job) Result {
 		r.Made = append(r.Made, o)
 	}
 	for _, o := range j.Delete {
+		if w.keeps != nil && w.keeps(o) != "" {
+			r.Left = cmp.Or(r.Left, w.keeps(o))
+			continue
+		}
+		if r.Left != "" && o.GetLabels()[content.Label] == content.IsManifest {
+			continue
+		}
 		delete(w.objects, read(o).Ref)
 		r.Deleted = append(r.Deleted, o)
 	}

@@ -6,6 +6,7 @@
 package copies
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -233,9 +234,12 @@ func (a Access) CarryOut(ctx context.Context, j *contents.Job) contents.Result {
 		r.Made = append(r.Made, made)
 	}
 	for _, o := range j.Delete {
+		if r.Left != "" && o.GetLabels()[content.Label] == content.IsManifest {
+			continue // It lists what may be there still.
+		}
 		if err := a.delete(ctx, o); err != nil {
-			r.Why = fmt.Sprintf("copy %s cannot be deleted: %v", o.GetName(), err)
-			return r
+			r.Left = cmp.Or(r.Left, fmt.Sprintf("copy %s cannot be deleted: %v", o.GetName(), err))
+			continue
 		}
 		r.Deleted = append(r.Deleted, o)
 	}

@@ -30,6 +30,8 @@ type Rows interface {
 	Rollout(uid types.UID) (v1alpha1.DaemonSetRolloutStatus, bool)
 	// Keeps reports whether copies of content of a DaemonSet are there, or may be.
 	Keeps(uid types.UID) bool
+	// Left says why copies stay that nobody needs; "" where none does.
+	Left(uid types.UID) string
 }
 
 // Book holds DaemonSets, policies and rollouts.

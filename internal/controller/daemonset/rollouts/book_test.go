@@ -26,9 +26,12 @@ type rows struct {
 	statuses map[types.UID]v1alpha1.DaemonSetRolloutStatus
 	gone     []types.UID
 	keeps    map[types.UID]bool
+	left     string
 }
 
 func (r *rows) Keeps(uid types.UID) bool { return r.keeps[uid] }
+
+func (r *rows) Left(types.UID) string { return r.left }
 
 func (r *rows) Step(e matrix.Event) {
 	switch e := e.(type) {
@@ -771,6 +774,14 @@ func TestARolloutStaysForCopies(t *testing.T) {
 		if jobs = w.Jobs(); len(jobs) != 0 {
 			t.Fatalf("failed %t: it is written again: %+v", failed, jobs[0])
 		}
+		w.rows.left = "they cannot be deleted"
+		jobs = w.Jobs()
+		if len(jobs) != 1 || jobs[0].Left == nil || jobs[0].Left.Status.Content.Leftover != w.rows.left {
+			t.Fatalf("failed %t: copies stay: %+v", failed, jobs)
+		}
+		left = jobs[0].Left
+		left.ResourceVersion = "901"
+		w.Step(Result{Job: jobs[0], Rollout: left})
 		w.Step(Now{noon.Add(25 * time.Hour)})
 		if jobs = w.Jobs(); len(jobs) != 0 {
 			t.Fatalf("failed %t: with copies it goes after a day: %+v", failed, jobs[0])

@@ -194,18 +194,18 @@ func (b *Book) leftover(name types.NamespacedName) *Job {
 		delete(b.left, name)
 		return nil
 	case ds == nil || r.Labels[OwnerLabel] != string(ds.UID):
-		return b.keep(r, DaemonSetGone, "Deleted", false,
+		return b.keep(r, DaemonSetGone, "Deleted", false, "",
 			"the DaemonSet is gone; its failed revisions are remembered for a day")
 	case onDelete(ds):
 		return b.ignored(name, r) // what has failed is still worth to know
 	}
-	copies := b.rows.Keeps(ds.UID)
+	copies, why := b.rows.Keeps(ds.UID), b.rows.Left(ds.UID)
 	switch {
 	case remembers(r):
-		return b.keep(r, PolicyGone, "NoPolicy", copies,
+		return b.keep(r, PolicyGone, "NoPolicy", copies, why,
 			"no policy selects the DaemonSet; what failed, and a pause, are remembered for a day")
 	case copies:
-		return b.keep(r, PolicyGone, "NoPolicy", copies,
+		return b.keep(r, PolicyGone, "NoPolicy", copies, why,
 			"no policy selects the DaemonSet; copies of its content are still there")
 	}
 	return &Job{Delete: r} // it follows no policy any more
@@ -219,15 +219,17 @@ func remembers(r *v1alpha1.DaemonSetRollout) bool {
 }
 
 // keep has a rollout say in a condition why it is left over, and deletes it a day later. For as long as there may be
-// copies it stays, and speaks of content, so that a controller that starts looks for them.
-func (b *Book) keep(r *v1alpha1.DaemonSetRollout, condition, reason string, copies bool, message string) *Job {
+// copies it stays, and speaks of content, so that a controller that starts looks for them; why says what keeps them.
+func (b *Book) keep(r *v1alpha1.DaemonSetRollout, condition, reason string, copies bool, why, message string) *Job {
 	c := meta.FindStatusCondition(r.Status.Conditions, condition)
 	switch {
 	case c == nil || c.Status != metav1.ConditionTrue || r.Status.ObservedGeneration != r.Generation,
-		r.Status.Content != nil && !copies:
+		r.Status.Content != nil && (!copies || r.Status.Content.Leftover != why):
 		next := r.DeepCopy()
 		if !copies {
 			next.Status.Content = nil
+		} else if next.Status.Content != nil {
+			next.Status.Content.Leftover = why
 		}
 		next.Status.Message = message
 		next.Status.ObservedGeneration = r.Generation // what people write is seen, and changes nothing

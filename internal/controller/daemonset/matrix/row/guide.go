@@ -259,9 +259,10 @@ func contentOf(s *v1alpha1.DaemonSetRolloutStatus, said *v1alpha1.ContentStatus)
 	if s.StableRevision != s.TargetRevision {
 		out.Changes, out.Restarts = said.Changes, said.Restarts
 	}
-	out.Message, out.Overtaken, out.OvertakenSince = said.Message, said.Overtaken, said.OvertakenSince
+	out.Message, out.Leftover, out.Overtaken = said.Message, said.Leftover, said.Overtaken
+	out.OvertakenSince = said.OvertakenSince
 	out.Kept, out.Preparing = said.Kept, said.Preparing && out.Stable == "" && out.Target == ""
-	if out.Stable == "" && out.Target == "" && out.Message == "" && !out.Kept && !out.Preparing {
+	if out.Stable == "" && out.Target == "" && out.Message+out.Leftover == "" && !out.Kept && !out.Preparing {
 		return nil
 	}
 	return &out
