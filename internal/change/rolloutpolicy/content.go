@@ -31,6 +31,9 @@ func (c *Content) Excludes(name string, labeled map[string]string) bool {
 	return c.names.Has(name) || c.labeled != nil && c.labeled.Matches(labels.Set(labeled))
 }
 
+// ByLabel reports whether labels say of some objects that they are no content.
+func (c *Content) ByLabel() bool { return c.labeled != nil }
+
 // Takes reports whether an object that a template names is content, as far as its kind and name tell.
 func (c *Content) Takes(ref content.Ref) bool {
 	wanted := c.ConfigMaps

@@ -99,6 +99,7 @@ type set struct {
 	refs   []content.Ref
 	refsOf *corev1.PodTemplateSpec
 	sums   map[content.Ref]sum
+	last   map[content.Ref]last
 	// known are the contents whose manifest was seen, or that were worked out here.
 	known map[string]*known
 	// latest is the ID of what the objects hold now, changed when that became so, restless since when they
@@ -221,7 +222,10 @@ func (b *Book) Tell(e Event) {
 func (b *Book) set(uid types.UID) *set {
 	s := b.sets[uid]
 	if s == nil {
-		s = &set{sums: map[content.Ref]sum{}, known: map[string]*known{}, unwanted: map[content.Ref]time.Time{}}
+		s = &set{
+			sums: map[content.Ref]sum{}, last: map[content.Ref]last{}, known: map[string]*known{},
+			unwanted: map[content.Ref]time.Time{},
+		}
 		b.sets[uid] = s
 	}
 	return s

@@ -122,7 +122,7 @@ func (b *Book) work(s *set) (content.Content, error) {
 	}
 	var refs []content.Ref
 	for _, ref := range s.refs {
-		if o := sp.objects[ref]; o == nil || !o.NotContent && !s.rules.Excludes(o.Name, o.Labels) {
+		if b.takes(s, sp, ref) {
 			refs = append(refs, ref)
 		}
 	}
