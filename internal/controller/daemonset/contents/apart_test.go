@@ -40,8 +40,8 @@ func newRevoked(t *testing.T) *world {
 
 const withoutList, withList = "[ConfigMap conf Secret token]", "[ConfigMap conf ConfigMap revoked Secret token]"
 
-// What a label excludes stays excluded while it is not there: that it goes, and comes again, is no change, also where the
-// template, other content or the controller is another one by then.
+// What a label excludes stays excluded while it is not there: that it goes, and comes again, is no change, also where
+// the template, other content or the controller is another one by then.
 func TestWhatALabelExcludesMayGoAndCome(t *testing.T) {
 	for name, meanwhile := range map[string]func(w *world){
 		"nothing":           func(*world) {},

@@ -134,7 +134,9 @@ type space struct {
 	// lost are copies and manifests that somebody deleted, for as long as they are wanted.
 	lost  map[content.Ref]*object
 	sight map[content.Kind]sight
+	// key is that of the namespace's hashes, made at keyed.
 	key   []byte
+	keyed time.Time
 }
 
 // object is one ConfigMap or Secret.
@@ -359,7 +361,7 @@ func (b *Book) onObject(e Object) {
 		delete(sp.lost, o.Ref)
 	}
 	if o.Ref == keyRef {
-		sp.takeKey(o, e.Gone)
+		b.takeKey(sp, o, e.Gone)
 	}
 	b.tellSets(o, is != "", e.Gone)
 }
@@ -391,16 +393,6 @@ func (s *set) copies(ref content.Ref) bool {
 		}
 	}
 	return false
-}
-
-// keyRef is the Secret with the key of a namespace.
-var keyRef = content.Ref{Kind: content.Secret, Name: content.KeyName}
-
-// takeKey keeps the key of a Secret, also of one that somebody deletes: the same one is made again.
-func (sp *space) takeKey(o *object, gone bool) {
-	if key := content.KeyOf(o.raw.(*corev1.Secret)); key != nil && !gone {
-		sp.key = key
-	}
 }
 
 // learn takes a manifest of the DaemonSet in. One that cannot be read is none.

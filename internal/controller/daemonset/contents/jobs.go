@@ -181,17 +181,6 @@ func (b *Book) stays(s *set, k *known) bool {
 	return !slices.ContainsFunc(s.job.going, func(o metav1.Object) bool { return needed[read(o).Ref] })
 }
 
-// wantsKey reports whether a key is to be made: what is to be hashed needs one, and there is none. One that somebody
-// deletes is made again for as long as copies are checked with it.
-func (b *Book) wantsKey(s *set, sp *space) bool {
-	if !sp.sight[content.Secret].read || sp.objects[keyRef] != nil {
-		return false
-	}
-	keyed := func(k *known) bool { return content.Keyed(k.Refs()) }
-	return s.rules != nil && content.Keyed(s.refs) ||
-		sp.key != nil && slices.ContainsFunc(slices.Collect(maps.Values(s.known)), keyed)
-}
-
 // wanted are the IDs of the contents that somebody needs; sure is false while it is not known of all.
 func (b *Book) wanted(s *set) (ids map[string]bool, sure bool) {
 	ids = map[string]bool{}

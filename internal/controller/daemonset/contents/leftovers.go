@@ -164,16 +164,6 @@ func (b *Book) stay(s *set) string {
 	return ""
 }
 
-// keyed reports whether any content is of Secrets.
-func (s *set) keyed() bool {
-	for _, k := range s.known {
-		if content.Keyed(k.Refs()) {
-			return true
-		}
-	}
-	return false
-}
-
 // abandon forgets what was known of copies where nobody can see whether they are there: somebody has deleted the
 // rollout that spoke of them, content is off, and no pod refers to any.
 func (b *Book) abandon(s *set) {

@@ -139,7 +139,7 @@ func (b *Book) sameObjects(s *set, from, to string) bool {
 		return false
 	}
 	sp := b.space(s.object.Namespace)
-	key, err := sp.keyFor(was.Refs())
+	key, err := b.keyFor(s.object.Namespace, was.Refs())
 	for _, m := range was.Members {
 		o := sp.objects[m.Ref]
 		switch {

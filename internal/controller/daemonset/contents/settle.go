@@ -126,12 +126,15 @@ func (b *Book) work(s *set) (content.Content, error) {
 			refs = append(refs, ref)
 		}
 	}
-	key, err := sp.keyFor(refs)
+	key, err := b.keyFor(s.object.Namespace, refs)
 	switch {
 	case errors.Is(err, errLater) && s.job.make.why != "":
 		return content.Content{}, errors.New(s.job.make.why)
 	case err != nil:
 		return content.Content{}, err
+	}
+	if why := b.misfit(s); why != "" && key != nil {
+		return content.Content{}, errors.New(why)
 	}
 	return content.Of(key, s.object.Name, refs, func(ref content.Ref) ([]byte, error) {
 		return s.sumOf(sp, key, ref)
@@ -171,20 +174,6 @@ func (sp *space) readable(refs []content.Ref) error {
 		}
 	}
 	return nil
-}
-
-// keyFor returns the key for sums of such objects; errLater if it has to be made first.
-func (sp *space) keyFor(refs []content.Ref) ([]byte, error) {
-	if !content.Keyed(refs) {
-		return nil, nil
-	}
-	switch o := sp.objects[keyRef]; {
-	case sp.key != nil:
-		return sp.key, nil
-	case o != nil:
-		return nil, fmt.Errorf("Secret %s holds no key; delete it, and another is made", content.KeyName)
-	}
-	return nil, errLater
 }
 
 // unsound says why a revision cannot be given; "" if it can. A copy that is gone is no hindrance while it can be made
@@ -230,7 +219,7 @@ func (b *Book) Given(uid types.UID, revision string) ([]content.Member, bool) {
 // adds reports whether a content is that of its copies, as far as they can be read: each may be genuine, and
 // another have been put on the list.
 func (b *Book) adds(s *set, k *known) bool {
-	key, err := b.space(s.object.Namespace).keyFor(k.Refs())
+	key, err := b.keyFor(s.object.Namespace, k.Refs())
 	if err != nil {
 		return true // which is told of the copies
 	}
@@ -286,7 +275,7 @@ func (b *Book) flaw(s *set, k *known, m content.Member) string {
 	if !sp.sight[m.Kind].read {
 		return ""
 	}
-	key, err := sp.keyFor(k.Refs())
+	key, err := b.keyFor(s.object.Namespace, k.Refs())
 	o := sp.objects[content.Ref{Kind: m.Kind, Name: m.Copy}]
 	switch {
 	case m.Absent && o != nil:
@@ -296,9 +285,9 @@ func (b *Book) flaw(s *set, k *known, m content.Member) string {
 	case o == nil, s.inherits(o.meta): // it goes with the DaemonSet that had the name before, unless it is taken over
 		return gone
 	case err != nil:
-		return "cannot be checked: the key of its name is gone"
+		return "cannot be checked: " + err.Error()
 	case !s.genuine(key, m, o):
-		return spoiled
+		return sp.unlike(k, o)
 	case !o.Immutable:
 		return "is not immutable any more, so what it holds can be changed under the pods that read it"
 	}

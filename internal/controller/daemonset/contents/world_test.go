@@ -51,8 +51,8 @@ type world struct {
 	objects map[content.Ref]metav1.Object
 	pods    map[string]fact.Pod // by node
 	version int
-	// refuse, when it returns something, fails a job that makes something; refusals counts those. keeps does so with what is
-	// to be deleted.
+	// refuse, when it returns something, fails a job that makes something; refusals counts those. keeps does so with what
+	// is to be deleted.
 	refuse   func(*Job) string
 	keeps    func(metav1.Object) string
 	refusals int
@@ -241,6 +241,7 @@ func (w *world) put(o metav1.Object) metav1.Object {
 	w.version++
 	o.SetUID(types.UID(fmt.Sprintf("%s-%d", o.GetName(), w.version)))
 	o.SetResourceVersion(fmt.Sprint(w.version))
+	o.SetCreationTimestamp(metav1.Time{Time: w.now})
 	w.objects[read(o).Ref] = o
 	if w.book != nil {
 		w.book.Tell(Object{Object: o})
@@ -338,7 +339,7 @@ func (w *world) carryOut(j *Job) Result {
 	if j.Key != nil {
 		key := j.Key.DeepCopy()
 		if key.Data == nil {
-			key.Data = map[string][]byte{"key": []byte(strings.Repeat("k", 32))}
+			key.Data = map[string][]byte{"key": fmt.Appendf(nil, "%032d", w.version)}
 		}
 		r.Made = append(r.Made, w.put(key))
 	}
