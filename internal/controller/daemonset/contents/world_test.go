@@ -74,6 +74,8 @@ type world struct {
 	// said is what the status said last of content that replaces pods.
 	said  *v1alpha1.ContentStatus
 	surge bool
+	// template is that of the DaemonSet, by the generation that had it first; 0 for that of its generation.
+	template int64
 	// reading are the kinds that are read; readable says whether they can be.
 	reading  map[content.Kind]bool
 	readable bool
@@ -211,9 +213,10 @@ func (w *world) tellSet() {
 	if w.surge {
 		strategy.MaxUnavailable, strategy.MaxSurge = strategy.MaxSurge, strategy.MaxUnavailable
 	}
+	template := cmp.Or(w.template, w.set.Generation)
 	w.book.Step(fact.DaemonSet{
-		UID: w.set.UID, Namespace: "ns", Name: "agent", Generation: w.set.Generation, Revision: fmt.Sprintf("t%d", w.set.Generation),
-		Digest: fmt.Sprintf("sha256:%064d", w.set.Generation), Placement: placement.Compile(&w.set.Spec.Template.Spec),
+		UID: w.set.UID, Namespace: "ns", Name: "agent", Generation: w.set.Generation, Revision: fmt.Sprintf("t%d", template),
+		Digest: fmt.Sprintf("sha256:%064d", template), Placement: placement.Compile(&w.set.Spec.Template.Spec),
 		Earlier: &placement.Revisions{ByRevision: earlier}, Strategy: strategy,
 	})
 }
@@ -391,7 +394,11 @@ func (w *world) act(a action.Action) {
 		if w.reads(a.Revision) == "bad" {
 			p.Ready, p.ReadySince, p.Trouble, p.Certain, p.Cause = false, time.Time{}, "container agent ends", true, pod.ContainerStart
 		}
-		w.pods[a.Node] = p
+		at := a.Node
+		if _, is := w.pods[at]; is {
+			at += "'" // with surge the second one
+		}
+		w.pods[at] = p
 		w.restarts++
 		w.book.Step(p)
 		w.matrix.Step(action.Answer{Action: a, Outcome: action.OK, Pod: p.UID})
@@ -409,7 +416,7 @@ func (w *world) act(a action.Action) {
 		if w.deletes != nil {
 			w.deletes(a)
 		}
-		delete(w.pods, a.Node)
+		maps.DeleteFunc(w.pods, func(_ string, p fact.Pod) bool { return p.UID == a.PodUID })
 		w.matrix.Step(action.Answer{Action: a, Outcome: action.OK})
 		w.book.Step(fact.PodGone(a.PodUID))
 	case *action.UpdateRollout:
