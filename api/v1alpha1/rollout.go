@@ -340,7 +340,8 @@ func (s *ImagesStatus) Lines() (out []string) {
 			switch old := was[i.Image]; {
 			case i.Digest == "":
 			case old != "" && old != i.Digest:
-				out = append(out, "image "+i.Image+" has moved in its registry: it was "+old+", and "+t.Node+" got "+i.Digest+t.known())
+				out = append(out, "image "+i.Image+" has moved in its registry: it was "+old+", and "+t.Node+" got "+i.Digest+
+					t.known())
 			case n == len(s.Templates)-1:
 				out = append(out, "image "+i.Image+" is "+i.Digest+", which "+t.Node+" got")
 			}

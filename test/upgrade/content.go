@@ -135,9 +135,14 @@ func (s *stage) contents() error {
 		}
 	}
 	fmt.Println("  content has been rolled back, halts, waits, and is everywhere")
-	pods, err := s.kubectl(s.new, "get", "pods", "-l", "app=live", "-o", "json")
+	return s.gaveContent("live")
+}
+
+// gaveContent wants a running pod of an agent to have been given content.
+func (s *stage) gaveContent(agent string) error {
+	pods, err := s.kubectl(s.new, "get", "pods", "-l", "app="+agent, "-o", "json")
 	if err == nil && !strings.Contains(pods, `"`+content.LiveName+`"`) {
-		err = errors.New("no pod of live was given content as it ran")
+		err = fmt.Errorf("no pod of %s was given content as it ran", agent)
 	}
 	return err
 }

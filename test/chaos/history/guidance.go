@@ -1,13 +1,11 @@
 package history
 
 import (
-	"cmp"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -15,6 +13,7 @@ import (
 	"github.com/everynode/everynode/test/chaos/history/lives"
 	"github.com/everynode/everynode/test/chaos/history/revision"
 	"github.com/everynode/everynode/test/chaos/history/told"
+	"github.com/everynode/everynode/test/chaos/history/waves"
 )
 
 // guidance is what the controller can have gone by when it did something to a
@@ -137,20 +136,7 @@ func (j *judge) policyAt(set *appsv1.DaemonSet, revision int64) *v1alpha1.Rollou
 			list = append(list, p)
 		}
 	}
-	return counting(list, set)
-}
-
-func counting(list []*v1alpha1.RolloutPolicy, set *appsv1.DaemonSet) (oldest *v1alpha1.RolloutPolicy) {
-	for _, p := range list {
-		if s := p.Spec.Selector; s != nil && !labels.SelectorFromSet(s.MatchLabels).Matches(labels.Set(set.Labels)) {
-			continue
-		}
-		if oldest == nil ||
-			cmp.Or(p.CreationTimestamp.Compare(oldest.CreationTimestamp.Time), cmp.Compare(p.Name, oldest.Name)) < 0 {
-			oldest = p
-		}
-	}
-	return oldest
+	return waves.Counting(list, set)
 }
 
 func (j *judge) rolloutAt(name string, revision int64) *v1alpha1.DaemonSetRollout {

@@ -10,6 +10,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/test/chaos/history/revision"
 	"github.com/everynode/everynode/test/chaos/history/wants"
+	"github.com/everynode/everynode/test/chaos/history/waves"
 )
 
 // OwnerLabel is the label of a rollout with the UID of its DaemonSet.
@@ -20,7 +21,7 @@ func (s State) PolicyOf(d *appsv1.DaemonSet) *v1alpha1.RolloutPolicy {
 	if d.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType {
 		return nil
 	}
-	return counting(s.Policies, d)
+	return waves.Counting(s.Policies, d)
 }
 
 // rollouts judges where the rollouts say that they are.

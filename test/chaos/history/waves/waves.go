@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -92,4 +93,18 @@ func (s Stage) AtOnce(p *v1alpha1.RolloutPolicy, rollouts []*v1alpha1.DaemonSetR
 		return 1
 	}
 	return bits.Len(uint(nodes)) // each has at least twice as many nodes as the one before
+}
+
+// Counting is the policy of a list that counts for a DaemonSet: of those that select it the oldest; nil for none.
+func Counting(list []*v1alpha1.RolloutPolicy, set *appsv1.DaemonSet) (oldest *v1alpha1.RolloutPolicy) {
+	for _, p := range list {
+		if s := p.Spec.Selector; s != nil && !labels.SelectorFromSet(s.MatchLabels).Matches(labels.Set(set.Labels)) {
+			continue
+		}
+		if oldest == nil ||
+			cmp.Or(p.CreationTimestamp.Compare(oldest.CreationTimestamp.Time), cmp.Compare(p.Name, oldest.Name)) < 0 {
+			oldest = p
+		}
+	}
+	return oldest
 }
