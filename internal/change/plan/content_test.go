@@ -80,6 +80,46 @@ func TestPlanOfContent(t *testing.T) {
 	}
 }
 
+// ofContent is a fleet of three nodes with a revision that has content, whose rollout is complete.
+func ofContent(t *testing.T, policy string) (*surveytest.World, *appsv1.DaemonSet, string) {
+	w := surveytest.New(t)
+	ds, _ := w.DaemonSet("log-agent", "example.com/agent:1.4")
+	read(w)
+	revision := content.Revision(w.Revise(ds), strings.Repeat("a", 24))
+	for _, name := range []string{"node-a", "node-b", "node-c"} {
+		w.Node(name, surveytest.Label(content.LiveName, "true"))
+		w.Pod(ds, name, content.TemplateOf(revision), surveytest.ReadyAfter(20*time.Second), func(p *corev1.Pod) { p.Labels[content.RevisionLabel] = revision })
+	}
+	w.Policy("careful", "waves: [{name: canary, count: 1}]\n"+policy)
+	w.Rollout(ds, v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseComplete, StableRevision: revision, TargetRevision: revision, TargetDigest: "sha256:x", DaemonSetGeneration: ds.Generation})
+	return w, ds, revision
+}
+
+// What hinders content, as its rollout says, has nothing begin: neither a change of content nor one of the template.
+func TestPlanOfContentThatCannotBeFollowed(t *testing.T) {
+	const why = "ConfigMaps may not be listed"
+	for _, what := range []string{"content", "template", "a policy without content"} {
+		w, ds, _ := ofContent(t, "content: {secrets: Referenced}")
+		w.Objects.Rollouts[0].Status.Content = &v1alpha1.ContentStatus{Message: why}
+		next := ds.DeepCopy()
+		switch what {
+		case "content":
+			w.Objects.Edits, _ = Contents(survey.New(w.Objects), survey.New(w.Objects), rewritten())
+		case "a policy without content":
+			w.Objects.Policies = nil
+			w.Policy("careful", "waves: [{name: canary, count: 1}]")
+			fallthrough
+		default:
+			next.Spec.Template.Spec.Containers[0].Image = "example.com/agent:1.5"
+		}
+		f := forecast(t, w, ds, next)
+		follows := what == "a policy without content"
+		if said := slices.Contains(f.Warnings, "nothing begins: "+why); said == follows || (f.Nodes.Wait == 3) == follows || f.acts != follows {
+			t.Errorf("%s: %+v, and it warns of %q", what, f.Nodes, f.Warnings)
+		}
+	}
+}
+
 // A policy that makes content a part of revisions has each DaemonSet change, in its steps: what has a rollout already,
 // and what follows a policy for the first time.
 func TestPlanOfAPolicyThatTurnsContentOn(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/everynode/everynode/internal/change/history"
 	"github.com/everynode/everynode/internal/change/variant"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
+	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
@@ -38,8 +39,9 @@ type Set struct {
 	// revisions are those that are stored, present is that of the present template.
 	revisions []*appsv1.ControllerRevision
 	present   *appsv1.ControllerRevision
-	// content is the ID of the content of Revision, "" where that is a template alone.
-	content string
+	// content is the ID of the content of Revision, "" where that is a template alone; hindered why it cannot be
+	// followed, "" if it can.
+	content, hindered string
 	// variants are those that it has now; nil for none.
 	variants *variant.Set
 	// templates are those of stored revisions, molds the variants on a revision's template, that somebody asked for.
@@ -82,6 +84,9 @@ func (s *Set) addContent() {
 		return
 	}
 	st := s.stands()
+	if st.Content != nil {
+		s.hindered = st.Content.Message
+	}
 	s.content = content.IDOf(st.TargetRevision)
 	if len(s.survey.Edits[s.DaemonSet.UID]) > 0 {
 		s.content = content.Planned
@@ -197,13 +202,19 @@ type Core struct {
 	Variants *variants.Book
 	// Follows is what the book has told the row to follow, nil if its own strategy counts.
 	Follows *fact.Rollout
+
+	// hindered is why the content of its policy cannot be followed; "" if it can.
+	hindered string
 }
 
-// Step takes in what the book says, and hands it on.
+// Step takes in what the book says, and hands it on. A policy whose content cannot be followed is not.
 func (c *Core) Step(e matrix.Event) {
-	switch e := e.(type) {
+	switch is := e.(type) {
 	case fact.Rollout:
-		c.Follows = &e
+		if c.hindered != "" && is.Policy != nil {
+			is.Policy, is.Following, is.Why = nil, course.Lost, c.hindered
+		}
+		c.Follows, e = &is, is
 	case fact.RolloutGone:
 		c.Follows = nil
 	}
@@ -246,7 +257,7 @@ func (s *Set) surroundings(cfg row.Config) *Core {
 	// The survey itself asks no node: it knows only of a controller that does.
 	cfg.Fetches = cfg.Fetches && s.Rollout != nil && s.Rollout.Status.Fetches()
 	cfg.FetchPods = cfg.Fetches && s.Rollout.Status.FetchesByPods()
-	c := &Core{Matrix: matrix.New(cfg)}
+	c := &Core{Matrix: matrix.New(cfg), hindered: s.hindered}
 	c.Book = rollouts.New(c, all.Locate)
 	c.Step(fact.Now{Time: all.Now})
 	c.Book.Step(rollouts.Now{Time: all.Now})

@@ -211,3 +211,19 @@ func TestLogsDoNothingInATerminal(t *testing.T) {
 		t.Errorf("what was written cannot be seen:\n%s", out.String())
 	}
 }
+
+// TestContentThatCannotBeFollowed: nodes wait for what hinders the content, not for their turn.
+func TestContentThatCannotBeFollowed(t *testing.T) {
+	w, ds, revisions := surveytest.Fleet(t)
+	w.Policy("careful", "waves: [{name: canary, count: 1}]\ncontent: {}")
+	const why = "the template names 21 ConfigMaps and Secrets; at most 20 can be content"
+	w.Rollout(ds, v1alpha1.DaemonSetRolloutStatus{StableRevision: revisions[0], TargetRevision: revisions[1],
+		Step: "canary", Phase: v1alpha1.PhasePaused, Message: why, Content: &v1alpha1.ContentStatus{Message: why}})
+	r, err := Node(survey.New(w.Objects), "node-wait", ds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := r.DaemonSets[0]; p.Verdict != string(standing.Waiting) || p.Reasons[0] != why {
+		t.Errorf("it is %s: %q, want that it waits: %s", p.Verdict, p.Reasons, why)
+	}
+}
