@@ -120,6 +120,63 @@ func TestPlanOfContentThatCannotBeFollowed(t *testing.T) {
 	}
 }
 
+// Where running pods cannot be given what changes, the plan says that they are replaced, and why.
+func TestPlanOfContentThatPodsCannotFollow(t *testing.T) {
+	const elsewhere = "the API server is not Everynode's: content cannot be given to running pods"
+	mount := func(c *corev1.Container, part string) {
+		c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: "c", MountPath: "/etc/agent", SubPath: part})
+	}
+	from := corev1.LocalObjectReference{Name: "agent"}
+	for want, change := range map[string]func(w *surveytest.World, spec *corev1.PodSpec){
+		"": func(_ *surveytest.World, spec *corev1.PodSpec) { mount(&spec.Containers[0], "") },
+		"container agent mounts ConfigMap agent by subPath": func(_ *surveytest.World, spec *corev1.PodSpec) { mount(&spec.Containers[0], "agent.conf") },
+		"container agent has environment variables of ConfigMap agent": func(_ *surveytest.World, spec *corev1.PodSpec) {
+			spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: from}}}
+		},
+		"init container first has read ConfigMap agent, and does not run again": func(_ *surveytest.World, spec *corev1.PodSpec) {
+			spec.InitContainers = []corev1.Container{{Name: "first"}}
+			mount(&spec.InitContainers[0], "")
+		},
+		elsewhere:                              func(w *surveytest.World, _ *corev1.PodSpec) { w.Objects.Foreign = true },
+		elsewhere + " by its other controller": func(w *surveytest.World, _ *corev1.PodSpec) { w.Objects.Beside = true },
+		"no agent says that it can show running pods other content": func(w *surveytest.World, _ *corev1.PodSpec) {
+			for _, n := range w.Objects.Nodes {
+				delete(n.Labels, content.LiveName)
+			}
+		},
+	} {
+		w, ds, revision := ofContent(t, "content: {apply: Live, secrets: Referenced}")
+		ds.Spec.Template.Labels["of"] = "this" // a revision of its own in any case
+		change(w, &ds.Spec.Template.Spec)
+		template := w.Revise(ds)
+		whole := content.Revision(template, content.IDOf(revision))
+		for _, p := range w.Objects.Pods {
+			p.Labels["controller-revision-hash"], p.Labels[content.RevisionLabel] = template, whole
+		}
+		st := &w.Objects.Rollouts[0].Status
+		st.StableRevision, st.TargetRevision, st.DaemonSetGeneration = whole, whole, ds.Generation
+		w.Objects.Edits, _ = Contents(survey.New(w.Objects), survey.New(w.Objects), rewritten()[:1])
+		f, stay := forecast(t, w, ds, ds), want == ""
+		why, _, _ := strings.Cut(want, " by its other")
+		said := slices.Contains(f.Warnings, "the policy says apply: Live, and pods are replaced all the same: "+why)
+		if said == stay || f.Fields[0].RunningPods != stay || f.Fields[0].ReplacesPods == stay || f.Nodes.Change != 3 {
+			t.Errorf("%q: %+v, %+v, and it warns of %q", want, f.Fields, f.Nodes, f.Warnings)
+		}
+	}
+}
+
+// Pods that another template replaces are not given content as they run.
+func TestPlanOfATemplateAndItsContent(t *testing.T) {
+	w, ds, _ := ofContent(t, "content: {apply: Live, secrets: Referenced}")
+	w.Objects.Edits, _ = Contents(survey.New(w.Objects), survey.New(w.Objects), rewritten()[:1])
+	f := forecast(t, w, ds, edited(ds, func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.Containers[0].Image = "example.com/agent:1.5" }))
+	for _, field := range f.Fields {
+		if !field.ReplacesPods || field.RunningPods {
+			t.Errorf("it says %+v", field)
+		}
+	}
+}
+
 // A policy that makes content a part of revisions has each DaemonSet change, in its steps: what has a rollout already,
 // and what follows a policy for the first time.
 func TestPlanOfAPolicyThatTurnsContentOn(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 
+	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/plan/clash"
 	"github.com/everynode/everynode/internal/change/survey"
 )
@@ -205,8 +206,11 @@ func (p *planner) compare(s *survey.Survey, set *survey.Set) error {
 		return err
 	}
 	live, why := set.Live()
-	p.addEdits(s.Edits[p.old.UID], live != nil)
-	p.restarts = why
+	same := content.TemplateOf(before.Revision) == content.TemplateOf(set.Revision)
+	p.addEdits(s.Edits[p.old.UID], live != nil && same)
+	if same {
+		p.restarts = why
+	}
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/everynode/everynode/internal/change/history"
 	"github.com/everynode/everynode/internal/change/variant"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
+	"github.com/everynode/everynode/internal/controller/daemonset/contents"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
@@ -122,8 +123,13 @@ func (s *Set) Live() (live *fact.Live, why string) {
 		return nil, ""
 	}
 	strategy := belongings.StrategyOf(s.DaemonSet)
-	if strategy.Surges() {
+	switch {
+	case s.survey.beside, s.survey.Foreign:
+		return nil, contents.NoLive
+	case strategy.Surges():
 		return nil, "with maxSurge a new pod starts beside the old one"
+	case !slices.ContainsFunc(s.survey.Nodes, canFollow):
+		return nil, "no agent says that it can show running pods other content"
 	}
 	var members []content.Member
 	for _, e := range edits {
@@ -139,6 +145,9 @@ func (s *Set) Live() (live *fact.Live, why string) {
 	}
 	return live, ""
 }
+
+// canFollow reports whether a node's agent says that it can show running pods other content.
+func canFollow(n *corev1.Node) bool { return n.Labels[content.LiveName] == "true" }
 
 // Project is what the row is told of a pod. Where content is no part of revisions it has that of its template.
 func (s *Set) Project(p *corev1.Pod) fact.Pod {

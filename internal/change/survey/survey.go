@@ -43,6 +43,8 @@ type Objects struct {
 	Varied bool
 	// Beside tells that another controller makes the pods, where that is known before anything shows it.
 	Beside bool
+	// Foreign tells that the API server is not Everynode's, where that is known.
+	Foreign bool
 	// Edits are changes of content that a plan is about, by the DaemonSet whose revision they change.
 	Edits map[types.UID][]content.Edit
 	// Locate finds time zones.

@@ -81,6 +81,10 @@ func (l *lists) look(ctx context.Context) (s *survey.Survey, hidden string, err 
 	if err != nil {
 		return nil, "", err
 	}
+	o.Foreign, err = l.foreign(ctx)
+	if err != nil {
+		return nil, "", err
+	}
 	o.Nodes, o.Pods, o.DaemonSets, o.Revisions = pointers(nodes.Items), pointers(pods.Items), pointers(sets.Items), pointers(revisions.Items)
 	startups, err := l.own.NodeStartups().List(ctx, cached)
 	switch {
@@ -127,6 +131,20 @@ func (l *lists) beside(ctx context.Context) (bool, error) {
 	}
 	if err != nil {
 		return false, fmt.Errorf("read the webhook %s: %w", registration.Name, err)
+	}
+	return true, nil
+}
+
+// foreign reports whether the API server is another than Everynode's: its kinds are definitions there. To whom the API
+// does not show them, the agents of the nodes tell.
+func (l *lists) foreign(ctx context.Context) (bool, error) {
+	const definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/rolloutpolicies.everynode.io"
+	err := l.client.Discovery().RESTClient().Get().AbsPath(definition).Do(ctx).Error()
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read the definition of RolloutPolicies: %w", err)
 	}
 	return true, nil
 }

@@ -18,8 +18,8 @@ type ways struct {
 	said *fact.Live
 }
 
-// noLive says why no pod is given content as it runs.
-const noLive = "the API server is not Everynode's: content cannot be given to running pods"
+// NoLive says why no pod is given content as it runs.
+const NoLive = "the API server is not Everynode's: content cannot be given to running pods"
 
 // ways are those between the contents that pods have, and those that they are to have. Equal ones are the same
 // value, so that they are no news.
@@ -100,7 +100,7 @@ func (b *Book) restarts(s *set, info *fact.DaemonSet) string {
 	case st.StableRevision == "" || from == to || !sameTemplate:
 		return ""
 	case !b.Live:
-		return noLive
+		return NoLive
 	case info.Strategy.Surges():
 		return "with maxSurge a new pod starts beside the old one"
 	case to == "" || s.object == nil:

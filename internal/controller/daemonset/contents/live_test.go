@@ -56,7 +56,7 @@ func TestContentThatPodsCannotFollowReplacesThem(t *testing.T) {
 	for want, change := range map[string]func(*world){
 		"container agent has environment variables of ConfigMap conf": env,
 		"container agent mounts ConfigMap conf by subPath":            part,
-		noLive: func(w *world) { w.foreign = true },
+		NoLive: func(w *world) { w.foreign = true },
 		"with maxSurge a new pod starts beside the old one": func(w *world) { w.surge = true },
 	} {
 		w := newWorld(t, live)
