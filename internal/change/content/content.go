@@ -124,6 +124,12 @@ func Of(key []byte, owner string, refs []Ref, sum Sum) (Content, error) {
 	return c, nil
 }
 
+// IsLimit reports whether the text is that of an error of Of or Hash: a limit was broken.
+func IsLimit(text string) bool {
+	return strings.HasPrefix(text, "the template names ") && strings.HasSuffix(text, " can be content") ||
+		strings.Contains(text, " bytes; content can have ")
+}
+
 // Adds reports whether a content is that of objects with such sums.
 func (c *Content) Adds(key []byte, owner string, sum Sum) bool {
 	got, err := Of(key, owner, c.Refs(), sum)

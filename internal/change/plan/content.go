@@ -19,31 +19,54 @@ import (
 type Change struct {
 	Namespace string
 	Old, New  *content.Object
+	// Unread tells that nobody knows what it holds.
+	Unread bool
+}
+
+// Refused says why the API would not take the change; "" if it would.
+func (c *Change) Refused() string {
+	if c.Old == nil || !c.Old.Immutable || len(content.Keys(c.Old, c.New)) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the server would refuse %s, which is immutable: what it holds stays as it is", c.New.Ref)
+}
+
+// edits are the keys that change.
+func (c *Change) edits() []content.Edit {
+	if c.Unread {
+		return []content.Edit{{Ref: c.New.Ref, Key: "(any)", From: "(not read)", To: "(as the file says)"}}
+	}
+	return content.Edits(c.Old, c.New)
 }
 
 // Contents finds whose revisions the changes are a part of, key by key, and whose revisions content becomes a part of
-// by other policies than before. Direct says of the other DaemonSets that name such an object that its change does not
-// wait for any step.
+// by other policies than before. DaemonSets of s are as they would be. Direct says of those that name such an object
+// before already, and whose revisions it is no part of, that its change does not wait for any step.
 func Contents(before, s *survey.Survey, changes []Change) (edits map[types.UID][]content.Edit, direct []string) {
 	edits = turned(before, s)
 	for _, c := range changes {
-		keys := content.Edits(c.Old, c.New)
+		keys := c.edits()
 		if len(keys) == 0 {
 			continue
 		}
 		for _, ds := range s.DaemonSets {
-			if ds.Namespace != c.Namespace || !slices.Contains(content.Refs(&ds.Spec.Template.Spec), c.New.Ref) {
-				continue
-			}
-			if why := apart(s, ds, c.New); why != "" {
+			why := apart(s, ds, c.New)
+			switch old := before.DaemonSet(ds.Namespace, ds.Name); {
+			case ds.Namespace != c.Namespace:
+			case why == "" && refersTo(ds, c.New.Ref):
+				edits[ds.UID] = append(edits[ds.UID], keys...)
+			case why != "" && old != nil && refersTo(old, c.New.Ref):
 				direct = append(direct, fmt.Sprintf("%s is read by DaemonSet %s/%s: %s, so its change reaches all nodes at once",
 					c.New.Ref, ds.Namespace, ds.Name, why))
-				continue
 			}
-			edits[ds.UID] = append(edits[ds.UID], keys...)
 		}
 	}
 	return edits, direct
+}
+
+// refersTo reports whether the template of a DaemonSet names the object.
+func refersTo(ds *appsv1.DaemonSet, ref content.Ref) bool {
+	return slices.Contains(content.Refs(&ds.Spec.Template.Spec), ref)
 }
 
 // turned finds whose revisions content becomes a part of by the policies of after, which are others than those of
@@ -113,18 +136,21 @@ func apart(s *survey.Survey, ds *appsv1.DaemonSet, o *content.Object) string {
 }
 
 // addEdits adds keys that change to the fields; live: running pods are given them.
-func (p *planner) addEdits(edits []content.Edit, live bool) {
+func (p *planner) addEdits(edits []content.Edit, set *survey.Set, live bool) {
+	stays := set.Returns() || set.Fails()
 	for _, e := range edits {
 		path := e.Ref.String()
 		if e.Key != "" { // else content becomes a part of revisions
 			path += ", key " + e.Key
 		}
 		p.out.Fields = append(p.out.Fields, Field{
-			Path: path, From: brief(e.From), To: brief(e.To), ReplacesPods: !live, RunningPods: live,
+			Path: path, From: brief(e.From), To: brief(e.To), ReplacesPods: !live && !stays, RunningPods: live && !stays,
 		})
 	}
 	switch {
 	case len(edits) == 0 || p.out.To != p.out.From:
+	case set.Returns():
+		p.out.To = p.out.From + ", with the content that is stable"
 	case edits[0].Key == "":
 		p.out.To = p.out.From + ", with content"
 	default:

@@ -184,7 +184,7 @@ func foretell(s *survey.Survey, old, new *appsv1.DaemonSet) (*planner, error) {
 // compare says which revision and fields change.
 func (p *planner) compare(s *survey.Survey, set *survey.Set) error {
 	unedited := s.Given()
-	unedited.Edits = nil
+	unedited.Edits, unedited.Holdings = nil, nil
 	if s.Varied {
 		unedited.Variants, unedited.Varied = s.Stored, false
 	}
@@ -207,7 +207,7 @@ func (p *planner) compare(s *survey.Survey, set *survey.Set) error {
 	}
 	live, why := set.Live()
 	same := content.TemplateOf(before.Revision) == content.TemplateOf(set.Revision)
-	p.addEdits(s.Edits[p.old.UID], live != nil && same)
+	p.addEdits(s.Edits[p.old.UID], set, live != nil && why == "" && same)
 	if same {
 		p.restarts = why
 	}

@@ -24,6 +24,9 @@ func (p *planner) warn() {
 	}
 	p.out.Warnings = append(p.out.Warnings, p.besides...)
 	p.out.Warnings = append(p.out.Warnings, p.warnings...)
+	if why := p.set.Unread(); why != "" {
+		p.add("it is not known which content this is, so neither is whether nodes have it, or it has failed before: %s", why)
+	}
 	p.warnOfEnd()
 	p.warnOfFetch()
 	n := p.out.Nodes

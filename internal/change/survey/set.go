@@ -41,8 +41,9 @@ type Set struct {
 	revisions []*appsv1.ControllerRevision
 	present   *appsv1.ControllerRevision
 	// content is the ID of the content of Revision, "" where that is a template alone; hindered why it cannot be
-	// followed, "" if it can.
-	content, hindered string
+	// followed, "" if it can; unread what may not be read of it. works is what it was worked out to be, nil if it was not.
+	content, hindered, unread string
+	works                     *content.Content
 	// variants are those that it has now; nil for none.
 	variants *variant.Set
 	// templates are those of stored revisions, molds the variants on a revision's template, that somebody asked for.
@@ -79,34 +80,6 @@ func (s *Survey) Set(ds *appsv1.DaemonSet) (*Set, error) {
 	return set, set.addVariants()
 }
 
-// addContent finds the content that the present template has, where the policy wants it to be a part of revisions.
-func (s *Set) addContent() {
-	if s.Policy == nil || s.Policy.Spec.Content == nil {
-		return
-	}
-	st := s.stands()
-	if st.Content != nil {
-		s.hindered = st.Content.Message
-	}
-	s.content = content.IDOf(st.TargetRevision)
-	if len(s.survey.Edits[s.DaemonSet.UID]) > 0 {
-		s.content = content.Planned
-	}
-	if s.content == "" {
-		return
-	}
-	s.Revision = content.Revision(s.Revision, s.content)
-	whole := []string{s.Revision, st.StableRevision, st.TargetRevision}
-	for i := range st.FailedRevisions {
-		whole = append(whole, st.FailedRevisions[i].Revision)
-	}
-	for _, revision := range whole {
-		if n := s.Numbers[content.TemplateOf(revision)]; n > 0 {
-			s.Numbers[revision] = n
-		}
-	}
-}
-
 // stands is where the rollout stands; zero if there is none.
 func (s *Set) stands() *v1alpha1.DaemonSetRolloutStatus {
 	if s.Rollout == nil {
@@ -114,40 +87,6 @@ func (s *Set) stands() *v1alpha1.DaemonSetRolloutStatus {
 	}
 	return &s.Rollout.Status
 }
-
-// Live are the ways in which running pods can be given the content that was edited; nil if they are replaced. Why says
-// what keeps them from that, though the policy says Live.
-func (s *Set) Live() (live *fact.Live, why string) {
-	edits := s.survey.Edits[s.DaemonSet.UID]
-	if s.content != content.Planned || s.Policy.Spec.Content.Apply != v1alpha1.ContentLive {
-		return nil, ""
-	}
-	strategy := belongings.StrategyOf(s.DaemonSet)
-	switch {
-	case s.survey.beside, s.survey.Foreign:
-		return nil, contents.NoLive
-	case strategy.Surges():
-		return nil, "with maxSurge a new pod starts beside the old one"
-	case !slices.ContainsFunc(s.survey.Nodes, canFollow):
-		return nil, "no agent says that it can show running pods other content"
-	}
-	var members []content.Member
-	for _, e := range edits {
-		members = append(members, content.Member{Ref: e.Ref, Copy: e.Ref.Name + "-" + content.Planned})
-	}
-	if _, err := content.Point(&s.DaemonSet.Spec.Template.Spec, members); err != nil {
-		return nil, err.Error()
-	}
-	st := s.stands()
-	live = &fact.Live{Ways: [][2]string{{"", content.Planned}}}
-	for _, r := range []string{st.StableRevision, st.TargetRevision} {
-		live.Ways = append(live.Ways, [2]string{content.IDOf(r), content.Planned})
-	}
-	return live, ""
-}
-
-// canFollow reports whether a node's agent says that it can show running pods other content.
-func canFollow(n *corev1.Node) bool { return n.Labels[content.LiveName] == "true" }
 
 // Project is what the row is told of a pod. Where content is no part of revisions it has that of its template.
 func (s *Set) Project(p *corev1.Pod) fact.Pod {
@@ -188,14 +127,17 @@ func (s *Set) Pods(name string) []*corev1.Pod {
 func (s *Set) info() fact.DaemonSet {
 	ds := s.DaemonSet
 	digest, _ := history.Digest(s.present) // "" of what cannot be read, as in the controller
-	if st := s.stands(); s.content != "" && st.TargetRevision == s.Revision {
+	switch st := s.stands(); {
+	case s.content != "" && st.TargetRevision == s.Revision:
 		digest = st.TargetDigest
+	case s.works != nil && s.works.ID == s.content:
+		digest = contents.Digest(digest, s.works.Digest)
 	}
 	live, _ := s.Live()
 	_, more := fetch.Images(&ds.Spec.Template.Spec)
 	return fact.DaemonSet{
 		UID: ds.UID, Namespace: ds.Namespace, Name: ds.Name, Generation: ds.Generation,
-		Revision: s.Revision, Digest: digest, Live: live,
+		Revision: s.Revision, Digest: digest, Live: live, Renamed: s.renamed(),
 		Placement: placement.Compile(&ds.Spec.Template.Spec).Starting(s.survey.starts(ds.Namespace, ds.Name)),
 		Earlier:   belongings.PlacementsOf(slices.Values(s.revisions)),
 		Strategy:  belongings.StrategyOf(ds), MinReadySeconds: ds.Spec.MinReadySeconds, MoreImages: more,

@@ -47,6 +47,8 @@ type Objects struct {
 	Foreign bool
 	// Edits are changes of content that a plan is about, by the DaemonSet whose revision they change.
 	Edits map[types.UID][]content.Edit
+	// Holdings are what ConfigMaps and Secrets hold, or would by a plan, by namespace; nil where nobody has looked.
+	Holdings map[string]*Holdings
 	// Locate finds time zones.
 	Locate rolloutpolicy.Locate
 }

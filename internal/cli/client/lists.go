@@ -77,11 +77,7 @@ func (l *lists) look(ctx context.Context) (s *survey.Survey, hidden string, err 
 	if err != nil {
 		return nil, "", rollout.Unread("ControllerRevisions", err)
 	}
-	o.Beside, err = l.beside(ctx)
-	if err != nil {
-		return nil, "", err
-	}
-	o.Foreign, err = l.foreign(ctx)
+	o.Beside, o.Foreign, err = l.elsewhere(ctx)
 	if err != nil {
 		return nil, "", err
 	}
@@ -119,6 +115,15 @@ func (l *lists) look(ctx context.Context) (s *survey.Survey, hidden string, err 
 	}
 	o.Policies, o.Rollouts = pointers(policies.Items), pointers(rollouts.Items)
 	return survey.New(o), unread, nil
+}
+
+// elsewhere reports whether another controller makes the pods, and whether the API server is another than Everynode's.
+func (l *lists) elsewhere(ctx context.Context) (beside, foreign bool, err error) {
+	beside, err = l.beside(ctx)
+	if err == nil {
+		foreign, err = l.foreign(ctx)
+	}
+	return beside, foreign, err
 }
 
 // beside reports whether Everynode answers for pods that another controller makes. To whom the API does not show that,

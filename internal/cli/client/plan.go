@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,7 +22,6 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/apiserver/registry/daemonset"
 	"github.com/everynode/everynode/internal/beside/registration"
-	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/plan"
 	"github.com/everynode/everynode/internal/change/plan/starting"
 	"github.com/everynode/everynode/internal/change/survey"
@@ -124,52 +122,71 @@ func (l *lists) planOn(ctx context.Context, s *survey.Survey, hidden string, m *
 	stored := s
 	objects := m.withStartups(m.withVariants(m.withPolicies(s.Given(), l.namespace), l.namespace))
 	s = survey.New(objects)
-	changes, unread, err := l.stored(ctx, m.contents)
+	sets, unasked, err := l.tryAll(ctx, s, m.daemonSets)
+	if err != nil {
+		return nil, err
+	}
+	out.Missing = append(out.Missing, unasked...)
+	held, would := holdings{}, objects
+	changes, unread, err := l.stored(ctx, held, m.contents)
 	if err != nil {
 		return nil, err
 	}
 	out.Missing = append(out.Missing, unread...)
-	objects.Edits, out.Direct = plan.Contents(stored, s, changes)
-	s = survey.New(objects)
-	planned, sets := map[types.UID]bool{}, []*appsv1.DaemonSet(nil)
-	for _, wanted := range m.daemonSets {
-		if wanted.Namespace == "" {
-			wanted.Namespace = l.namespace
+	would.DaemonSets = slices.Clone(would.DaemonSets)
+	for i, ds := range would.DaemonSets {
+		if at := slices.IndexFunc(sets, func(is *appsv1.DaemonSet) bool { return is.UID == ds.UID }); at >= 0 {
+			would.DaemonSets[i] = sets[at]
 		}
-		old := s.DaemonSet(wanted.Namespace, wanted.Name)
-		stored, unasked, err := l.try(ctx, old, wanted)
-		if err != nil {
-			return nil, fmt.Errorf("DaemonSet %s/%s: %w", wanted.Namespace, wanted.Name, err)
-		}
-		if unasked != "" {
-			out.Missing = append(out.Missing, unasked)
-		}
-		forecast, err := plan.Make(s, old, stored)
-		if err != nil {
-			return nil, fmt.Errorf("DaemonSet %s/%s: %w", wanted.Namespace, wanted.Name, err)
-		}
-		out.DaemonSets = append(out.DaemonSets, forecast)
-		planned[stored.UID], sets = true, append(sets, stored)
 	}
-	for _, one := range m.startups {
-		forecast := starting.Make(s, named(stored.Startups, one.Name), named(s.Startups, one.Name), sets)
-		out.NodeStartups = append(out.NodeStartups, forecast)
-	}
+	objects.Edits, out.Direct = plan.Contents(stored, survey.New(would), changes)
+	objects.Holdings = held
 	varied := m.varied(l.namespace)
-	out.Idle = idle(&objects, varied, slices.Concat(sets, s.DaemonSets))
-	for _, ds := range s.DaemonSets {
-		concerned := len(objects.Edits[ds.UID]) > 0 || slices.ContainsFunc(varied,
-			func(name types.NamespacedName) bool { return varies(&objects, name, ds) })
-		if !concerned || planned[ds.UID] {
-			continue
+	concerned := slices.DeleteFunc(slices.Clone(s.DaemonSets), func(ds *appsv1.DaemonSet) bool {
+		return slices.ContainsFunc(sets, func(is *appsv1.DaemonSet) bool { return is.UID == ds.UID }) ||
+			len(objects.Edits[ds.UID]) == 0 && !slices.ContainsFunc(varied,
+				func(name types.NamespacedName) bool { return varies(&objects, name, ds) })
+	})
+	for _, ds := range slices.Concat(sets, concerned) {
+		for _, ref := range s.Needs(ds) {
+			if err := l.hold(ctx, held, ds.Namespace, ref); err != nil {
+				return nil, err
+			}
 		}
-		forecast, err := plan.Make(s, ds, ds)
+	}
+	s = survey.New(objects)
+	for _, ds := range slices.Concat(sets, concerned) {
+		forecast, err := plan.Make(s, s.DaemonSet(ds.Namespace, ds.Name), ds)
 		if err != nil {
 			return nil, fmt.Errorf("DaemonSet %s/%s: %w", ds.Namespace, ds.Name, err)
 		}
 		out.DaemonSets = append(out.DaemonSets, forecast)
 	}
+	out.Idle = idle(&objects, varied, slices.Concat(sets, s.DaemonSets))
+	for _, one := range m.startups {
+		forecast := starting.Make(s, named(stored.Startups, one.Name), named(s.Startups, one.Name), sets)
+		out.NodeStartups = append(out.NodeStartups, forecast)
+	}
 	return out, nil
+}
+
+// tryAll has the server try all DaemonSets of a file; unasked says of which it may not be asked.
+func (l *lists) tryAll(ctx context.Context, s *survey.Survey, all []*appsv1.DaemonSet) (sets []*appsv1.DaemonSet,
+	unasked []string, err error) {
+	for _, wanted := range all {
+		if wanted.Namespace == "" {
+			wanted.Namespace = l.namespace
+		}
+		stored, why, err := l.try(ctx, s.DaemonSet(wanted.Namespace, wanted.Name), wanted)
+		if err != nil {
+			return nil, nil, fmt.Errorf("DaemonSet %s/%s: %w", wanted.Namespace, wanted.Name, err)
+		}
+		if why != "" {
+			unasked = append(unasked, why)
+		}
+		sets = append(sets, stored)
+	}
+	return sets, unasked, nil
 }
 
 // named returns the NodeStartup of that name, nil if there is none.
@@ -180,39 +197,6 @@ func named(all []*v1alpha1.NodeStartup, name string) *v1alpha1.NodeStartup {
 		}
 	}
 	return nil
-}
-
-// stored finds what ConfigMaps and Secrets hold that are to change; unread says which may not be read.
-func (l *lists) stored(ctx context.Context, wanted []plan.Change) (changes []plan.Change, unread []string, err error) {
-	for _, c := range wanted {
-		if c.Namespace == "" {
-			c.Namespace = l.namespace
-		}
-		switch c.New.Kind {
-		case content.ConfigMap:
-			var have *corev1.ConfigMap
-			if have, err = l.client.CoreV1().ConfigMaps(c.Namespace).Get(ctx, c.New.Name,
-				metav1.GetOptions{}); err == nil {
-				c.Old = content.OfConfigMap(have)
-			}
-		default:
-			var have *corev1.Secret
-			if have, err = l.client.CoreV1().Secrets(c.Namespace).Get(ctx, c.New.Name,
-				metav1.GetOptions{}); err == nil {
-				c.Old = content.OfSecret(have)
-			}
-		}
-		switch {
-		case apierrors.IsForbidden(err):
-			unread = append(unread, fmt.Sprintf("%s may not be read, so nobody knows what changes in it: %v", c.New.Ref,
-				err))
-			continue
-		case err != nil && !apierrors.IsNotFound(err):
-			return nil, nil, fmt.Errorf("read %s: %w", c.New.Ref, err)
-		}
-		changes = append(changes, c)
-	}
-	return changes, unread, nil
 }
 
 // try returns the DaemonSet as "kubectl apply" would store it, by having the server try. If it may not be asked,
@@ -342,6 +326,9 @@ func (p *plans) show(w io.Writer, output string) error {
 		if f.Changes() {
 			changed = changesFound
 		}
+	}
+	if len(p.Direct) > 0 {
+		changed = changesFound
 	}
 	if output != "" {
 		raw, err := json.MarshalIndent(p, "", "  ")
