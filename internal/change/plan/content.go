@@ -10,9 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/change/survey"
+	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
 )
 
 // Change is what a ConfigMap or a Secret holds, and what it is to hold. Old is nil for a new one.
@@ -94,9 +96,17 @@ func reads(s *survey.Survey, ds *appsv1.DaemonSet) bool {
 		})
 }
 
+// policyOf is the policy that a DaemonSet follows; nil for none. With OnDelete it follows none.
+func policyOf(s *survey.Survey, ds *appsv1.DaemonSet) *v1alpha1.RolloutPolicy {
+	if belongings.StrategyOf(ds).OnDelete {
+		return nil
+	}
+	return s.Policy(ds)
+}
+
 // takes returns what a DaemonSet names that is a part of its revisions by its policy.
 func takes(s *survey.Survey, ds *appsv1.DaemonSet) (out []content.Ref) {
-	policy := s.Policy(ds)
+	policy := policyOf(s, ds)
 	if policy == nil {
 		return nil
 	}
@@ -114,7 +124,7 @@ func takes(s *survey.Survey, ds *appsv1.DaemonSet) (out []content.Ref) {
 
 // apart says why the object is no part of the DaemonSet's revisions; "" if it is.
 func apart(s *survey.Survey, ds *appsv1.DaemonSet, o *content.Object) string {
-	policy := s.Policy(ds)
+	policy := policyOf(s, ds)
 	if policy == nil {
 		return "it follows no policy"
 	}

@@ -177,6 +177,24 @@ func TestPlanOfATemplateAndItsContent(t *testing.T) {
 	}
 }
 
+// A pod that was just pointed at content shows it a little later: it is not replaced.
+func TestPlanWhileContentIsGiven(t *testing.T) {
+	w, ds, whole := ofContent(t, "content: {apply: Live, secrets: Referenced}")
+	next := content.Revision(content.TemplateOf(whole), strings.Repeat("b", 24))
+	w.Objects.Rollouts[0].Status.TargetRevision, w.Objects.Rollouts[0].Status.Phase = next, v1alpha1.PhaseProgressing
+	for _, p := range w.Objects.Pods {
+		to := content.Pointing{Content: content.IDOf(next), At: w.Objects.Now.Add(-time.Second)}
+		text, err := to.Text()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Labels[content.RevisionLabel], p.Annotations = next, map[string]string{content.LiveName: text}
+	}
+	if f := forecast(t, w, ds, ds); f.Changes() || f.Nodes.Stay != 3 {
+		t.Errorf("pods that follow are said to change: %+v", f)
+	}
+}
+
 // A policy that makes content a part of revisions has each DaemonSet change, in its steps: what has a rollout already,
 // and what follows a policy for the first time.
 func TestPlanOfAPolicyThatTurnsContentOn(t *testing.T) {
@@ -247,11 +265,13 @@ func TestPlanTellsOfContentThatIsOvertaken(t *testing.T) {
 }
 
 func TestContentThatIsNoPartOfARevisionReachesAllNodes(t *testing.T) {
+	const onDelete = "content: {secrets: Referenced, settle: 1m}"
 	for policy, want := range map[string]string{
-		"":                                            "it follows no policy",
-		"waves: [{name: canary, count: 1}]":           "ConfigMaps are not part",
-		"content: {exclude: {names: [agent]}}":        "its policy excludes it",
-		"content: {secrets: Referenced}":              "its rollout has no content yet",
+		"":                                     "it follows no policy",
+		"waves: [{name: canary, count: 1}]":    "ConfigMaps are not part",
+		"content: {exclude: {names: [agent]}}": "its policy excludes it",
+		onDelete:                               "it follows no policy",
+		"content: {secrets: Referenced}":       "its rollout has no content yet",
 		"windows: [{from: a, to: b}]\ncontent: {}":    "its policy cannot be followed",
 		"content: {configMaps: None, secrets: None}":  "ConfigMaps are not part",
 		"content: {secrets: None}\nselector: {}":      "Secrets are not part",
@@ -262,6 +282,9 @@ func TestContentThatIsNoPartOfARevisionReachesAllNodes(t *testing.T) {
 		read(w)
 		if policy != "" {
 			w.Policy("careful", policy)
+		}
+		if policy == onDelete {
+			w.Objects.DaemonSets[0].Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}
 		}
 		edits, direct := Contents(survey.New(w.Objects), survey.New(w.Objects), rewritten())
 		if len(edits) > 0 || !strings.Contains(strings.Join(direct, "\n"), want) {

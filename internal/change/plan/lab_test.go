@@ -22,6 +22,7 @@ import (
 	"github.com/everynode/everynode/internal/change/variant"
 	"github.com/everynode/everynode/internal/change/variant/resizing"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
+	"github.com/everynode/everynode/internal/controller/daemonset/contents"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
@@ -40,6 +41,15 @@ type lab struct {
 
 	matrix *matrix.Matrix
 	book   *rollouts.Book
+	// contents stands before variants. maps are the ConfigMaps; the author's holds the text, "" for none. reading: they
+	// are read.
+	contents *contents.Book
+	maps     map[string]*corev1.ConfigMap
+	text     string
+	// says is what the file has it hold; direct: its change is said to wait for no step.
+	says    string
+	direct  bool
+	reading bool
 	// variants stands before the matrix.
 	variants *variants.Book
 	// resized are the nodes whose pod was given other amounts last, and whether it was restarted for them.
@@ -91,6 +101,7 @@ type event struct {
 
 func newLab(outer *testing.T, t *rapid.T) *lab {
 	return &lab{t: t, World: surveytest.New(outer), bad: map[string]map[string]bool{}, soaked: map[string]bool{},
+		maps: map[string]*corev1.ConfigMap{},
 		away: map[string]deed{}, resized: map[string]bool{}, withheld: map[string]bool{}}
 }
 
@@ -115,14 +126,19 @@ func (l *lab) restart() {
 	l.matrix = matrix.New(row.Config{Foretells: true})
 	l.variants = variants.New(l.matrix)
 	l.variants.Objects = labObjects{l}
-	l.book = rollouts.New(labRows{l.variants, l.matrix}, time.LoadLocation)
+	l.contents, l.reading = contents.New(labBelow{l.variants, l.matrix}), false
+	l.contents.Live = true
+	l.book = rollouts.New(labRows{l.contents, l.matrix}, time.LoadLocation)
 	l.clock()
 	tell := []func(){func() { l.book.Step(rollouts.DaemonSet{Object: l.ds}); l.hearDaemonSet() }}
 	for _, p := range l.Objects.Policies {
 		tell = append(tell, func() { l.book.Step(rollouts.Policy{Object: p}) })
 	}
 	for _, r := range l.Objects.Rollouts {
-		tell = append(tell, func() { l.book.Step(rollouts.Rollout{Object: r}) })
+		tell = append(tell, func() {
+			l.book.Step(rollouts.Rollout{Object: r})
+			l.contents.Tell(contents.Stored{Rollout: r, Owner: l.ds.UID})
+		})
 	}
 	for _, n := range l.Objects.Nodes {
 		tell = append(tell, func() { l.hearNode(n) })
@@ -147,6 +163,7 @@ func (l *lab) restart() {
 
 func (l *lab) clock() {
 	l.matrix.Step(fact.Now{Time: l.Objects.Now})
+	l.contents.Tell(contents.Now{Time: l.Objects.Now})
 	l.variants.Tick(l.Objects.Now)
 	l.book.Step(rollouts.Now{Time: l.Objects.Now})
 }
@@ -172,7 +189,8 @@ func (l *lab) hearDaemonSet() {
 	}
 	ds := l.ds
 	l.variants.TellDaemonSet(ds, false)
-	l.variants.Step(fact.DaemonSet{
+	l.contents.Tell(contents.DaemonSet{Object: ds})
+	l.contents.Step(fact.DaemonSet{
 		UID: ds.UID, Namespace: ds.Namespace, Name: ds.Name, Generation: ds.Generation, Revision: history.HashOf(r),
 		Digest:    digest,
 		Placement: placement.Compile(&ds.Spec.Template.Spec),
@@ -226,10 +244,11 @@ func (l *lab) remove(uid types.UID) {
 func (l *lab) hearPod(uid types.UID) {
 	if i := l.pod(uid); i >= 0 {
 		info := fact.OfPod(l.Objects.Pods[i], l.ds.UID)
+		info.Point(l.Objects.Pods[i])
 		info.Resize(l.Objects.Pods[i])
-		l.variants.Step(info)
+		l.contents.Step(info)
 	} else {
-		l.variants.Step(fact.PodGone(uid))
+		l.contents.Step(fact.PodGone(uid))
 	}
 }
 
@@ -282,7 +301,7 @@ func (l *lab) schedule(uid types.UID) {
 func (l *lab) start(uid types.UID) {
 	l.change(uid, func(p *corev1.Pod) {
 		p.Status.Phase = corev1.PodRunning
-		if l.bad[hashOf(p)][p.Spec.NodeName] {
+		if l.isBad(p) {
 			p.Status.Conditions = append(slices.Clone(p.Status.Conditions),
 				corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse})
 			surveytest.CrashesAt(p, l.Objects.Now)
@@ -332,6 +351,8 @@ func (l *lab) act(a action.Action) {
 		answer.Pod = l.create(a, outcome)
 	case *action.ResizePod:
 		answer.Outcome, answer.Refused = l.resize(a)
+	case *action.PointPod:
+		answer.Outcome = l.point(a)
 	case *action.DeletePod:
 		l.did(deed{node: a.Node, revision: l.revisionOf(a.PodUID), deleted: true, reason: a.Reason})
 		if d := l.done[len(l.done)-1]; a.Reason == action.ReasonTurn && !d.wanted {
@@ -384,6 +405,14 @@ func (l *lab) create(a *action.CreatePod, outcome *variant.Outcome) types.UID {
 		template = outcome.Template.DeepCopy()
 		outcome.Resources.Fill(&template.Spec)
 	}
+	if id := content.IDOf(a.Revision); id != "" {
+		members, given := l.contents.Given(a.UID, a.Revision)
+		if !given {
+			l.t.Fatalf("a pod of %s is made, which cannot be given", a.Revision)
+		}
+		template = template.DeepCopy()
+		content.Rewrite(&template.Spec, members)
+	}
 	p := survey.Candidate(template, l.ds.Namespace, a.Node)
 	p.Name, p.UID, p.CreationTimestamp = a.PodName, types.UID(fmt.Sprintf("pod-%d",
 		l.made)), metav1.NewTime(l.Objects.Now)
@@ -434,6 +463,7 @@ func (l *lab) store(a *action.UpdateRollout) {
 func (l *lab) write(r *v1alpha1.DaemonSetRollout) {
 	l.Objects.Rollouts = []*v1alpha1.DaemonSetRollout{r}
 	l.book.Step(rollouts.Rollout{Object: r})
+	l.contents.Tell(contents.Stored{Rollout: r, Owner: l.ds.UID})
 }
 
 // jobs does what the book wants done.
@@ -451,6 +481,7 @@ func (l *lab) jobs() {
 			l.Objects.Rollouts = []*v1alpha1.DaemonSetRollout{j.Left}
 			result.Rollout = j.Left
 		default:
+			l.contents.Tell(contents.Stored{Rollout: l.Objects.Rollouts[0], Owner: l.ds.UID, Gone: true})
 			l.Objects.Rollouts = nil
 		}
 		l.book.Step(result)
@@ -461,12 +492,13 @@ func (l *lab) jobs() {
 func (l *lab) decide() {
 	for {
 		l.jobs()
+		kept := l.keepContent()
 		l.keepVariants()
 		actions := l.matrix.Ready()
 		for _, a := range actions {
 			l.act(a)
 		}
-		if len(actions) == 0 {
+		if len(actions) == 0 && !kept {
 			break
 		}
 	}
@@ -518,7 +550,8 @@ func (l *lab) next() (at time.Time) {
 			sooner(e.at)
 		}
 	}
-	for _, next := range []func() (time.Time, bool){l.matrix.NextTick, l.book.NextTick, l.variants.NextTick} {
+	for _, next := range []func() (time.Time, bool){l.matrix.NextTick, l.book.NextTick, l.variants.NextTick,
+		l.contents.NextTick} {
 		t, ok := next()
 		if ok {
 			sooner(t)

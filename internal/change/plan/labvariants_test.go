@@ -19,6 +19,7 @@ import (
 	"github.com/everynode/everynode/internal/change/survey"
 	"github.com/everynode/everynode/internal/change/variant"
 	"github.com/everynode/everynode/internal/change/variant/resizing"
+	"github.com/everynode/everynode/internal/controller/daemonset/contents"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
@@ -26,19 +27,15 @@ import (
 	"github.com/everynode/everynode/internal/objects/pod"
 )
 
-// labRows has a rollout's facts pass the book of variants, as in the shell.
+// labRows has a rollout's facts pass all books, as in the shell.
 type labRows struct {
-	*variants.Book
+	*contents.Book
 	rows *matrix.Matrix
 }
 
 func (r labRows) Rollout(uid types.UID) (v1alpha1.DaemonSetRolloutStatus, bool) {
 	return r.rows.Rollout(uid)
 }
-
-func (r labRows) Keeps(types.UID) bool { return false }
-
-func (r labRows) Left(types.UID) string { return "" }
 
 // labObjects are what the API of a lab holds.
 type labObjects struct{ *lab }
@@ -95,9 +92,9 @@ func (l *lab) keepVariants() {
 	}
 }
 
-// newest is the revision of the present template with the present variants.
+// newest is the revision of the present template with the present content and variants.
 func (l *lab) newest() string {
-	return content.WithVariants(history.HashOf(l.revision()), l.present)
+	return content.WithVariants(content.Revision(history.HashOf(l.revision()), l.contentNow()), l.present)
 }
 
 // idOf is the ID of variants.
@@ -125,7 +122,7 @@ func (l *lab) revisionOf(uid types.UID) string {
 // sign has a pod say by what it was made.
 func (l *lab) sign(p *corev1.Pod, revision string, mark *variant.Mark) {
 	delete(p.Labels, content.RevisionLabel)
-	if content.VariantsOf(revision) != "" {
+	if content.VariantsOf(revision) != "" || content.IDOf(revision) != "" {
 		metav1.SetMetaDataLabel(&p.ObjectMeta, content.RevisionLabel, revision)
 	}
 	text, err := mark.Text(p.Name)

@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,14 +8,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/survey"
 	"github.com/everynode/everynode/internal/change/variant"
-	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
@@ -99,6 +96,9 @@ func (p *play) begin(o fact.Pod) {
 		switch {
 		case givenSoon(&o):
 			p.unanswered = append(p.unanswered, o.Node)
+		case !o.Pointed.IsZero() && !o.Resized && o.Mounted.IsZero():
+			p.show(o)
+			return
 		case o.Ready:
 			from = o.ReadySince.Add(-p.starts)
 		}
@@ -391,12 +391,17 @@ func (p *play) resize(a *action.ResizePod) (action.Outcome, string) {
 	return action.OK, ""
 }
 
-// point has a running pod show other content. It takes as long as a start: an agent is faster, and nobody knows how
-// long the daemon takes.
+// point has a running pod show other content.
 func (p *play) point(a *action.PointPod) {
 	o := p.pods[a.PodUID]
-	o.Revision, o.Before, o.Pointed, o.Mounted = a.Revision, a.Before, a.At, p.now
-	o.Ready, o.ReadySince = false, time.Time{}
+	o.Revision, o.Before, o.Pointed = a.Revision, a.Before, a.At
+	p.show(o)
+}
+
+// show has a pod show what it was pointed at. It takes as long as a start: an agent is faster, and nobody knows how
+// long the daemon takes.
+func (p *play) show(o fact.Pod) {
+	o.Mounted, o.Ready, o.ReadySince = p.now, false, time.Time{}
 	p.tell(o)
 	p.queue = append(p.queue, start{o.UID, p.now})
 }
@@ -432,67 +437,4 @@ func (p *play) store(a *action.UpdateRollout) {
 	r.Status = a.Status
 	p.rollout = r
 	p.core.Book.Step(rollouts.Rollout{Object: r})
-}
-
-// help gives what people are asked for; false if that is nothing. A failed revision is not tried again: that is more
-// than a word.
-func (p *play) help() bool {
-	if p.set.DaemonSet.Spec.UpdateStrategy.Type == "OnDelete" {
-		return p.deleteOld()
-	}
-	r, st := p.rollout, &p.status
-	if r == nil || p.core.Follows == nil || r.Status.TargetRevision != st.TargetRevision || r.Status.TargetDigest == "" {
-		return false
-	}
-	next := r.DeepCopy()
-	if !p.answer(&next.Spec, st) || apiequality.Semantic.DeepEqual(next.Spec, r.Spec) {
-		return false // nobody is asked, or it was given and does not help
-	}
-	next.Generation++
-	p.rollout = next
-	p.core.Book.Step(rollouts.Rollout{Object: next})
-	return true
-}
-
-// answer writes what people are asked for into a rollout's spec; false if that is nothing.
-func (p *play) answer(spec *v1alpha1.DaemonSetRolloutSpec, st *v1alpha1.DaemonSetRolloutStatus) bool {
-	approve := func(step string) {
-		spec.Approved = &v1alpha1.StepApproval{Revision: st.TargetRevision, Digest: p.rollout.Status.TargetDigest, Step: step,
-			Change: st.Change}
-	}
-	switch held := st.Phase == v1alpha1.PhasePaused && st.TargetRevision != st.StableRevision; {
-	case st.Phase == v1alpha1.PhaseWaitingForApproval:
-		approve(st.Step)
-		p.approved(st)
-	case held && p.core.Follows.Following == course.Followed && spec.Paused:
-		spec.Paused = false
-		const paused = "the rollout is paused; nothing begins before \"everynode rollout resume\""
-		p.helped("resume", cmp.Or(p.core.Follows.PausedWhy, paused))
-	case held && p.core.Follows.Following == course.Gone && !rollouts.TargetFailed(st):
-		approve(v1alpha1.WithoutPolicy)
-		p.helped("approval of step "+v1alpha1.WithoutPolicy, st.Message)
-	default:
-		return false
-	}
-	return true
-}
-
-// deleteOld deletes the pods that only somebody's deletion replaces.
-func (p *play) deleteOld() bool {
-	var old []action.Action
-	for uid, o := range p.pods {
-		outdated := p.revision(uid) != p.set.Revision && o.Phase == fact.PodActive && !o.Terminating
-		if outdated && p.core.Selects(o.Owner, p.set.Revision, o.Node) {
-			old = append(old, &action.DeletePod{Node: o.Node, PodUID: uid, Reason: action.ReasonOutdated})
-		}
-	}
-	if len(old) == 0 {
-		return false
-	}
-	p.helped(byHand, "")
-	p.note(old)
-	for _, a := range old {
-		p.end(a.(*action.DeletePod).PodUID)
-	}
-	return true
 }

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -32,7 +33,7 @@ import (
 // placed everywhere comes with a policy that no failure stops. Whether a daemon that has failed comes back before its node's
 // turn comes to have none depends on time too, so placement does not change where one fails.
 func TestPlanIsWhatHappens(t *testing.T) {
-	for _, kind := range []string{"another template", "other placement", "nothing", "variants"} {
+	for _, kind := range []string{"another template", "other placement", "nothing", "variants", "content"} {
 		t.Run(kind, func(outer *testing.T) {
 			rapid.Check(outer, func(t *rapid.T) {
 				changes := map[string][]string{
@@ -40,10 +41,11 @@ func TestPlanIsWhatHappens(t *testing.T) {
 					"other placement":  {"zone", "nowhere", "everywhere", "image and zone"},
 					"nothing":          {"nothing"},
 					"variants":         {"nothing", "nothing", "nothing", "image", "image and no policy"},
+					"content":          {"nothing", "nothing", "nothing", "image", "the first image"},
 				}[kind]
 				change := rapid.SampledFrom(changes).Draw(t, "change")
 				varied := kind == "variants"
-				l := drawLab(outer, t, change == "memory" || varied, kind != "other placement", varied, change == "nothing")
+				l := drawLab(outer, t, kind, change)
 				old, new := l.ds, l.ds.DeepCopy()
 				edit(new, change)
 				if !apiequality.Semantic.DeepEqual(old.Spec, new.Spec) {
@@ -56,6 +58,10 @@ func TestPlanIsWhatHappens(t *testing.T) {
 					objects.Variants = l.drawVariants("then")
 					l.show("before", objects.Stored)
 					l.show("then", objects.Variants)
+				}
+				if kind == "content" {
+					l.says = rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "the file says")
+					objects = l.planned(objects, new, l.says)
 				}
 				p, err := foretell(survey.New(objects), old, new)
 				if err != nil {
@@ -118,8 +124,10 @@ func drawPolicy(t *rapid.T, lenient bool) string {
 }
 
 // drawLab makes a cluster, and lets things happen there.
-func drawLab(outer *testing.T, t *rapid.T, lenient, mayFail, varied, unchanged bool) *lab {
+func drawLab(outer *testing.T, t *rapid.T, kind, change string) *lab {
 	l := newLab(outer, t)
+	varied, read := kind == "variants", kind == "content"
+	lenient, mayFail := change == "memory" || varied, kind != "other placement"
 	chance := func(of int, what string) bool { return rapid.IntRange(1, of).Draw(t, what) == of }
 	for i := range rapid.IntRange(3, 9).Draw(t, "nodes") {
 		name := fmt.Sprintf("node-%d", i)
@@ -135,6 +143,9 @@ func drawLab(outer *testing.T, t *rapid.T, lenient, mayFail, varied, unchanged b
 		}
 		if chance(10, "tainted") {
 			edits = append(edits, surveytest.Tainted)
+		}
+		if read && !chance(4, "no live content") {
+			edits = append(edits, surveytest.Label(content.LiveName, "true"))
 		}
 		l.Node(name, edits...)
 		if chance(5, "full") {
@@ -154,18 +165,26 @@ func drawLab(outer *testing.T, t *rapid.T, lenient, mayFail, varied, unchanged b
 		strategy.RollingUpdate = &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &limit}
 	}
 	l.ds.Spec.MinReadySeconds = int32(rapid.IntRange(0, 1).Draw(t, "min ready")) * 3
-	if policy := drawPolicy(t, lenient); policy != "" {
+	policy := drawPolicy(t, lenient)
+	if read {
+		apply := rapid.SampledFrom([]string{"Restart", "Live"}).Draw(t, "apply")
+		policy = cmp.Or(policy, "selector: {matchLabels: {tier: agent}}\n") + "content: {settle: 0s, apply: " + apply + "}\n"
+	}
+	if policy != "" {
 		l.Policy("careful", policy)
 	}
 	second := !chance(5, "no second revision")
 	// The pod of a template that goes is taken down also where none of the next one can be made. How many nodes that are
 	// before others begin is a matter of time.
-	l.fails = varied && unchanged && !second
+	l.fails = varied && change == "nothing" && !second
 	if varied {
 		l.base()
 		l.restart()
 		l.vary(l.drawVariants("first"))
 		l.show("first", l.Objects.Variants)
+	}
+	if read {
+		l.withContent("a")
 	}
 	l.restart()
 	l.finish()
@@ -175,6 +194,9 @@ func drawLab(outer *testing.T, t *rapid.T, lenient, mayFail, varied, unchanged b
 	for range rapid.IntRange(0, 4).Draw(t, "acts") {
 		l.run(time.Duration(rapid.SampledFrom([]int{1, 5, 20, 60, 700, 40000}).Draw(t, "seconds")) * time.Second)
 		l.somebodyActs()
+		if read && rapid.Bool().Draw(t, "the author writes") {
+			l.somebodyWrites(!lenient && chance(3, "the text is bad"))
+		}
 		if varied && rapid.Bool().Draw(t, "a node becomes another") {
 			l.relabel()
 		}
@@ -215,7 +237,7 @@ func (l *lab) applySecond(lenient, mayFail bool) {
 // somebodyActs does what people do to a rollout.
 func (l *lab) somebodyActs() {
 	act := rapid.SampledFrom([]string{"approve", "approve", "approve", "pause", "resume", "abort", "no policy"}).Draw(l.t, "somebody")
-	if act == "no policy" {
+	if act == "no policy" && l.text == "" {
 		for _, p := range l.Objects.Policies {
 			l.Objects.Policies = nil
 			l.book.Step(rollouts.Policy{Object: p, Gone: true})
@@ -246,7 +268,8 @@ func (l *lab) somebodyActs() {
 
 // compare has the DaemonSet applied, and compares what happens with what was foretold.
 func compare(t *rapid.T, l *lab, p *planner, new *appsv1.DaemonSet, vary []*v1alpha1.DaemonSetVariant) (shaky map[string]bool) {
-	same := new.Generation == l.ds.Generation && maps.Equal(new.Labels, l.ds.Labels)
+	same := new.Generation == l.ds.Generation && maps.Equal(new.Labels, l.ds.Labels) &&
+		(l.says == l.text || l.direct)
 	new.Status = l.ds.Status
 	l.done, l.asked = nil, nil
 	clear(l.soaked)
@@ -261,7 +284,7 @@ func compare(t *rapid.T, l *lab, p *planner, new *appsv1.DaemonSet, vary []*v1al
 	paced := slices.ContainsFunc(l.Objects.Policies, func(p *v1alpha1.RolloutPolicy) bool { return p.Spec.Pace.NodesPerMinute != nil })
 	for _, n := range l.Objects.Nodes {
 		o := l.newestPod(n.Name)
-		shaky[n.Name] = o == nil || !podstate.IsReady(o) || resizesNow(o)
+		shaky[n.Name] = o == nil || !podstate.IsReady(o) || resizesNow(o) || !shows(o)
 		// Whether it is bound before it is deleted, and stays then, is a matter of seconds.
 		unbound[n.Name] = o != nil && o.Spec.NodeName == "" && !l.works(n.Name)
 		if shaky[n.Name] && paced {
@@ -269,6 +292,9 @@ func compare(t *rapid.T, l *lab, p *planner, new *appsv1.DaemonSet, vary []*v1al
 		}
 	}
 	l.vary(vary)
+	if l.says != l.text {
+		l.author(l.says)
+	}
 	l.apply(new)
 	if new.Labels["tier"] == "" || l.refused {
 		l.restart() // see drawLab; how long a pod that was refused is not tried again only this controller knows
