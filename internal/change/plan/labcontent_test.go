@@ -181,6 +181,12 @@ func shows(p *corev1.Pod) bool {
 	}))
 }
 
+// isGiven reports whether the newest pod of a node was given content as it runs.
+func (l *lab) isGiven(node string) bool {
+	o := l.newestPod(node)
+	return o != nil && o.Annotations[content.LiveName] != ""
+}
+
 // planned has a plan be about the text, and what there is of content, read as the command does.
 func (l *lab) planned(o survey.Objects, next *appsv1.DaemonSet, text string) survey.Objects {
 	would, is := o, l.maps["agent"].DeepCopy()

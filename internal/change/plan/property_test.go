@@ -398,6 +398,9 @@ func compare(t *rapid.T, l *lab, p *planner, new *appsv1.DaemonSet, vary []*v1al
 		if o, there := has[n.Name]; ofWhich(o.Revision, newest) != ofWhich(is, newest) || there && room != o.Bound {
 			t.Errorf("%s has revision %q, room %v; foretold %q, %v", n.Name, is, room, o.Revision, o.Bound)
 		}
+		if given := l.isGiven(n.Name); l.text != "" && !shaky[n.Name] && given == has[n.Name].Pointed.IsZero() {
+			t.Errorf("that %s was given content as it runs was %v, foretold %v", n.Name, given, !given)
+		}
 	}
 	if t.Failed() {
 		if r := l.rollout(); r != nil {
