@@ -107,16 +107,21 @@ func (b *Book) Nodes(name string, low, high int64) (out []*corev1.Node) {
 	return out
 }
 
-// Newest are the variants of a DaemonSet at each moment between two revisions at which one of them changed.
-func (b *Book) Newest(set types.UID, low, high int64) (out [][]Variant) {
-	moments := []int64{low}
+// Newest are the variants of a DaemonSet at each moment between two revisions at which one of them, or it, changed.
+func (b *Book) Newest(uid types.UID, low, high int64) (out [][]Variant) {
+	set := b.sets[uid]
+	if set == nil {
+		return nil
+	}
+	low = max(low, set.from[0])
+	moments := append([]int64{low}, set.from...)
 	for _, l := range b.variants {
 		moments = append(append(moments, l.from...), l.end)
 	}
 	slices.Sort(moments)
 	for _, at := range slices.Compact(moments) {
 		if at >= low && at <= high {
-			out = append(out, b.at(set, at))
+			out = append(out, b.at(uid, at))
 		}
 	}
 	return out

@@ -141,6 +141,19 @@ func pod(milli int64) *corev1.Pod {
 	return p
 }
 
+// The variants of a DaemonSet that is made after them are its own from its first moment on.
+func TestVariantsOfANewDaemonSet(t *testing.T) {
+	var b Book
+	b.Add(1, node("l", "32", "128Gi"), false)
+	b.Add(2, dsv("a", 1, 0, ByClass), false)
+	b.Add(5, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "d", UID: "d"}}, false)
+	for milli, want := range map[int64]bool{100: true, 400: false} {
+		if got := b.Differs("d", pod(milli), template(), "n", 6, 3, 9); got != want {
+			t.Errorf("a pod with %dm of cpu differs: %t, want %t", milli, got, want)
+		}
+	}
+}
+
 func TestBook(t *testing.T) {
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "d", UID: "d"}}
 	small := node("s", "2", "4Gi")
