@@ -130,6 +130,9 @@ func (c *contents) prove(ctx context.Context, set metav1.Object, id string) ([]c
 	err = is.Prove(key, set.GetName(), func(m content.Member) (*content.Object, error) {
 		return c.held(ctx, namespace, m)
 	})
+	if key != nil && errors.Is(err, content.ErrSpoiled) {
+		err = fmt.Errorf("%w, or Secret %s is another than that with which it was made", err, content.KeyName)
+	}
 	if is.Members == nil {
 		is.Members = []content.Member{} // it is known to have none
 	}

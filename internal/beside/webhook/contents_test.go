@@ -156,6 +156,8 @@ func TestAPodGetsTheCopiesOfItsContent(t *testing.T) {
 		"another ConfigMap":           {mapsPath + c.Members[0].Copy, levels("debug"), spoiled},
 		"another Secret":              {secretsPath + c.Members[1].Copy, tokens("x"), spoiled},
 		"a ConfigMap that may change": {mapsPath + c.Members[0].Copy, mutable, spoiled},
+		"another key": {secretsPath + content.KeyName, &corev1.Secret{Data: map[string][]byte{"key": make([]byte, 32)}},
+			"Secret everynode-content-key is another than that with which it was made"},
 		"no list":                     {list, &corev1.ConfigMap{}, spoiled},
 		"the list of another content": {list, another, spoiled},
 		"something else is a list":    {list, "no object", "read ConfigMap"},
