@@ -1,7 +1,9 @@
 package plan
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -31,6 +33,54 @@ func (c *Change) Refused() string {
 		return ""
 	}
 	return fmt.Sprintf("the server would refuse %s, which is immutable: what it holds stays as it is", c.New.Ref)
+}
+
+// Applied is an object after "kubectl apply" of next: keys and labels that were not applied before stay, whoever wrote
+// them. Have is nil where there is none yet; last is the annotation in which kubectl keeps what it applied. The error
+// says that this cannot be read.
+func Applied(have, next *content.Object, last string) (*content.Object, error) {
+	if have == nil {
+		return next, nil
+	}
+	var before struct {
+		Data, BinaryData, StringData map[string]any
+		Metadata                     struct{ Labels map[string]any }
+	}
+	if last != "" {
+		err := json.Unmarshal([]byte(last), &before)
+		if err != nil {
+			return nil, fmt.Errorf("read what was applied last of %s: %w", have.Ref, err)
+		}
+	}
+	was := before.Data
+	if was == nil {
+		was = map[string]any{}
+	}
+	maps.Copy(was, before.BinaryData)
+	maps.Copy(was, before.StringData)
+	// A key is text or binary.
+	for key := range next.Data {
+		was[key] = nil
+	}
+	for key := range next.Binary {
+		was[key] = nil
+	}
+	out := *next
+	out.Data, out.Binary = merged(have.Data, next.Data, was), merged(have.Binary, next.Binary, was)
+	out.Labels = merged(have.Labels, next.Labels, before.Metadata.Labels)
+	return &out, nil
+}
+
+// merged is what there is but for what was, with what is wanted.
+func merged[V any](have, want map[string]V, was map[string]any) map[string]V {
+	out := map[string]V{}
+	for key, value := range have {
+		if _, is := was[key]; !is {
+			out[key] = value
+		}
+	}
+	maps.Copy(out, want)
+	return out
 }
 
 // edits are the keys that change.

@@ -323,3 +323,32 @@ func TestPlanTellsOfVolumesThatAreNotPinned(t *testing.T) {
 		}
 	}
 }
+
+// What kubectl applies takes away only what it applied before.
+func TestKeysThatNobodyApplied(t *testing.T) {
+	meta := metav1.ObjectMeta{Name: "agent", Labels: map[string]string{"team": "a", "by-hand": "yes"}}
+	have := content.OfConfigMap(&corev1.ConfigMap{ObjectMeta: meta,
+		Data:       map[string]string{"level": "info", "old": "x", "by-hand": "y", "turned": "text"},
+		BinaryData: map[string][]byte{"bytes": {1}, "old-bytes": {2}}})
+	next := content.OfConfigMap(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "agent", Labels: map[string]string{"app": "b"}},
+		Data: map[string]string{"level": "debug"}, BinaryData: map[string][]byte{"turned": {3}}})
+	const applied = `{"metadata":{"labels":{"team":"a"}},"data":{"level":"info","old":"x"},"binaryData":{"old-bytes":"Ag=="}}`
+	for last, want := range map[string]string{
+		"":      "map[by-hand:y level:debug old:x] map[bytes:[1] old-bytes:[2] turned:[3]] map[app:b by-hand:yes team:a]",
+		applied: "map[by-hand:y level:debug] map[bytes:[1] turned:[3]] map[app:b by-hand:yes]",
+	} {
+		got, err := Applied(have, next, last)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if is := fmt.Sprint(got.Data, got.Binary, got.Labels); is != want {
+			t.Errorf("after %q it is %s, want %s", last, is, want)
+		}
+	}
+	if got, err := Applied(nil, next, ""); err != nil || got != next {
+		t.Errorf("a new one is %+v (%v)", got, err)
+	}
+	if _, err := Applied(have, next, "{"); err == nil {
+		t.Error("what cannot be read is no error")
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -12,15 +13,25 @@ import (
 	"github.com/everynode/everynode/internal/change/survey"
 )
 
-// holdings are ConfigMaps and Secrets by namespace, each read once.
-type holdings map[string]*survey.Holdings
+// holdings are ConfigMaps and Secrets, each read once.
+type holdings struct {
+	in map[string]*survey.Holdings // by namespace
+	// applied is what "kubectl apply" keeps in each of what it applied last.
+	applied map[*content.Object]string
+}
+
+func newHoldings() holdings {
+	return holdings{map[string]*survey.Holdings{}, map[*content.Object]string{}}
+}
 
 // of is what is known of a namespace.
 func (h holdings) of(namespace string) *survey.Holdings {
-	if h[namespace] == nil {
-		h[namespace] = &survey.Holdings{Objects: map[content.Ref]*content.Object{}, Unread: map[content.Ref]string{}}
+	if h.in[namespace] == nil {
+		h.in[namespace] = &survey.Holdings{
+			Objects: map[content.Ref]*content.Object{}, Unread: map[content.Ref]string{},
+		}
 	}
-	return h[namespace]
+	return h.in[namespace]
 }
 
 // hold reads an object, unless it was read before.
@@ -29,36 +40,37 @@ func (l *lists) hold(ctx context.Context, all holdings, namespace string, ref co
 	if _, looked := h.Objects[ref]; looked || h.Unread[ref] != "" {
 		return nil
 	}
-	o, err := l.object(ctx, h, namespace, ref)
+	o, applied, err := l.object(ctx, h, namespace, ref)
 	switch {
 	case apierrors.IsForbidden(err):
 		h.Unread[ref] = err.Error()
 	case err != nil && !apierrors.IsNotFound(err):
 		return fmt.Errorf("read %s: %w", ref, err)
 	default:
-		h.Objects[ref] = o
+		h.Objects[ref], all.applied[o] = o, applied
 	}
 	return nil
 }
 
-// object reads one object; nil with an error. Of the Secret with the key of a namespace its key is kept.
-func (l *lists) object(ctx context.Context, h *survey.Holdings, namespace string, ref content.Ref) (*content.Object,
-	error) {
+// object reads one object, and what was applied to it last; nil with an error. Of the Secret with the key of a namespace
+// its key is kept.
+func (l *lists) object(ctx context.Context, h *survey.Holdings, namespace string, ref content.Ref) (o *content.Object,
+	applied string, err error) {
 	if ref.Kind == content.ConfigMap {
 		have, err := l.client.CoreV1().ConfigMaps(namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
-		return content.OfConfigMap(have), nil
+		return content.OfConfigMap(have), have.Annotations[corev1.LastAppliedConfigAnnotation], nil
 	}
 	have, err := l.client.CoreV1().Secrets(namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if ref.Name == content.KeyName {
 		h.Key = content.KeyOf(have)
 	}
-	return content.OfSecret(have), nil
+	return content.OfSecret(have), have.Annotations[corev1.LastAppliedConfigAnnotation], nil
 }
 
 // stored finds what ConfigMaps and Secrets hold that are to change, and has them hold that in all; unread says which
@@ -79,6 +91,10 @@ func (l *lists) stored(ctx context.Context, all holdings, wanted []plan.Change) 
 				why))
 		}
 		c.Old = h.Objects[c.New.Ref]
+		c.New, err = plan.Applied(c.Old, c.New, all.applied[c.Old])
+		if err != nil {
+			return nil, nil, err
+		}
 		if why := c.Refused(); why != "" {
 			unread = append(unread, why)
 			continue

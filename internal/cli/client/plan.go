@@ -127,7 +127,7 @@ func (l *lists) planOn(ctx context.Context, s *survey.Survey, hidden string, m *
 		return nil, err
 	}
 	out.Missing = append(out.Missing, unasked...)
-	held, would := holdings{}, objects
+	held, would := newHoldings(), objects
 	changes, unread, err := l.stored(ctx, held, m.contents)
 	if err != nil {
 		return nil, err
@@ -140,7 +140,7 @@ func (l *lists) planOn(ctx context.Context, s *survey.Survey, hidden string, m *
 		}
 	}
 	objects.Edits, out.Direct = plan.Contents(stored, survey.New(would), changes)
-	objects.Holdings = held
+	objects.Holdings = held.in
 	varied := m.varied(l.namespace)
 	concerned := slices.DeleteFunc(slices.Clone(s.DaemonSets), func(ds *appsv1.DaemonSet) bool {
 		return slices.ContainsFunc(sets, func(is *appsv1.DaemonSet) bool { return is.UID == ds.UID }) ||
