@@ -5,9 +5,14 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/change/content"
 )
 
 // What a pod uses is open to its node from the binding on, and closed at once when
@@ -79,5 +84,47 @@ func TestReadingIsNoCommand(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A node writes the status of its own pods, and an administrator all of them. Neither has a pod show another Secret, by
+// any way in: else its node might read that.
+func TestNobodyPointsAPodAtAnotherCopy(t *testing.T) {
+	y := newYard(t)
+	const secret = "/api/v1/namespaces/yard-a/secrets/sec-other"
+	pointing := content.Pointing{Content: strings.Repeat("a", 24), At: time.Now(), Volumes: []content.Pointed{
+		{Ref: content.Ref{Kind: content.Secret, Name: "sec-vol"}, Copy: "sec-other"}}}
+	text, err := pointing.Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := asBytes(t, object{"metadata": object{"annotations": object{content.LiveName: text}}})
+	for who, path := range map[string]string{
+		"the node":                  "/api/v1/namespaces/yard-a/pods/own/status",
+		"the node, not the status":  "/api/v1/namespaces/yard-a/pods/own",
+		"the node, of another node": "/api/v1/namespaces/yard-a/pods/other/status",
+	} {
+		code, got, err := y.send(t.Context(), y.thieves["node1"], request{method: http.MethodPatch, path: path,
+			header: contentType(asMerge), body: body})
+		if err != nil || code != http.StatusForbidden {
+			t.Errorf("%s: %d %v: %.300s", who, code, err, got)
+		}
+	}
+	for _, sub := range []string{"", "status", "resize", "ephemeralcontainers"} {
+		of := []string{sub}
+		if sub == "" {
+			of = nil
+		}
+		_, err := y.admin.CoreV1().Pods("yard-a").Patch(t.Context(), "own", types.MergePatchType, body, metav1.PatchOptions{}, of...)
+		pod, failed := y.admin.CoreV1().Pods("yard-a").Get(t.Context(), "own", metav1.GetOptions{})
+		if failed != nil {
+			t.Fatal(failed)
+		}
+		if _, has := pod.Annotations[content.LiveName]; has || sub == "" && !apierrors.IsForbidden(err) {
+			t.Errorf("pods/%s: %v; the annotations are %v", sub, err, pod.Annotations)
+		}
+	}
+	if err := y.refused(t, secret); err != nil {
+		t.Error(err)
 	}
 }
