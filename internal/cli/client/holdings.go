@@ -54,8 +54,9 @@ func (l *lists) hold(ctx context.Context, all holdings, namespace string, ref co
 
 // object reads one object, and what was applied to it last; nil with an error. Of the Secret with the key of a namespace
 // its key is kept.
-func (l *lists) object(ctx context.Context, h *survey.Holdings, namespace string, ref content.Ref) (o *content.Object,
-	applied string, err error) {
+func (l *lists) object(
+	ctx context.Context, h *survey.Holdings, namespace string, ref content.Ref,
+) (o *content.Object, applied string, err error) {
 	if ref.Kind == content.ConfigMap {
 		have, err := l.client.CoreV1().ConfigMaps(namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 		if err != nil {
@@ -75,8 +76,9 @@ func (l *lists) object(ctx context.Context, h *survey.Holdings, namespace string
 
 // stored finds what ConfigMaps and Secrets hold that are to change, and has them hold that in all; unread says which
 // may not be read, or would be refused.
-func (l *lists) stored(ctx context.Context, all holdings, wanted []plan.Change) (changes []plan.Change, unread []string,
-	err error) {
+func (l *lists) stored(
+	ctx context.Context, all holdings, wanted []plan.Change,
+) (changes []plan.Change, unread []string, err error) {
 	for _, c := range wanted {
 		if c.Namespace == "" {
 			c.Namespace = l.namespace
