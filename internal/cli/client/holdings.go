@@ -52,8 +52,8 @@ func (l *lists) hold(ctx context.Context, all holdings, namespace string, ref co
 	return nil
 }
 
-// object reads one object, and what was applied to it last; nil with an error. Of the Secret with the key of a namespace
-// its key is kept.
+// object reads one object, and what was applied to it last; nil with an error. Of the Secret with the key of a
+// namespace its key is kept.
 func (l *lists) object(
 	ctx context.Context, h *survey.Holdings, namespace string, ref content.Ref,
 ) (o *content.Object, applied string, err error) {
