@@ -269,12 +269,12 @@ func (a Access) makeKey(ctx context.Context, s *corev1.Secret) (metav1.Object, e
 func (a Access) make(ctx context.Context, o metav1.Object) (metav1.Object, error) {
 	switch o := o.(type) {
 	case *corev1.ConfigMap:
-		return ensure(ctx, a.Client.CoreV1().ConfigMaps(o.Namespace), o, func(have *corev1.ConfigMap) bool {
+		return ensure(ctx, a, a.Client.CoreV1().ConfigMaps(o.Namespace), o, func(have *corev1.ConfigMap) bool {
 			return ptr.Deref(have.Immutable, false) && maps.Equal(have.Data, o.Data) &&
 				sameBinary(have.BinaryData, o.BinaryData)
 		})
 	case *corev1.Secret:
-		return ensure(ctx, a.Client.CoreV1().Secrets(o.Namespace), o, func(have *corev1.Secret) bool {
+		return ensure(ctx, a, a.Client.CoreV1().Secrets(o.Namespace), o, func(have *corev1.Secret) bool {
 			return ptr.Deref(have.Immutable, false) && sameBinary(have.Data, o.Data)
 		})
 	}
@@ -289,7 +289,9 @@ type store[T any] interface {
 }
 
 // ensure has the API hold a copy, which is the DaemonSet's. Same reports whether one that is there is just that.
-func ensure[T metav1.Object](ctx context.Context, in store[T], want T, same func(have T) bool) (metav1.Object, error) {
+func ensure[T metav1.Object](
+	ctx context.Context, a Access, in store[T], want T, same func(have T) bool,
+) (metav1.Object, error) {
 	made, err := in.Create(ctx, want, metav1.CreateOptions{})
 	if !apierrors.IsAlreadyExists(err) {
 		return made, err
@@ -303,7 +305,27 @@ func ensure[T metav1.Object](ctx context.Context, in store[T], want T, same func
 	case own(have, want):
 		return have, nil
 	}
+	err = a.mayAdopt(ctx, want)
+	if err != nil {
+		return nil, err
+	}
 	return in.Update(ctx, have, metav1.UpdateOptions{})
+}
+
+// mayAdopt returns an error unless the DaemonSet of a copy is there and stays. One that is deleted without its pods
+// leaves its copies too: taken back they would go with it.
+func (a Access) mayAdopt(ctx context.Context, o metav1.Object) error {
+	owner := metav1.GetControllerOfNoCopy(o)
+	live, err := a.Client.AppsV1().DaemonSets(o.GetNamespace()).Get(ctx, owner.Name, metav1.GetOptions{})
+	switch {
+	case err != nil:
+		return fmt.Errorf("read the DaemonSet that is to own it: %w", err)
+	case live.UID != owner.UID:
+		return errors.New("the DaemonSet that is to own it is gone")
+	case live.DeletionTimestamp != nil:
+		return errors.New("the DaemonSet that is to own it is being deleted")
+	}
+	return nil
 }
 
 // own makes an object the DaemonSet's; true says that it was.
