@@ -29,6 +29,9 @@ const (
 // nodeOf are the versions of the decision's node that can have been known.
 func (j *judge) nodeOf(d decision, low int64) (out []*corev1.Node) {
 	for _, t := range j.nodes[d.at.node] {
+		if t.Gone != 0 && t.Gone <= low {
+			continue // one of the name joined again, and may be elsewhere
+		}
 		for _, o := range t.Between(low, d.event) {
 			out = append(out, o.(*corev1.Node))
 		}

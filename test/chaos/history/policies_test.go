@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/test/chaos/history/lives"
 	"github.com/everynode/everynode/test/chaos/history/wish"
 )
 
@@ -603,6 +604,25 @@ func TestWhatStandsInForTheStableRevision(t *testing.T) {
 		g := &guidance{marks: []string{"t2"}, rollouts: []*v1alpha1.DaemonSetRollout{{Status: test.status}}}
 		if got := j.mayHave(decision{}, g, "t1", test.is); got != test.want {
 			t.Errorf("%s: a pod of the one before may be made: %t", name, got)
+		}
+	}
+}
+
+// A node that joined again is where it is now.
+func TestANodeThatJoinedAgain(t *testing.T) {
+	version := func(from int64, uid types.UID) *track {
+		return &track{Versions: []lives.Version{{From: from, Object: &corev1.Node{ObjectMeta: metav1.ObjectMeta{UID: uid}}}}}
+	}
+	old, now := version(1, "old"), version(30, "now")
+	old.Gone = 20
+	j := &judge{nodes: map[string][]*track{"n": {old, now}}}
+	for low, want := range map[int64]string{50: "now", 20: "now", 19: "old now", 10: "old now"} {
+		var got []string
+		for _, n := range j.nodeOf(decision{at: place{node: "n"}, event: 100}, low) {
+			got = append(got, string(n.UID))
+		}
+		if is := strings.Join(got, " "); is != want {
+			t.Errorf("from %d on it was %s, want %s", low, is, want)
 		}
 	}
 }
