@@ -19,6 +19,11 @@ func (w Writer) CreatePod(ctx context.Context, p *corev1.Pod) (*corev1.Pod, erro
 	return w.Client.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{})
 }
 
+// GetPod returns a pod as it is stored.
+func (w Writer) GetPod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	return w.Client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
 // TryPod has the API say whether it would make a pod, without making it.
 func (w Writer) TryPod(ctx context.Context, p *corev1.Pod) error {
 	_, err := w.Client.CoreV1().Pods(p.Namespace).Create(ctx, p, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})

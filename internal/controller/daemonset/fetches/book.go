@@ -147,6 +147,8 @@ type Job struct {
 type Result struct {
 	Job Job
 	Why string
+	// Taken says who has the name of the pod that was to be made; "" for nobody else.
+	Taken string
 }
 
 // New returns an empty book. The image is that of Everynode; with "" no pod is made.
@@ -343,8 +345,12 @@ func (b *Book) Tell(pod *corev1.Pod, gone bool) {
 
 // hear takes in what a pod tells.
 func (b *Book) hear(p *pull, pod *corev1.Pod) {
+	said := p.report
 	if p.pod == nil {
 		p.answer, p.failing = fetchpod.Answer{}, time.Time{}
+		if said.Reason == "" {
+			said.Why = "" // what kept it from being made
+		}
 		b.sets[p.set].failures = 0
 		b.free(p.set, true)
 	}
@@ -354,7 +360,6 @@ func (b *Book) hear(p *pull, pod *corev1.Pod) {
 		return
 	}
 	p.answer = fetchpod.Read(pod, p.answer)
-	said := p.report
 	if said.Queued {
 		said.Queued, said.At = false, b.now
 	}

@@ -43,6 +43,8 @@ type world struct {
 	dead  bool
 	// late keeps it to the API that pods were made.
 	late bool
+	// taken is whose pod's name somebody else has.
+	taken types.UID
 }
 
 // start is a DaemonSet with a daemon on each of so many nodes that follows a policy.
@@ -119,6 +121,10 @@ func (w *world) ask(revision string, daemons ...types.UID) {
 func (w *world) work() {
 	for jobs := w.book.Jobs(); len(jobs) > 0; jobs = w.book.Jobs() {
 		for _, j := range jobs {
+			if j.Make != nil && j.of == w.taken {
+				w.book.TellResult(Result{Job: j, Taken: "there is another pod of the name"})
+				continue
+			}
 			w.book.TellResult(Result{Job: j, Why: w.do(j)})
 		}
 	}
@@ -516,4 +522,27 @@ func TestWithoutAnImageNothingIsDone(t *testing.T) {
 	}
 	w.work()
 	w.check("", nil)
+}
+
+// Who makes a pod of the name first holds up that node alone, which says so, until its deadline or until the name is free.
+func TestANameThatSomebodyElseHas(t *testing.T) {
+	for _, ends := range []bool{false, true} {
+		w := start(t, 2)
+		w.taken = "d0"
+		w.ask("b", "d0", "d1")
+		held := fetch.Report{Revision: "b", At: noon, Why: "there is another pod of the name"}
+		w.check("d1", map[types.UID]fetch.Report{"d0": held, "d1": {Revision: "b", At: noon}})
+		w.says("d1", has)
+		w.check("", map[types.UID]fetch.Report{"d0": held, "d1": {Revision: "b", At: noon, Reason: fetch.Fetched, Answered: noon}})
+		if !ends {
+			w.sleep(11 * time.Minute)
+			w.check("", nil)
+			continue
+		}
+		w.taken = ""
+		w.sleep(unseen)
+		w.check("d0", map[types.UID]fetch.Report{"d0": {Revision: "b", At: noon}})
+		w.says("d0", has)
+		w.check("", map[types.UID]fetch.Report{"d0": {Revision: "b", At: noon, Reason: fetch.Fetched, Answered: w.now}})
+	}
 }

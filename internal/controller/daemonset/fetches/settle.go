@@ -221,6 +221,11 @@ func (b *Book) TellResult(r Result) {
 	default:
 		p.making, p.made = false, b.now
 		b.sets[p.set].moved = true
+		// Whoever takes a name holds up that node alone, until the deadline.
+		if p.report.Reason == "" && p.report.Why != r.Taken {
+			p.report.Why = r.Taken
+			b.Objects.Retell(p.order.DaemonUID)
+		}
 	}
 }
 

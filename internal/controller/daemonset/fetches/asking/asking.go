@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/everynode/everynode/internal/change/fetch"
+	"github.com/everynode/everynode/internal/change/fetch/fetchpod"
 	"github.com/everynode/everynode/internal/controller/daemonset/fetches"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 )
@@ -26,6 +27,7 @@ type Patcher interface {
 type Writer interface {
 	Patcher
 	CreatePod(ctx context.Context, p *corev1.Pod) (*corev1.Pod, error)
+	GetPod(ctx context.Context, namespace, name string) (*corev1.Pod, error)
 	// DeletePod deletes that pod and no other of its name.
 	DeletePod(ctx context.Context, namespace, name string, uid types.UID) error
 }
@@ -64,13 +66,13 @@ func Agent(ctx context.Context, by Patcher, a *action.FetchImages, request *fetc
 
 // Do does a job.
 func Do(ctx context.Context, by Writer, j fetches.Job) fetches.Result {
-	what, of, err := "", klog.KRef(j.Namespace, j.Name), error(nil)
+	what, of, err, taken := "", klog.KRef(j.Namespace, j.Name), error(nil), ""
 	switch {
 	case j.Make != nil:
 		what, of = "made", klog.KObj(j.Make)
 		_, err = by.CreatePod(ctx, j.Make)
 		if apierrors.IsAlreadyExists(err) {
-			err = nil // from before: the watch says what it is
+			err, taken = nil, isTaken(ctx, by, j.Make) // one from before the watch tells of
 		}
 	case j.Delete != nil:
 		what, of = "deleted", klog.KObj(j.Delete)
@@ -81,8 +83,22 @@ func Do(ctx context.Context, by Writer, j fetches.Job) fetches.Result {
 	}
 	if err == nil || j.Make == nil && (apierrors.IsNotFound(err) || apierrors.IsConflict(err)) {
 		klog.FromContext(ctx).V(3).Info("Fetches images by a pod", "what", what, "pod", of)
-		return fetches.Result{Job: j}
+		return fetches.Result{Job: j, Taken: taken}
 	}
 	klog.FromContext(ctx).V(2).Info("Cannot fetch images by a pod", "not", what, "pod", of, "err", err)
 	return fetches.Result{Job: j, Why: err.Error()}
+}
+
+// isTaken says that a pod which fetches nothing for the node has the name; "" if that is not so, or not known.
+func isTaken(ctx context.Context, by Writer, p *corev1.Pod) string {
+	is, err := by.GetPod(ctx, p.Namespace, p.Name)
+	if err != nil {
+		return ""
+	}
+	has, _ := fetchpod.Of(is)
+	want, _ := fetchpod.Of(p)
+	if has == want {
+		return ""
+	}
+	return "there is another pod of the name " + p.Name
 }
