@@ -24,6 +24,9 @@ const (
 // KeyName is the name of the Secret with the key of a namespace's hashes.
 const KeyName = "everynode-content-key"
 
+// KeyRef is that Secret.
+var KeyRef = Ref{Secret, KeyName}
+
 // KeyOf returns the key that a Secret holds; nil if there is none, or it is too short to be one.
 func KeyOf(s *corev1.Secret) []byte {
 	if key := s.Data["key"]; len(key) >= 32 {

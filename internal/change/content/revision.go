@@ -1,6 +1,9 @@
 package content
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // RevisionLabel is the label of a pod with its whole revision. Unlike controller-revision-hash it also
 // names the content. A node cannot write it.
@@ -71,6 +74,17 @@ func WithVariants(revision, id string) string {
 func IDOf(revision string) string {
 	_, id := split(revision)
 	return id
+}
+
+// IDsOf returns those of some revisions, in order and each once.
+func IDsOf(revisions []string) (ids []string) {
+	for _, r := range revisions {
+		if id := IDOf(r); id != "" {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }
 
 // RevisionOf returns the revision of a pod that carries the hash of a template. Of the label only what it

@@ -102,9 +102,11 @@ func Contents(before, s *survey.Survey, changes []Change) (edits map[types.UID][
 			continue
 		}
 		for _, ds := range s.DaemonSets {
+			if ds.Namespace != c.Namespace {
+				continue
+			}
 			why := apart(s, ds, c.New)
 			switch old := before.DaemonSet(ds.Namespace, ds.Name); {
-			case ds.Namespace != c.Namespace:
 			case why == "" && refersTo(ds, c.New.Ref):
 				edits[ds.UID] = append(edits[ds.UID], keys...)
 			case why != "" && old != nil && refersTo(old, c.New.Ref):

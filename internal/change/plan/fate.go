@@ -180,13 +180,13 @@ func (p *planner) images() {
 			continue
 		}
 		before[is.Image] = true
-		i := Image{Image: is.Image}
+		i, names := Image{Image: is.Image}, namesOf(is.Image)
 		for _, n := range p.survey.Nodes {
 			if of := p.fates[n.Name]; of != changes && of != joins {
 				continue
 			}
 			i.Of++
-			if hasImage(n, is.Image) {
+			if hasImage(n, names) {
 				i.On++
 			}
 		}
@@ -196,13 +196,18 @@ func (p *planner) images() {
 	}
 }
 
-// hasImage looks for the image by all names that nodes report it by.
-func hasImage(n *corev1.Node, image string) bool {
+// namesOf are all names that nodes report an image by.
+func namesOf(image string) []string {
 	names := []string{image}
 	if named, err := reference.ParseNormalizedNamed(image); err == nil {
 		named = reference.TagNameOnly(named)
 		names = append(names, named.String(), reference.FamiliarString(named))
 	}
+	return names
+}
+
+// hasImage reports whether a node has the image of such names.
+func hasImage(n *corev1.Node, names []string) bool {
 	return slices.ContainsFunc(n.Status.Images, func(i corev1.ContainerImage) bool {
 		return slices.ContainsFunc(i.Names, func(have string) bool { return slices.Contains(names, have) })
 	})

@@ -24,9 +24,6 @@ type Holdings struct {
 	Key []byte
 }
 
-// keyRef is the Secret with the key.
-var keyRef = content.Ref{Kind: content.Secret, Name: content.KeyName}
-
 // Needs are what is to be read to know the content of a DaemonSet, as it is or would be.
 func (s *Survey) Needs(ds *appsv1.DaemonSet) (out []content.Ref) {
 	rules := s.contentRules(ds)
@@ -39,7 +36,7 @@ func (s *Survey) Needs(ds *appsv1.DaemonSet) (out []content.Ref) {
 		}
 	}
 	if content.Keyed(out) {
-		out = append(out, keyRef)
+		out = append(out, content.KeyRef)
 	}
 	for _, id := range s.contentsOf(ds) {
 		out = append(out, content.Ref{Kind: content.ConfigMap, Name: content.ManifestName(ds.Name, id)})
@@ -48,7 +45,7 @@ func (s *Survey) Needs(ds *appsv1.DaemonSet) (out []content.Ref) {
 }
 
 // contentsOf are the IDs of the contents that a DaemonSet has, by its rollout and its pods.
-func (s *Survey) contentsOf(ds *appsv1.DaemonSet) (ids []string) {
+func (s *Survey) contentsOf(ds *appsv1.DaemonSet) []string {
 	var revisions []string
 	if r := s.Rollout(ds); r != nil {
 		revisions = append(revisions, r.Status.StableRevision, r.Status.TargetRevision)
@@ -58,13 +55,7 @@ func (s *Survey) contentsOf(ds *appsv1.DaemonSet) (ids []string) {
 			revisions = append(revisions, p.Labels[content.RevisionLabel])
 		}
 	}
-	for _, r := range revisions {
-		if id := content.IDOf(r); id != "" {
-			ids = append(ids, id)
-		}
-	}
-	slices.Sort(ids)
-	return slices.Compact(ids)
+	return content.IDsOf(revisions)
 }
 
 // contentRules is what the DaemonSet's policy says of content; nil where that is no part of its revisions.
@@ -162,8 +153,8 @@ func (h *Holdings) work(ds *appsv1.DaemonSet, rules *rolloutpolicy.Content) (c *
 	var key []byte
 	if content.Keyed(refs) {
 		key = h.Key
-		if why := h.Unread[keyRef]; why != "" {
-			unread = keyRef.String() + " may not be read: " + why
+		if why := h.Unread[content.KeyRef]; why != "" {
+			unread = content.KeyRef.String() + " may not be read: " + why
 		}
 	}
 	is, err := content.Of(key, ds.Name, refs, func(ref content.Ref) ([]byte, error) {
@@ -276,7 +267,7 @@ func (s *Set) noLive() string {
 	case s.survey.beside, s.survey.Foreign:
 		return contents.NoLive
 	case strategy.Surges():
-		return "with maxSurge a new pod starts beside the old one"
+		return contents.BySurge
 	case !slices.ContainsFunc(s.survey.Nodes, canFollow):
 		return "no agent says that it can show running pods other content"
 	}

@@ -360,7 +360,7 @@ func (b *Book) onObject(e Object) {
 		sp.objects[o.Ref] = o
 		delete(sp.lost, o.Ref)
 	}
-	if o.Ref == keyRef {
+	if o.Ref == content.KeyRef {
 		b.takeKey(sp, o, e.Gone)
 	}
 	b.tellSets(o, is != "", e.Gone)

@@ -181,8 +181,8 @@ func TestDeletedCopyIsMadeAgain(t *testing.T) {
 	w.drop(content.Ref{Kind: content.ConfigMap, Name: content.ManifestName("agent", content.IDOf(revision))})
 	w.wantRuns(map[string]int{"good": 5})
 	w.wantPhase(rolledBack, "failed")
-	w.drop(keyRef)
-	if w.objects[keyRef] == nil {
+	w.drop(content.KeyRef)
+	if w.objects[content.KeyRef] == nil {
 		t.Error("the key is gone")
 	}
 	if w.restarts != before+2 {

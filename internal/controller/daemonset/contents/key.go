@@ -15,9 +15,6 @@ import (
 // fits none of the copies that there are. So none is made while copies are checked with one that is lost, by which
 // nothing could be given any more, and people are told what is missing. Nothing else can tell that a copy is genuine.
 
-// keyRef is the Secret with the key of a namespace.
-var keyRef = content.Ref{Kind: content.Secret, Name: content.KeyName}
-
 // What people are told of a key that is lost.
 const (
 	wayOut = "put it back from a backup, or turn content off, and on again when that has reached all nodes"
@@ -65,7 +62,7 @@ func (b *Book) misfit(s *set) string {
 // wantsKey reports whether a key is to be made: what is to be hashed needs one, and there is none. One that somebody
 // deletes is made again for as long as copies are checked with it.
 func (b *Book) wantsKey(s *set, sp *space) bool {
-	if !sp.sight[content.Secret].read || sp.objects[keyRef] != nil {
+	if !sp.sight[content.Secret].read || sp.objects[content.KeyRef] != nil {
 		return false
 	}
 	hashes := s.rules != nil && content.Keyed(s.refs)
@@ -131,7 +128,7 @@ func (b *Book) keyFor(namespace string, refs []content.Ref) ([]byte, error) {
 		return nil, errors.New("Secret " + content.KeyName + " is not read")
 	case b.checksByKey(namespace):
 		return nil, errors.New(keyLost)
-	case sp.objects[keyRef] != nil:
+	case sp.objects[content.KeyRef] != nil:
 		return nil, errors.New("Secret " + content.KeyName + " holds no key; delete it, and another is made")
 	}
 	return nil, errLater

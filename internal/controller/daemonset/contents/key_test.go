@@ -14,7 +14,7 @@ const keyGone = "Secret everynode-content-key, with which copies of Secrets are 
 
 // anotherKey is one that nobody made copies with.
 func (w *world) anotherKey() {
-	w.put(&corev1.Secret{ObjectMeta: w.objects[keyRef].(*corev1.Secret).ObjectMeta, Immutable: new(true),
+	w.put(&corev1.Secret{ObjectMeta: w.objects[content.KeyRef].(*corev1.Secret).ObjectMeta, Immutable: new(true),
 		Data: map[string][]byte{"key": []byte(strings.Repeat("x", 32))}})
 }
 
@@ -24,7 +24,7 @@ func (w *world) anotherKey() {
 func TestAKeyThatIsLostWhileNoControllerRuns(t *testing.T) {
 	for name, lose := range map[string]func(w *world) string{
 		"gone": func(w *world) string {
-			delete(w.objects, keyRef)
+			delete(w.objects, content.KeyRef)
 			return keyGone
 		},
 		"another": func(w *world) string {
@@ -33,7 +33,7 @@ func TestAKeyThatIsLostWhileNoControllerRuns(t *testing.T) {
 			return "does not fit Secret everynode-content-key, which is younger"
 		},
 		"no key": func(w *world) string {
-			w.put(&corev1.Secret{ObjectMeta: w.objects[keyRef].(*corev1.Secret).ObjectMeta})
+			w.put(&corev1.Secret{ObjectMeta: w.objects[content.KeyRef].(*corev1.Secret).ObjectMeta})
 			return keyGone
 		},
 	} {
@@ -41,9 +41,9 @@ func TestAKeyThatIsLostWhileNoControllerRuns(t *testing.T) {
 			w := newWorld(t, careful)
 			w.pass(10 * time.Minute)
 			w.wantRuns(map[string]int{"good": 5})
-			before, kept, copies := w.restarts, w.objects[keyRef].(*corev1.Secret).DeepCopy(), w.copies()
+			before, kept, copies := w.restarts, w.objects[content.KeyRef].(*corev1.Secret).DeepCopy(), w.copies()
 			words := lose(w)
-			lost := w.objects[keyRef]
+			lost := w.objects[content.KeyRef]
 			w.start(true)
 			w.write("new")
 			w.pass(time.Minute)
@@ -54,13 +54,13 @@ func TestAKeyThatIsLostWhileNoControllerRuns(t *testing.T) {
 			if p, made := w.pods["n3"]; made || w.restarts != before {
 				t.Errorf("the pod that was lost is %+v; %d are made", p, w.restarts-before)
 			}
-			if w.objects[keyRef] != lost || w.copies() != copies {
-				t.Errorf("the key is %v, and was %v; there are %d copies", w.objects[keyRef], lost, w.copies())
+			if w.objects[content.KeyRef] != lost || w.copies() != copies {
+				t.Errorf("the key is %v, and was %v; there are %d copies", w.objects[content.KeyRef], lost, w.copies())
 			}
 			if lost != nil { // it is immutable, so who puts the other one back deletes it
-				w.drop(keyRef)
+				w.drop(content.KeyRef)
 				w.pass(time.Minute)
-				if w.objects[keyRef] != nil {
+				if w.objects[content.KeyRef] != nil {
 					t.Error("the key that fits no copy is made again")
 				}
 				w.wantMessage(keyGone)
@@ -78,12 +78,12 @@ func TestAKeyThatIsLostWhileNoControllerRuns(t *testing.T) {
 func TestNoKeyIsMadeOverTheCopiesOfOthers(t *testing.T) {
 	w := newWorld(t, careful)
 	w.pass(time.Minute)
-	delete(w.objects, keyRef)
+	delete(w.objects, content.KeyRef)
 	w.start(true)
 	other := w.book.set("other")
 	other.object, other.info, other.rules = w.set.DeepCopy(), w.book.sets[w.set.UID].info, w.book.sets[w.set.UID].rules
 	other.object.UID, other.refs = "other", []content.Ref{{Kind: content.Secret, Name: "token"}}
-	if w.book.wantsKey(other, w.book.spaces["ns"]) || w.objects[keyRef] != nil {
+	if w.book.wantsKey(other, w.book.spaces["ns"]) || w.objects[content.KeyRef] != nil {
 		t.Error("a key is made")
 	}
 }
@@ -97,7 +97,7 @@ func TestGoingOnWithoutTheKey(t *testing.T) {
 		w.tick(time.Minute)
 		w.anotherKey()
 		if !another {
-			delete(w.objects, keyRef)
+			delete(w.objects, content.KeyRef)
 		}
 		w.start(true)
 		w.book.Step(podGone(w, "n3"))
@@ -108,9 +108,9 @@ func TestGoingOnWithoutTheKey(t *testing.T) {
 		w.pass(10 * time.Minute)
 		w.wantPhase(complete, "5 of 5")
 		w.wantRuns(map[string]int{"good": 5})
-		if w.restarts != before+1 || w.objects[keyRef] != nil != another {
+		if w.restarts != before+1 || w.objects[content.KeyRef] != nil != another {
 			t.Errorf("with content off %d pods are made, want the one that was lost; the key is %v", w.restarts-before,
-				w.objects[keyRef])
+				w.objects[content.KeyRef])
 		}
 		before = w.restarts
 		w.policy = w.compile(careful)
@@ -134,7 +134,7 @@ func TestCopiesThatFitAnotherKeyAreNotUsed(t *testing.T) {
 	stable := w.status().StableRevision
 	w.tick(time.Minute)
 	w.anotherKey()
-	key := w.objects[keyRef].(*corev1.Secret).Data["key"]
+	key := w.objects[content.KeyRef].(*corev1.Secret).Data["key"]
 	evil := map[content.Ref]*content.Object{
 		confRef: {Ref: confRef, Data: map[string]string{"agent.conf": "evil"}, Immutable: true},
 		{Kind: content.Secret, Name: "token"}: {Ref: content.Ref{Kind: content.Secret, Name: "token"},

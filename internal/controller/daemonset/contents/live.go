@@ -21,6 +21,9 @@ type ways struct {
 // NoLive says why no pod is given content as it runs.
 const NoLive = "the API server is not Everynode's: content cannot be given to running pods"
 
+// BySurge says why a surge gives none.
+const BySurge = "with maxSurge a new pod starts beside the old one"
+
 // ways are those between the contents that pods have, and those that they are to have. Equal ones are the same
 // value, so that they are no news.
 func (b *Book) ways(s *set, info *fact.DaemonSet) *fact.Live {
@@ -28,7 +31,7 @@ func (b *Book) ways(s *set, info *fact.DaemonSet) *fact.Live {
 		return nil
 	}
 	st, _ := b.rollout(info.UID)
-	to := contentsOf([]string{info.Revision, st.StableRevision, st.TargetRevision})
+	to := content.IDsOf([]string{info.Revision, st.StableRevision, st.TargetRevision})
 	from := append([]string{""}, to...)
 	for revision := range b.counts[info.UID] {
 		from = append(from, content.IDOf(revision))
@@ -62,17 +65,6 @@ func (s *set) pairs(from, to []string) (out [][2]string) {
 	return out
 }
 
-// contentsOf are the IDs of the revisions that have content, each once.
-func contentsOf(revisions []string) (ids []string) {
-	for _, r := range revisions {
-		if id := content.IDOf(r); id != "" {
-			ids = append(ids, id)
-		}
-	}
-	slices.Sort(ids)
-	return slices.Compact(ids)
-}
-
 // hinders says what keeps a running pod of the template from going from one content to another; "" for nothing. That
 // of no content is "".
 func (s *set) hinders(from, to string) string {
@@ -102,7 +94,7 @@ func (b *Book) restarts(s *set, info *fact.DaemonSet) string {
 	case !b.Live:
 		return NoLive
 	case info.Strategy.Surges():
-		return "with maxSurge a new pod starts beside the old one"
+		return BySurge
 	case to == "" || s.object == nil:
 		return ""
 	}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
@@ -147,10 +148,10 @@ func TestAKeyIsMadeAgainWhileContentIsOff(t *testing.T) {
 	w.pass(time.Hour)
 	w.policy = w.compile(soakingCanary(plain))
 	w.tellPolicy()
-	key := w.objects[keyRef].(*corev1.Secret)
-	w.drop(keyRef)
+	key := w.objects[content.KeyRef].(*corev1.Secret)
+	w.drop(content.KeyRef)
 	w.pass(time.Minute)
-	if again, is := w.objects[keyRef].(*corev1.Secret); !is || string(again.Data["key"]) != string(key.Data["key"]) {
+	if again, is := w.objects[content.KeyRef].(*corev1.Secret); !is || string(again.Data["key"]) != string(key.Data["key"]) {
 		t.Fatal("the key is not made again")
 	}
 	w.start(true)
