@@ -32,6 +32,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset"
 	"github.com/everynode/everynode/internal/controller/daemonset/copies"
 	"github.com/everynode/everynode/internal/controller/daemonset/executor"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
 	"github.com/everynode/everynode/internal/controller/garbagecollector"
 	"github.com/everynode/everynode/internal/controller/nodeipam"
 	"github.com/everynode/everynode/internal/controller/nodelifecycle"
@@ -61,6 +62,8 @@ const (
 	longestRetry = time.Second
 	// As everywhere it is longer than a pod that was written is waited for: that may refer to a copy.
 	lingering = 12 * time.Second
+	// What got no answer counts as perhaps done for so long. A round has no time for the five minutes that a cluster has.
+	expecting = 30 * time.Second
 )
 
 // fittings are what a loop is put together from.
@@ -94,6 +97,7 @@ var loopsByName = map[string]func(fittings) error{
 			NormalizeTemplate: defaults.SetTemplate, Content: copies.Access{Client: f.client},
 			CopiesLinger: lingering, LiveContent: !f.parts.byPods, Startups: true,
 			Variants: executor.NewVariantWriter(f.ours), Trials: podwriter.Writer{Client: f.client},
+			Limits: row.Config{ExpectationsTimeout: expecting},
 		}
 		if f.parts.byPods {
 			config.FetchImage, config.FetchBy = pulls.Image, podwriter.Writer{Client: f.client}

@@ -115,33 +115,52 @@ func tells(c *corev1.Container, p *corev1.Pod) bool {
 	return false
 }
 
-// Tells reports whether a pod may come to know all images of its template.
+// Tells reports whether a pod may come to know all images of its template. One that has pulled two digests by one tag,
+// which moved in between, never will.
 func Tells(template *corev1.PodSpec, p *corev1.Pod) bool {
 	all := true
 	tagged(template, func(c *corev1.Container) { all = all && tells(c, p) })
 	taggedVolumes(template, func(v *corev1.Volume) { all = all && tellsVolume(v, p) })
-	return all
+	_, one := found(template, p)
+	return all && one
+}
+
+// found are the digests that a pod has of its template's images, "" where its node knows none; false if it has two of
+// one image.
+func found(template *corev1.PodSpec, p *corev1.Pod) (digests map[string]string, one bool) {
+	digests, one = map[string]string{}, true
+	take := func(image, of string, known bool) {
+		has := digests[image]
+		one = one && (!known || has == "" || of == "" || of == has)
+		if known && has == "" {
+			digests[image] = of
+		}
+	}
+	tagged(template, func(c *corev1.Container) {
+		of, known, _ := resolved(c, p)
+		take(c.Image, of, known)
+	})
+	taggedVolumes(template, func(v *corev1.Volume) {
+		of, known, _ := resolvedVolume(v, p)
+		take(v.Image.Reference, of, known)
+	})
+	return digests, one
 }
 
 // Read returns what the images of a template are in one of its pods. Whole tells that the pod knows of all by now.
 // Made tells that it was made with digests. An image without a digest is one whose node knows none of its repository.
 func Read(template *corev1.PodSpec, p *corev1.Pod) (images []v1alpha1.PinnedImage, whole, made bool) {
-	found, whole, made := map[string]string{}, true, true
+	digests, whole := found(template, p)
+	made = true
 	tagged(template, func(c *corev1.Container) {
-		of, known, asked := resolved(c, p)
+		_, known, asked := resolved(c, p)
 		whole, made = whole && known, made && !asked
-		if known {
-			found[c.Image] = of
-		}
 	})
 	taggedVolumes(template, func(v *corev1.Volume) {
-		of, known, asked := resolvedVolume(v, p)
+		_, known, asked := resolvedVolume(v, p)
 		whole, made = whole && known, made && !asked
-		if known && found[v.Image.Reference] == "" {
-			found[v.Image.Reference] = of
-		}
 	})
-	for image, of := range found {
+	for image, of := range digests {
 		images = append(images, v1alpha1.PinnedImage{Image: image, Digest: of})
 	}
 	slices.SortFunc(images, func(a, b v1alpha1.PinnedImage) int { return cmp.Compare(a.Image, b.Image) })

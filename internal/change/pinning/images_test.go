@@ -71,6 +71,30 @@ func TestDigestsOfAPodCountOncePulled(t *testing.T) {
 	}
 }
 
+// Two containers of one tag that moved between their pulls tell nothing, whichever is first.
+func TestAPodWithTwoDigestsOfOneTagTellsNothing(t *testing.T) {
+	id := func(digit string) string { return "docker.io/library/demo@sha256:" + strings.Repeat(digit, 64) }
+	template := &corev1.PodSpec{InitContainers: []corev1.Container{{Name: "a", Image: "demo:v1"}},
+		Containers: []corev1.Container{{Name: "b", Image: "demo:v1"}}}
+	for _, c := range []struct {
+		a, b         string
+		whole, tells bool
+	}{
+		{id("1"), id("1"), true, true},
+		{id("1"), id("2"), false, false},
+		{id("1"), "", false, true},
+		{id("1"), "sha256:imported", true, true},
+	} {
+		p := &corev1.Pod{Spec: *template, Status: corev1.PodStatus{
+			InitContainerStatuses: []corev1.ContainerStatus{{Name: "a", ImageID: c.a}},
+			ContainerStatuses:     []corev1.ContainerStatus{{Name: "b", ImageID: c.b}}}}
+		_, whole, _ := Read(template, p)
+		if whole != c.whole || Tells(template, p) != c.tells {
+			t.Errorf("with %q and %q it knows all: %t, and may: %t; want %t, %t", c.a, c.b, whole, !c.tells, c.whole, c.tells)
+		}
+	}
+}
+
 // A volume is known once a container that mounts it tells of it, or all of them have their image and none does.
 func TestWhenVolumesAreKnown(t *testing.T) {
 	of := "sha256:" + strings.Repeat("a1", 32)

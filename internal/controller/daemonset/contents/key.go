@@ -2,9 +2,9 @@ package contents
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -52,8 +52,9 @@ func (b *Book) misfits(namespace string) bool {
 func (b *Book) misfit(s *set) string {
 	for _, id := range slices.Sorted(maps.Keys(s.known)) {
 		k := s.known[id]
-		if why := b.missing(s, k); strings.HasSuffix(why, otherKey) && b.mayGive(s, id) {
-			return why
+		of, why := b.missing(s, k)
+		if why == otherKey && b.mayGive(s, id) {
+			return fmt.Sprintf("%s %s", of, why)
 		}
 	}
 	return ""

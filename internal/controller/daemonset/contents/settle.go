@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
@@ -246,21 +245,22 @@ func (b *Book) whole(s *set, k *known) (bool, error) {
 	case s.job.make.why != "":
 		return false, errors.New(s.job.make.why)
 	}
-	why := b.missing(s, k)
-	if why != "" && !strings.HasSuffix(why, gone) {
-		return false, errors.New(why)
+	of, why := b.missing(s, k)
+	if why != "" && why != gone {
+		return false, fmt.Errorf("%s %s", of, why)
 	}
 	return why == "" && b.stays(s, k), nil
 }
 
-// missing says which copy of a content is not there, or spoiled; "" if each is as it was made.
-func (b *Book) missing(s *set, k *known) string {
+// missing returns the first copy of a content that is not there, or spoiled, and what is wrong with it; "" if each is
+// as it was made.
+func (b *Book) missing(s *set, k *known) (copied content.Ref, why string) {
 	for _, m := range k.Members {
-		if why := b.flaw(s, k, m); why != "" {
-			return fmt.Sprintf("%s %s %s", m.Kind, m.Copy, why)
+		if why = b.flaw(s, k, m); why != "" {
+			return content.Ref{Kind: m.Kind, Name: m.Copy}, why
 		}
 	}
-	return ""
+	return content.Ref{}, ""
 }
 
 // What can be wrong with a copy or a list.
@@ -369,7 +369,11 @@ func announced(info fact.DaemonSet) fact.DaemonSet {
 func (b *Book) given(s *set, revision string) bool {
 	if id := content.IDOf(revision); id != "" {
 		k := s.known[id]
-		return k != nil && b.missing(s, k) == "" && b.stays(s, k)
+		if k == nil {
+			return false
+		}
+		_, why := b.missing(s, k)
+		return why == "" && b.stays(s, k)
 	}
 	st, _ := b.rollout(s.info.UID)
 	if st.StableRevision == "" {

@@ -394,6 +394,37 @@ func TestTagThatMovesInTheMiddle(t *testing.T) {
 	}
 }
 
+// It is pushed while the first node has pulled the image for one container, and not yet for the other.
+func TestTagThatMovesWithinTheFirstPod(t *testing.T) {
+	w := newWorld(t, pinned)
+	w.start()
+	w.pass(10 * time.Minute)
+	for i := range 6 {
+		w.slow[fmt.Sprint("n", i)] = true
+	}
+	w.edit()
+	w.pass(30 * time.Second)
+	for _, p := range w.pods {
+		if p.Labels[appsv1.ControllerRevisionHashLabelKey] == "t2" {
+			p.Status.InitContainerStatuses[0].ImageID = full("demo") + "@" + sha(5)
+		}
+	}
+	w.registry["demo:v1"] = sha(6)
+	clear(w.slow)
+	w.again()
+	w.pass(10 * time.Minute)
+	w.wantRuns(map[string]int{byTag(6): 2, byDigest(6): 4})
+	of := map[string]bool{}
+	for _, p := range w.pods {
+		if p.Spec.InitContainers[0].Image == "demo:v1" {
+			of[p.Status.InitContainerStatuses[0].ImageID] = true
+		}
+	}
+	if len(of) != 2 {
+		t.Errorf("pods that asked were told %v, want one of them both digests", of)
+	}
+}
+
 // The stable revision keeps its digests: who goes back gets what was there.
 func TestGoingBackGetsTheOldDigests(t *testing.T) {
 	w := newWorld(t, pinned)
