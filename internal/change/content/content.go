@@ -124,6 +124,9 @@ func Of(key []byte, owner string, refs []Ref, sum Sum) (Content, error) {
 	return c, nil
 }
 
+// Names reports whether the copy's name is that of what has such a sum.
+func (m *Member) Names(sum []byte) bool { return m.Copy == NameFor(m.Name, sum) }
+
 // IsLimit reports whether the text is that of an error of Of or Hash: a limit was broken.
 func IsLimit(text string) bool {
 	return strings.HasPrefix(text, "the template names ") && strings.HasSuffix(text, " can be content") ||

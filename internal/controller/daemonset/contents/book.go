@@ -99,7 +99,9 @@ type set struct {
 	refs   []content.Ref
 	refsOf *corev1.PodTemplateSpec
 	sums   map[content.Ref]sum
-	last   map[content.Ref]last
+	// lost are copies that somebody deleted, for as long as they are wanted.
+	lost map[content.Ref]*object
+	last map[content.Ref]last
 	// known are the contents whose manifest was seen, or that were worked out here.
 	known map[string]*known
 	// latest is the ID of what the objects hold now, changed when that became so, restless since when they
@@ -109,8 +111,13 @@ type set struct {
 	// first is the ID of what they held when content was turned on.
 	first string
 	job   jobState
-	// unwanted is since when nobody needs a content or a copy.
+	// unwanted is since when nobody needs a content or a copy. unlisted is since when a content is needed of which there
+	// is no list, and which it is.
 	unwanted map[content.Ref]time.Time
+	unlisted struct {
+		id    string
+		since time.Time
+	}
 }
 
 // known is a content of one DaemonSet.
@@ -131,9 +138,7 @@ type sum struct {
 // space is what is known of the objects of one namespace.
 type space struct {
 	objects map[content.Ref]*object
-	// lost are copies and manifests that somebody deleted, for as long as they are wanted.
-	lost  map[content.Ref]*object
-	sight map[content.Kind]sight
+	sight   map[content.Kind]sight
 	// key is that of the namespace's hashes, made at keyed.
 	key   []byte
 	keyed time.Time
@@ -225,7 +230,8 @@ func (b *Book) set(uid types.UID) *set {
 	s := b.sets[uid]
 	if s == nil {
 		s = &set{
-			sums: map[content.Ref]sum{}, last: map[content.Ref]last{}, known: map[string]*known{},
+			sums: map[content.Ref]sum{}, lost: map[content.Ref]*object{}, last: map[content.Ref]last{},
+			known:    map[string]*known{},
 			unwanted: map[content.Ref]time.Time{},
 		}
 		b.sets[uid] = s
@@ -281,9 +287,7 @@ func (b *Book) speaks(s *set) bool {
 func (b *Book) space(namespace string) *space {
 	sp := b.spaces[namespace]
 	if sp == nil {
-		sp = &space{
-			objects: map[content.Ref]*object{}, lost: map[content.Ref]*object{}, sight: map[content.Kind]sight{},
-		}
+		sp = &space{objects: map[content.Ref]*object{}, sight: map[content.Kind]sight{}}
 		b.spaces[namespace] = sp
 	}
 	return sp
@@ -348,17 +352,16 @@ func (b *Book) onObject(e Object) {
 	sp := b.space(o.meta.GetNamespace())
 	is := o.Labels[content.Label]
 	have := sp.objects[o.Ref]
+	if e.Gone {
+		b.endsInJobs(o.meta)
+	}
 	switch {
 	case e.Gone && (have == nil || have.meta.GetUID() != o.meta.GetUID()):
 		return
 	case e.Gone:
 		delete(sp.objects, o.Ref)
-		if is != "" {
-			sp.lost[o.Ref] = o
-		}
 	default:
 		sp.objects[o.Ref] = o
-		delete(sp.lost, o.Ref)
 	}
 	if o.Ref == content.KeyRef {
 		b.takeKey(sp, o, e.Gone)
@@ -375,24 +378,16 @@ func (b *Book) tellSets(o *object, ours, gone bool) {
 		if !gone {
 			b.learn(s, o)
 		} else {
-			s.unlearn(o)
+			b.unlearn(s, o)
 		}
-		if b.concerns(s) && (ours || slices.Contains(s.refs, o.Ref) || s.copies(o.Ref)) {
+		k, m := s.copied(o.Ref)
+		if k != nil && !m.Absent {
+			b.keep(s, &k.Content, m, o, gone)
+		}
+		if b.concerns(s) && (ours || slices.Contains(s.refs, o.Ref) || k != nil) {
 			b.dirty[uid] = true
 		}
 	}
-}
-
-// copies reports whether an object has the name of a copy, also of one that stands for what was not there.
-func (s *set) copies(ref content.Ref) bool {
-	for _, k := range s.known {
-		for _, m := range k.Members {
-			if m.Copy == ref.Name && m.Kind == ref.Kind {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // learn takes a manifest of the DaemonSet in. One that cannot be read is none.
@@ -406,17 +401,22 @@ func (b *Book) learn(s *set, o *object) {
 		return
 	}
 	if k := s.known[c.ID]; k != nil {
-		k.manifest, k.spoiled = m, k.spoiled || !k.Same(&c)
+		k.manifest, k.spoiled = m, !k.Same(&c)
 		return
 	}
 	s.known[c.ID] = &known{Content: c, manifest: m}
 	b.dirty[s.object.UID] = true
 }
 
-func (s *set) unlearn(o *object) {
-	for _, k := range s.known {
-		if k.manifest != nil && k.manifest.UID == o.meta.GetUID() {
-			k.manifest = nil
+// unlearn takes the end of a manifest in. One that never was what its copies are is forgotten with it.
+func (b *Book) unlearn(s *set, o *object) {
+	for id, k := range s.known {
+		if k.manifest == nil || k.manifest.UID != o.meta.GetUID() {
+			continue
+		}
+		k.manifest, k.spoiled = nil, false
+		if !b.adds(s, k) {
+			delete(s.known, id)
 		}
 	}
 }

@@ -47,6 +47,8 @@ type jobState struct {
 	busy bool
 	// going is what the job that is under way deletes: it may be gone at any moment.
 	going []metav1.Object
+	// ended are objects that were told to be gone since it began: its result may be older than that.
+	ended map[types.UID]bool
 	// What nobody needs hinders no change when it cannot be deleted.
 	make, delete attempt
 }
@@ -131,7 +133,7 @@ func (b *Book) plan(s *set) *Job {
 	}
 	wanted, sure := b.wanted(s)
 	if b.speaks(s) {
-		j.Make = b.missingOf(s, sp, wanted)
+		j.Make = b.missingOf(s, wanted)
 	}
 	if sure {
 		j.Delete = b.leftovers(s, sp, wanted)
@@ -163,10 +165,10 @@ func (b *Book) waits(s *set, a *attempt, wanted bool) bool {
 }
 
 // missingOf returns what is missing of all wanted contents that may be made now.
-func (b *Book) missingOf(s *set, sp *space, wanted map[string]bool) (out []metav1.Object) {
+func (b *Book) missingOf(s *set, wanted map[string]bool) (out []metav1.Object) {
 	for _, id := range slices.Sorted(maps.Keys(wanted)) {
-		if k := s.known[id]; k != nil && !k.spoiled && b.ripe(s, id) {
-			out = append(out, b.make(s, sp, k)...)
+		if k := s.known[id]; k != nil && !k.spoiled && b.adds(s, k) && b.ripe(s, id) {
+			out = append(out, b.make(s, k)...)
 		}
 	}
 	return out
@@ -229,7 +231,7 @@ func (b *Book) ripe(s *set, id string) bool {
 
 // make returns what is missing of a content: its manifest, then its copies, so that each copy is listed before it is
 // there.
-func (b *Book) make(s *set, sp *space, k *known) (out []metav1.Object) {
+func (b *Book) make(s *set, k *known) (out []metav1.Object) {
 	if k.manifest == nil || s.inherits(k.manifest) {
 		data, err := k.Manifest()
 		if err != nil {
@@ -241,11 +243,10 @@ func (b *Book) make(s *set, sp *space, k *known) (out []metav1.Object) {
 		})
 	}
 	for _, m := range k.Members {
-		there := sp.objects[content.Ref{Kind: m.Kind, Name: m.Copy}]
-		if m.Absent || !sp.sight[m.Kind].read || there != nil && !s.inherits(there.meta) {
+		if b.flaw(s, k, m) != gone {
 			continue
 		}
-		o := b.held(s, m)
+		o := b.held(s, &k.Content, m)
 		if o == nil {
 			return nil // It cannot be whole any more, which settle says.
 		}
@@ -270,19 +271,34 @@ func (s *set) copyOf(m content.Member, o *content.Object) metav1.Object {
 	return &corev1.ConfigMap{ObjectMeta: meta, Data: o.Data, BinaryData: o.Binary, Immutable: ptr.To(true)}
 }
 
+// endsInJobs notes the end of an object for the jobs of its namespace that are under way.
+func (b *Book) endsInJobs(o metav1.Object) {
+	for _, s := range b.sets {
+		if s.job.busy && s.object != nil && s.object.Namespace == o.GetNamespace() {
+			if s.job.ended == nil {
+				s.job.ended = map[types.UID]bool{}
+			}
+			s.job.ended[o.GetUID()] = true
+		}
+	}
+}
+
+// onResult takes in what became of a job. What was told of an object meanwhile may be news of later.
 func (b *Book) onResult(r Result) {
+	s := b.sets[r.Job.DaemonSet.UID]
 	for _, o := range r.Made {
-		b.onObject(Object{Object: o})
+		if s == nil || !s.job.ended[o.GetUID()] {
+			b.onObject(Object{Object: o})
+		}
 	}
 	for _, o := range r.Deleted {
 		b.onObject(Object{Object: o, Gone: true})
 	}
-	s := b.sets[r.Job.DaemonSet.UID]
 	if s == nil {
 		return
 	}
 	b.dirty[r.Job.DaemonSet.UID] = true
-	s.job.busy, s.job.going = false, nil
+	s.job.busy, s.job.going, s.job.ended = false, nil, nil
 	s.job.make.note(r.Why, b.now)
 	if r.Why == "" && len(r.Job.Delete) > 0 {
 		s.job.delete.note(r.Left, b.now)

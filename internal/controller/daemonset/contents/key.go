@@ -142,3 +142,44 @@ func (sp *space) unlike(k *known, o *object) string {
 	}
 	return spoiled
 }
+
+// copied returns the member whose copy, or what stands for one that was not there, has an object's name, and a content
+// that has it; nil for none.
+func (s *set) copied(ref content.Ref) (*known, content.Member) {
+	for _, k := range s.known {
+		for _, m := range k.Members {
+			if m.Copy == ref.Name && m.Kind == ref.Kind {
+				return k, m
+			}
+		}
+	}
+	return nil, content.Member{}
+}
+
+// keep remembers a copy that is gone until it is there again. What has its name, and is something else, never is.
+func (b *Book) keep(s *set, of *content.Content, m content.Member, o *object, gone bool) {
+	key, err := b.keyFor(s.object.Namespace, of.Refs())
+	switch genuine := err == nil && s.genuine(key, m, o); {
+	case gone && (genuine || err != nil && s.lost[o.Ref] == nil):
+		s.lost[o.Ref] = o
+	case !gone && genuine:
+		delete(s.lost, o.Ref)
+	}
+}
+
+// held is what a member of a content held, if that is known. What only has the name of its copy tells nothing.
+func (b *Book) held(s *set, of *content.Content, m content.Member) *content.Object {
+	sp := b.space(s.object.Namespace)
+	ref := content.Ref{Kind: m.Kind, Name: m.Copy}
+	key, err := b.keyFor(s.object.Namespace, of.Refs())
+	for _, o := range []*object{sp.objects[ref], s.lost[ref]} {
+		if o != nil && err == nil && s.genuine(key, m, o) {
+			return &o.Object
+		}
+	}
+	latest := s.known[s.latest] // gone where content was turned off before it was given
+	if o := sp.objects[m.Ref]; o != nil && latest != nil && slices.Contains(latest.Members, m) {
+		return &o.Object
+	}
+	return nil
+}

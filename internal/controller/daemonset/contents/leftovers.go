@@ -52,7 +52,12 @@ func (s *set) needed(wanted map[string]bool) map[content.Ref]bool {
 func (b *Book) leftovers(s *set, sp *space, wanted map[string]bool) (out []metav1.Object) {
 	needed := s.needed(wanted)
 	if needed == nil {
+		b.misses(s, wanted)
 		return nil
+	}
+	if s.unlisted.id != "" {
+		s.unlisted.id = ""
+		b.lookAgain(s, b.now) // nothing is to be told of it any more
 	}
 	for id := range s.known {
 		if !wanted[id] && s.known[id].manifest == nil {
@@ -82,10 +87,26 @@ func (b *Book) leftovers(s *set, sp *space, wanted map[string]bool) (out []metav
 	}
 	s.unwanted = since
 	out = slices.DeleteFunc(out, func(o metav1.Object) bool { return b.listsMore(sp, s, needed, out, o) })
-	maps.DeleteFunc(sp.lost, func(ref content.Ref, o *object) bool { return s.owns(o.meta) && !needed[ref] })
+	maps.DeleteFunc(s.lost, func(ref content.Ref, _ *object) bool { return !needed[ref] })
 	maps.DeleteFunc(s.sums, func(ref content.Ref, _ sum) bool { return sp.objects[ref] == nil })
 	slices.SortFunc(out, byManifest)
 	return out
+}
+
+// misses notes of which content there is no list. For a moment that is nothing to tell.
+func (b *Book) misses(s *set, wanted map[string]bool) {
+	for _, id := range slices.Sorted(maps.Keys(wanted)) {
+		if s.known[id] != nil {
+			continue
+		}
+		if s.unlisted.id != id {
+			s.unlisted.id, s.unlisted.since = id, b.now
+		}
+		if at := s.unlisted.since.Add(b.Linger); at.After(b.now) {
+			b.lookAgain(s, at)
+		}
+		return
+	}
 }
 
 // listsMore reports whether an object is a manifest that must stay for a while: it lists a copy that is there, or may
@@ -160,6 +181,9 @@ func (b *Book) stay(s *set) string {
 		return fmt.Sprintf("copies cannot be found: %s; or %s", secrets, byHand)
 	case s.job.delete.why != "":
 		return fmt.Sprintf("%s; allow it, or %s", s.job.delete.why, byHand)
+	case s.unlisted.id != "" && !s.unlisted.since.Add(b.Linger).After(b.now):
+		return fmt.Sprintf("nobody knows which copies pods of content %s read, as ConfigMap %s is gone: none is deleted "+
+			"before these pods are", s.unlisted.id, content.ManifestName(s.object.Name, s.unlisted.id))
 	}
 	return ""
 }

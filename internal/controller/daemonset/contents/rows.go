@@ -104,6 +104,10 @@ func (b *Book) mark(pod types.UID, m mark) {
 	}
 	b.marked[pod] = m
 	b.counts[m.owner][m.revision]++
+	s := b.sets[m.owner]
+	if s != nil && s.known[content.IDOf(m.revision)] == nil {
+		b.dirty[m.owner] = true // nobody knows which copies it needs
+	}
 }
 
 func (b *Book) unmark(pod types.UID) {

@@ -85,10 +85,14 @@ func (b *Book) stable(s *set) string {
 	return st.StableRevision
 }
 
-// note keeps a content that was worked out.
+// note keeps a content that was worked out. It is what a list of that name must say.
 func (s *set) note(c content.Content) {
-	if s.known[c.ID] == nil {
+	k := s.known[c.ID]
+	switch {
+	case k == nil:
 		s.known[c.ID] = &known{Content: c}
+	case !k.Same(&c):
+		k.Content, k.spoiled = c, k.manifest != nil
 	}
 }
 
@@ -187,7 +191,7 @@ func (b *Book) unsound(s *set, revision string) string {
 		return fmt.Sprintf("the list of what revision %s holds is gone", revision)
 	}
 	for _, m := range k.Members {
-		if why := b.flaw(s, k, m); why != "" && (why != gone || b.held(s, m) == nil) {
+		if why := b.flaw(s, k, m); why != "" && (why != gone || b.held(s, &k.Content, m) == nil) {
 			return fmt.Sprintf("revision %s cannot be given: %s %s %s", revision, m.Kind, m.Copy, why)
 		}
 	}
@@ -225,7 +229,7 @@ func (b *Book) adds(s *set, k *known) bool {
 	sums := make(map[content.Ref][]byte, len(k.Members))
 	for _, m := range k.Members {
 		have := s.sums[content.Ref{Kind: m.Kind, Name: m.Copy}]
-		if !m.Absent && (have.value == nil || have.keyed != string(key)) {
+		if !m.Absent && (have.value == nil || have.keyed != string(key) || !m.Names(have.value)) {
 			return true
 		}
 		sums[m.Ref] = have.value
@@ -282,7 +286,7 @@ func (b *Book) flaw(s *set, k *known, m content.Member) string {
 		return "exists, and stands for an object that did not"
 	case m.Absent:
 		return ""
-	case o == nil, s.inherits(o.meta): // it goes with the DaemonSet that had the name before, unless it is taken over
+	case o == nil:
 		return gone
 	case err != nil:
 		return "cannot be checked: " + err.Error()
@@ -290,6 +294,8 @@ func (b *Book) flaw(s *set, k *known, m content.Member) string {
 		return sp.unlike(k, o)
 	case !o.Immutable:
 		return "is not immutable any more, so what it holds can be changed under the pods that read it"
+	case s.inherits(o.meta): // it goes with the DaemonSet that had the name before, unless it is taken over
+		return gone
 	}
 	return ""
 }
@@ -302,7 +308,7 @@ func (s *set) genuine(key []byte, m content.Member, o *object) bool {
 		have.value, have.err = content.Hash(key, s.object.Name, m.Ref, &o.Object)
 		s.sums[o.Ref] = have
 	}
-	return have.err == nil && m.Copy == content.NameFor(m.Name, have.value)
+	return have.err == nil && m.Names(have.value)
 }
 
 // without is the DaemonSet where content is no part of its revisions. While the policy cannot be read, a
@@ -344,7 +350,8 @@ func (b *Book) meanwhile(s *set) fact.DaemonSet {
 	switch {
 	case content.TemplateOf(was) == info.Revision && (s.told != nil || content.IDOf(was) != ""):
 		info.Revision, info.Digest, info.Content = was, b.digestOf(s, was), said
-		info.Held = info.Held || s.why == "" && (s.told == nil || !b.given(s, was))
+		unknown := s.told == nil || !b.given(s, was) || s.byTemplate() && len(b.counts[info.UID]) > 0
+		info.Held = info.Held || s.why == "" && unknown
 	case s.told != nil && s.why == "":
 		held := *s.told
 		held.Held, held.Deleting, held.Reported, held.Conditions = true, info.Deleting, info.Reported, info.Conditions
@@ -394,22 +401,13 @@ func (b *Book) changes(s *set, c *content.Content) *v1alpha1.ContentStatus {
 	if from := s.known[id]; from != nil {
 		before = &from.Content
 	}
-	out.Changes = content.Changes(before, c, maxChanges, func(m content.Member) *content.Object { return b.held(s, m) })
+	out.Changes = content.Changes(before, c, maxChanges, func(m content.Member) *content.Object {
+		if slices.Contains(c.Members, m) {
+			return b.held(s, c, m)
+		}
+		return b.held(s, before, m)
+	})
 	return out
-}
-
-// held is what a member held, if that is known.
-func (b *Book) held(s *set, m content.Member) *content.Object {
-	sp := b.space(s.object.Namespace)
-	ref := content.Ref{Kind: m.Kind, Name: m.Copy}
-	if o := cmp.Or(sp.objects[ref], sp.lost[ref]); o != nil {
-		return &o.Object
-	}
-	latest := s.known[s.latest] // gone where content was turned off before it was given
-	if o := sp.objects[m.Ref]; o != nil && latest != nil && slices.Contains(latest.Members, m) {
-		return &o.Object
-	}
-	return nil
 }
 
 // overtaken counts the times that the content has become another before the one before was everywhere.

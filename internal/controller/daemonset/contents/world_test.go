@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -272,6 +273,7 @@ func (w *world) tick(by time.Duration) {
 	w.now = w.now.Add(by)
 	w.matrix.Step(fact.Now{Time: w.now})
 	w.book.Tell(Now{Time: w.now})
+	w.book.touch("ns") // to look once more than there is news changes nothing
 }
 
 // pass lets time pass.
@@ -354,6 +356,10 @@ func (w *world) carryOut(j *Job) Result {
 		ends, made := false, true
 		if w.interrupts != nil {
 			ends, made = w.interrupts(o)
+		}
+		if have := w.objects[read(o).Ref]; made && have != nil && !reflect.DeepEqual(read(have).Data, read(o).Data) {
+			r.Why = "there is another object of that name"
+			return r
 		}
 		if made {
 			w.put(o)

@@ -237,11 +237,15 @@ func (a Access) CarryOut(ctx context.Context, j *contents.Job) contents.Result {
 		if r.Left != "" && o.GetLabels()[content.Label] == content.IsManifest {
 			continue // It lists what may be there still.
 		}
-		if err := a.delete(ctx, o); err != nil {
+		is, err := a.delete(ctx, o)
+		switch {
+		case err != nil:
 			r.Left = cmp.Or(r.Left, fmt.Sprintf("copy %s cannot be deleted: %v", o.GetName(), err))
-			continue
+		case is != nil:
+			r.Made = append(r.Made, is)
+		default:
+			r.Deleted = append(r.Deleted, o)
 		}
-		r.Deleted = append(r.Deleted, o)
 	}
 	return r
 }
@@ -286,6 +290,7 @@ type store[T any] interface {
 	Create(ctx context.Context, obj T, o metav1.CreateOptions) (T, error)
 	Get(ctx context.Context, name string, o metav1.GetOptions) (T, error)
 	Update(ctx context.Context, obj T, o metav1.UpdateOptions) (T, error)
+	Delete(ctx context.Context, name string, o metav1.DeleteOptions) error
 }
 
 // ensure has the API hold a copy, which is the DaemonSet's. Same reports whether one that is there is just that.
@@ -343,21 +348,36 @@ func sameBinary(a, b map[string][]byte) bool {
 	return maps.EqualFunc(a, b, func(x, y []byte) bool { return string(x) == string(y) })
 }
 
-// delete deletes that object and no other of its name; that it is gone is as good.
-func (a Access) delete(ctx context.Context, o metav1.Object) error {
-	uid := o.GetUID()
-	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
-	var err error
+// delete deletes that object and no other of its name; that it is gone is as good. One that has changed stays, and is
+// returned: another DaemonSet may own it now.
+func (a Access) delete(ctx context.Context, o metav1.Object) (is metav1.Object, err error) {
+	core := a.Client.CoreV1()
 	switch o.(type) {
 	case *corev1.ConfigMap:
-		err = a.Client.CoreV1().ConfigMaps(o.GetNamespace()).Delete(ctx, o.GetName(), options)
+		return remove(ctx, core.ConfigMaps(o.GetNamespace()), o)
 	case *corev1.Secret:
-		err = a.Client.CoreV1().Secrets(o.GetNamespace()).Delete(ctx, o.GetName(), options)
-	default:
-		err = fmt.Errorf("%T is no content", o)
+		return remove(ctx, core.Secrets(o.GetNamespace()), o)
 	}
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-		return nil
+	return nil, fmt.Errorf("%T is no content", o)
+}
+
+func remove[T metav1.Object](ctx context.Context, from store[T], o metav1.Object) (metav1.Object, error) {
+	uid, version := o.GetUID(), o.GetResourceVersion()
+	err := from.Delete(ctx, o.GetName(), metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
+	})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
 	}
-	return err
+	if !apierrors.IsConflict(err) {
+		return nil, err
+	}
+	is, err := from.Get(ctx, o.GetName(), metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err), err == nil && is.GetUID() != uid:
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return is, nil
 }
