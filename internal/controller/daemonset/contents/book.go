@@ -384,7 +384,11 @@ func (b *Book) tellSets(o *object, ours, gone bool) {
 		if k != nil && !m.Absent {
 			b.keep(s, &k.Content, m, o, gone)
 		}
-		if b.concerns(s) && (ours || slices.Contains(s.refs, o.Ref) || k != nil) {
+		named := k != nil || s.lists(o.Ref)
+		if named && gone {
+			s.job.make.retryAt = time.Time{} // what stood in the way may be away now
+		}
+		if b.concerns(s) && (ours || slices.Contains(s.refs, o.Ref) || named) {
 			b.dirty[uid] = true
 		}
 	}

@@ -23,6 +23,15 @@ func (w *world) inPlaceOf(ref content.Ref, data map[string]string, immutable boo
 	w.settle()
 }
 
+// falseList is what a list says, with another Secret.
+func falseList(list metav1.Object) map[string]string {
+	out := map[string]string{}
+	for key, value := range list.(*corev1.ConfigMap).Data {
+		out[key] = strings.ReplaceAll(value, "token", "other")
+	}
+	return out
+}
+
 // loses has a node lose its pod, and returns what the one reads that is made in its place; "" if none is.
 func (w *world) loses(node string) string {
 	w.book.Step(podGone(w, node))
@@ -100,11 +109,7 @@ func TestAFalseListIsNotForEver(t *testing.T) {
 		w.pass(10 * time.Minute)
 		id := content.IDOf(w.status().StableRevision)
 		ref := content.Ref{Kind: content.ConfigMap, Name: content.ManifestName("agent", id)}
-		false_ := map[string]string{}
-		for key, value := range w.objects[ref].(*corev1.ConfigMap).Data {
-			false_[key] = strings.ReplaceAll(value, "token", "other")
-		}
-		w.inPlaceOf(ref, false_, true, map[string]string{content.Label: content.IsManifest})
+		w.inPlaceOf(ref, falseList(w.objects[ref]), true, map[string]string{content.Label: content.IsManifest})
 		if restart {
 			w.start(true)
 		}

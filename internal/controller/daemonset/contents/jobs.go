@@ -299,7 +299,9 @@ func (b *Book) onResult(r Result) {
 	}
 	b.dirty[r.Job.DaemonSet.UID] = true
 	s.job.busy, s.job.going, s.job.ended = false, nil, nil
-	s.job.make.note(r.Why, b.now)
+	if r.Job.Key != nil || len(r.Job.Make) > 0 { // one that only deletes tells nothing of what cannot be made
+		s.job.make.note(r.Why, b.now)
+	}
 	if r.Why == "" && len(r.Job.Delete) > 0 {
 		s.job.delete.note(r.Left, b.now)
 	}

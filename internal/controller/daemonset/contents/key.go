@@ -156,6 +156,16 @@ func (s *set) copied(ref content.Ref) (*known, content.Member) {
 	return nil, content.Member{}
 }
 
+// lists reports whether an object has the name of the list of a content.
+func (s *set) lists(ref content.Ref) bool {
+	for id := range s.known {
+		if ref.Kind == content.ConfigMap && ref.Name == content.ManifestName(s.object.Name, id) {
+			return true
+		}
+	}
+	return false
+}
+
 // keep remembers a copy that is gone until it is there again. What has its name, and is something else, never is.
 func (b *Book) keep(s *set, of *content.Content, m content.Member, o *object, gone bool) {
 	key, err := b.keyFor(s.object.Namespace, of.Refs())

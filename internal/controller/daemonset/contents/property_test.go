@@ -98,7 +98,7 @@ func (r *random) judge(a *action.CreatePod) {
 // happen has one thing happen.
 func (r *random) happen() {
 	nodes := []string{"n0", "n1", "n2", "n3", "n4"}
-	what := rapid.SampledFrom([]string{"write", "write", "secret", "edit", "vanish", "restart", "die", "lose", "quota", "stuck", "cut", "cut", "narrow", "turn", "blind", "abort", "pass", "pass", "long"}).Draw(r.t, "what")
+	what := rapid.SampledFrom([]string{"write", "write", "secret", "edit", "vanish", "restart", "die", "lose", "replace", "quota", "stuck", "cut", "cut", "narrow", "turn", "blind", "abort", "pass", "pass", "long"}).Draw(r.t, "what")
 	r.trace = append(r.trace, what)
 	r.deleted = map[string]int{}
 	switch what {
@@ -138,6 +138,8 @@ func (r *random) happen() {
 		}
 	case "lose":
 		r.lose()
+	case "replace":
+		r.replace()
 	case "quota":
 		if r.refuse == nil {
 			r.refuse = func(*Job) string { return "no room" }
@@ -231,6 +233,35 @@ func (r *random) lose() {
 			r.drop(ref)
 			return
 		}
+	}
+}
+
+// replace has somebody put another object in place of a copy or a list for a while, which nobody owns. A pod is lost
+// meanwhile.
+func (r *random) replace() {
+	r.refuse, r.interrupts = nil, nil
+	r.pass(2 * time.Minute)
+	for _, ref := range sorted(r.objects) {
+		is := r.objects[ref].GetLabels()[content.Label]
+		if ref.Kind != content.ConfigMap || is == "" || !rapid.Bool().Draw(r.t, "replaced") {
+			continue
+		}
+		data, labels := map[string]string{"agent.conf": "evil"}, map[string]string{}
+		if is == content.IsManifest {
+			data = falseList(r.objects[ref])
+		}
+		if rapid.Bool().Draw(r.t, "labeled") {
+			labels[content.Label] = is
+		}
+		r.inPlaceOf(ref, data, rapid.Bool().Draw(r.t, "immutable"), labels)
+		if node := rapid.SampledFrom([]string{"n0", "n3"}).Draw(r.t, "node"); r.pods[node].UID != "" {
+			r.book.Step(podGone(r.world, node))
+		}
+		r.pass(time.Duration(rapid.IntRange(1, 300).Draw(r.t, "seconds")) * time.Second)
+		if o := r.objects[ref]; o != nil && len(o.GetOwnerReferences()) == 0 {
+			r.drop(ref)
+		}
+		return
 	}
 }
 
