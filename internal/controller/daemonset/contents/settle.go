@@ -203,12 +203,23 @@ func (b *Book) unsound(s *set, revision string) string {
 }
 
 // Unsound says why no pod of a revision is to be made or pointed at its content; "" if it may. What somebody has put in
-// place of a copy is read by nobody.
+// place of a copy is read by nobody, and what is not there yet, or again, is waited for: a pod whose reference is
+// optional would start without it.
 func (b *Book) Unsound(uid types.UID, revision string) string {
-	if s := b.sets[uid]; s != nil && s.object != nil {
-		return b.unsound(s, content.WithVariants(revision, ""))
+	s := b.sets[uid]
+	if s == nil || s.object == nil {
+		return ""
 	}
-	return ""
+	plain := content.WithVariants(revision, "")
+	why := b.unsound(s, plain)
+	if why != "" || content.IDOf(plain) == "" {
+		return why
+	}
+	of, why := b.missing(s, s.known[content.IDOf(plain)])
+	if why == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s, which revision %s needs, %s, and is to be made first", of, plain, why)
 }
 
 // Given are the members of a revision's content; false where no pod may be pointed at it.

@@ -198,3 +198,37 @@ func TestAStartWhileTheFirstContentSettles(t *testing.T) {
 	w.pass(time.Minute)
 	w.wantPhase(complete, "5 of 5")
 }
+
+// No pod is made before the copies that it reads are there: not of a new DaemonSet whose list is made alone, and not in
+// place of a lost one while somebody has deleted a copy that cannot be made again.
+func TestNoPodIsMadeBeforeItsCopies(t *testing.T) {
+	full := true
+	quota := func(j *Job) string {
+		if !full || len(j.Make) == 0 {
+			return ""
+		}
+		return noRoom
+	}
+	w := newWorldWith(t, careful, quota)
+	w.pass(5 * time.Minute)
+	if len(w.pods) > 0 {
+		t.Errorf("%d pods are made, and none of the copies that they read", len(w.pods))
+	}
+	full = false
+	w.pass(5 * time.Minute)
+	w.wantRuns(map[string]int{"good": 5})
+
+	w = newWorld(t, careful)
+	w.pass(10 * time.Minute)
+	ref := w.copyOf(w.status().StableRevision)
+	w.refuse, full = quota, true
+	w.drop(ref)
+	w.book.Step(podGone(w, "n3"))
+	w.pass(5 * time.Minute)
+	if p, made := w.pods["n3"]; made {
+		t.Errorf("a pod of %s is made, and %s is gone", p.Revision, ref)
+	}
+	full = false
+	w.pass(10 * time.Minute)
+	w.wantRuns(map[string]int{"good": 5})
+}
