@@ -135,6 +135,7 @@ func (b *Book) look(s *set, p *pull) {
 	case p.pod == nil:
 		if !p.made.IsZero() && b.isDue(s, p.made.Add(unseen)) {
 			p.made = time.Time{}
+			b.retry(s, p)
 		}
 	case b.ends(s, p):
 		p.leaving = true
@@ -163,12 +164,19 @@ func (b *Book) ends(s *set, p *pull) bool {
 		p.again = b.now.Add(pause)
 		return is.Over || b.isDue(s, p.failing.Add(failingFor))
 	case is.Over:
-		p.over, p.again = !p.report.At.Add(s.deadline).After(b.now), b.now.Add(retryLast)
+		b.retry(s, p)
 	default: // after that nobody waits for it
 		p.over = b.isDue(s, p.since.Add(s.deadline))
 		return p.over
 	}
 	return true
+}
+
+// retry has another pod come in place of one that told nothing, or could not be made, while somebody waits for it.
+func (b *Book) retry(s *set, p *pull) {
+	if !p.report.Queued { // else it was asked once more meanwhile
+		p.over, p.again = !p.report.At.Add(s.deadline).After(b.now), b.now.Add(retryLast)
+	}
 }
 
 // make has a pod be made, and reports whether it is.
@@ -219,9 +227,13 @@ func (b *Book) TellResult(r Result) {
 		p.making = false
 		b.refuse(p, r.Why)
 	default:
-		p.making, p.made = false, b.now
-		b.sets[p.set].moved = true
-		// Whoever takes a name holds up that node alone, until the deadline.
+		s := b.sets[p.set]
+		p.making, s.moved = false, true
+		if r.Taken == "" {
+			p.made = b.now
+		} else { // that holds up this node alone, until the deadline
+			b.retry(s, p)
+		}
 		if p.report.Reason == "" && p.report.Why != r.Taken {
 			p.report.Why = r.Taken
 			b.Objects.Retell(p.order.DaemonUID)
