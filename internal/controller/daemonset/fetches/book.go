@@ -12,7 +12,7 @@
 //     begins before its pod is made, or is refused.
 //   - A pod goes when it has answered, when its deadline has passed, a minute after its first failure, when nobody
 //     wants the images any more, and when nobody knows it. Where images could not be had another one is made after a
-//     while.
+//     while, and after those of all nodes that were never asked: what fails for ever holds up no other.
 //   - What came of it is written on the daemon's own pod: why and plan read it there, and the next controller.
 //   - When pods are refused, or do not come so far as to pull, all nodes' deadlines begin: nobody waits for what may
 //     never come.
@@ -261,8 +261,11 @@ func (b *Book) ask(a *action.FetchImages) {
 	if p == nil {
 		p = b.begin(a.UID, fetchpod.Order{Namespace: a.Namespace, Owner: a.Name, Daemon: a.PodName, DaemonUID: a.PodUID,
 			Node: a.Node, Revision: a.Revision})
+		if o := b.Objects.Pod(a.PodUID); o != nil { // one that failed for an earlier controller goes last
+			p.since = fetchpod.Noted(o).Answered
+		}
 	}
-	waits := s.hindered == "" && (p.pod == nil || p.answer.Over)
+	waits := s.hindered == "" && (p.pod == nil || p.leaving || p.answer.Over)
 	p.report = fetch.Report{Revision: a.Revision, At: b.now, Queued: waits, Why: s.hindered}
 	p.over, p.again, p.noted = false, time.Time{}, ""
 	b.Objects.Retell(a.PodUID)
@@ -356,7 +359,7 @@ func (b *Book) hear(p *pull, pod *corev1.Pod) {
 	}
 	p.pod, p.making, p.made = pod, false, time.Time{}
 	p.leaving = p.leaving || pod.DeletionTimestamp != nil
-	if p.answer.Over {
+	if p.answer.Over || p.leaving && p.report.Queued {
 		return
 	}
 	p.answer = fetchpod.Read(pod, p.answer)

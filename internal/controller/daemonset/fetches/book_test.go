@@ -1,6 +1,7 @@
 package fetches
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -34,6 +35,8 @@ type world struct {
 	told map[types.UID]fetch.Report
 	said string
 	spec corev1.PodSpec
+	// broken is the node for which there is none.
+	broken string
 	// pods are those that fetch, by name.
 	pods map[string]*corev1.Pod
 	uids int
@@ -102,7 +105,12 @@ func (w *world) Template(types.UID, string) *corev1.PodTemplateSpec {
 	return &corev1.PodTemplateSpec{Spec: w.spec}
 }
 
-func (w *world) Spec(types.UID, string, string) (*corev1.PodSpec, error) { return &w.spec, nil }
+func (w *world) Spec(_ types.UID, _, node string) (*corev1.PodSpec, error) {
+	if node == w.broken {
+		return nil, errors.New("there is no spec")
+	}
+	return &w.spec, nil
+}
 
 func (w *world) Retell(uid types.UID) {
 	if d := w.daemons[uid]; d != nil {
@@ -316,7 +324,7 @@ func TestNobodyWaitsForPodsThatAreRefused(t *testing.T) {
 	w.sleep(retryFirst - time.Second)
 	w.check("", nil)
 	w.sleep(retryLast)
-	w.check("d0 d1", map[types.UID]fetch.Report{"d2": is})
+	w.check("d0 d2", map[types.UID]fetch.Report{"d1": {Revision: "b", At: noon}}) // d1 was tried before
 	if w.said != "" {
 		t.Errorf("the rollout still says %q", w.said)
 	}

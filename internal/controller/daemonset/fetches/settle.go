@@ -67,19 +67,12 @@ func (b *Book) adopt(pod *corev1.Pod) bool {
 // settle decides for the nodes of a DaemonSet: which pods go, and which are made.
 func (b *Book) settle(s *set) {
 	s.next = time.Time{}
-	pulls := slices.SortedFunc(maps.Values(s.pulls), func(a, c *pull) int {
-		return cmp.Or(cmp.Compare(a.order.Node, c.order.Node), cmp.Compare(a.order.DaemonUID, c.order.DaemonUID))
-	})
-	there := 0
-	for _, p := range pulls {
-		b.look(s, p)
-		if p.pod == nil && (p.making || !p.made.IsZero()) || p.pod != nil && b.isThere(s, p.pod) {
-			there++
-		}
-	}
-	there += b.unwanted(s)
+	pulls := slices.SortedFunc(maps.Values(s.pulls), byTurn)
+	there := b.look(s, pulls)
 	for _, p := range pulls {
 		switch {
+		case p.pod != nil && p.report.Queued && !b.isThere(s, p.pod):
+			b.await(p) // its node does not let the last one go: no other can be made
 		case !p.wants():
 		case p.again.After(b.now):
 			s.next = deadline.Sooner(s.next, p.again)
@@ -89,6 +82,33 @@ func (b *Book) settle(s *set) {
 			there++
 		}
 	}
+}
+
+// look decides about the pods that are there, and returns how many keep others waiting.
+func (b *Book) look(s *set, pulls []*pull) (there int) {
+	for _, p := range pulls {
+		b.judge(s, p)
+		if p.pod == nil && (p.making || !p.made.IsZero()) || p.pod != nil && b.isThere(s, p.pod) {
+			there++
+		}
+	}
+	return there + b.unwanted(s)
+}
+
+// byTurn has nodes asked that never were, before those where it is tried again: these may fail for ever. Who has waited
+// for longest comes first.
+func byTurn(a, c *pull) int {
+	switch {
+	case a.report.Queued && !c.report.Queued:
+		return -1
+	case c.report.Queued && !a.report.Queued:
+		return 1
+	}
+	waits := a.since.Compare(c.since)
+	if a.report.Queued {
+		waits = cmp.Or(a.report.At.Compare(c.report.At), waits)
+	}
+	return cmp.Or(waits, cmp.Compare(a.order.Node, c.order.Node), cmp.Compare(a.order.DaemonUID, c.order.DaemonUID))
 }
 
 // unwanted is how many pods are there, or may be, that nobody wants any more.
@@ -124,8 +144,8 @@ func (p *pull) wants() bool {
 	return p.pod == nil && !p.making && p.made.IsZero() && !p.over && !p.report.Reason.Done()
 }
 
-// look decides about the pod that is there, and has the daemon's say what is known.
-func (b *Book) look(s *set, p *pull) {
+// judge decides about the pod that is there, and has the daemon's say what is known.
+func (b *Book) judge(s *set, p *pull) {
 	if is := p.report.Reason; is != "" && is != p.noted {
 		p.noted = is
 		b.note(p.order.Namespace, p.order.Daemon, p.order.DaemonUID, &p.report)
@@ -155,6 +175,7 @@ func (b *Book) isDue(s *set, at time.Time) bool {
 // ends reports whether the pod that is there is to go, and decides whether another one comes, and when.
 func (b *Book) ends(s *set, p *pull) bool {
 	switch is := &p.answer; {
+	case p.report.Queued: // it was asked again, and gets another one
 	case is.Reason.Done():
 		p.over = true
 	case is.Reason != "":
@@ -162,7 +183,7 @@ func (b *Book) ends(s *set, p *pull) bool {
 			p.failing = b.now
 		}
 		p.again = b.now.Add(pause)
-		return is.Over || b.isDue(s, p.failing.Add(failingFor))
+		return is.Over || b.isDue(s, deadline.Sooner(p.failing.Add(failingFor), p.since.Add(s.deadline)))
 	case is.Over:
 		b.retry(s, p)
 	default: // after that nobody waits for it
@@ -181,20 +202,26 @@ func (b *Book) retry(s *set, p *pull) {
 
 // make has a pod be made, and reports whether it is.
 func (b *Book) make(s *set, p *pull) bool {
+	p.since = b.now
 	spec, err := b.Objects.Spec(p.set, p.order.Revision, p.order.Node)
 	if err != nil {
 		b.refuse(p, err.Error())
 		return false
 	}
 	if p.report.Queued {
-		p.report.Queued, p.report.At = false, b.now
-		b.Objects.Retell(p.order.DaemonUID)
+		b.await(p)
 	}
-	p.making, p.since = true, b.now
+	p.making = true
 	o := p.order
 	o.Spec, o.Image, o.Deadline = spec, b.image, s.deadline
 	b.jobs = append(b.jobs, Job{Make: o.Pod(), of: o.DaemonUID})
 	return true
+}
+
+// await has a node's deadline begin that waits for its turn.
+func (b *Book) await(p *pull) {
+	p.report.Queued, p.report.At = false, b.now
+	b.Objects.Retell(p.order.DaemonUID)
 }
 
 // refuse takes in why a pod cannot be made.
