@@ -103,9 +103,6 @@ type ghost struct {
 type set struct {
 	info    *fact.DaemonSet
 	follows bool // a policy
-	// atOnce is how many pods may be there, deadline how long each may take.
-	atOnce   int
-	deadline time.Duration
 	// hindered is why pods are not made, or do not pull; refused tells that they are not made.
 	hindered string
 	refused  bool
@@ -122,6 +119,9 @@ type pull struct {
 	set    types.UID
 	order  fetchpod.Order
 	report fetch.Report
+	// atOnce is how many pods may be there when its own comes, deadline how long that may take.
+	atOnce   int
+	deadline time.Duration
 	// pod is the one that is there; leaving tells that its deletion was asked for.
 	pod     *corev1.Pod
 	leaving bool
@@ -173,7 +173,8 @@ func (b *Book) Step(e matrix.Event) {
 		}
 		b.rows.Step(e)
 	case fact.Rollout:
-		b.of(e.UID).follows = true
+		s := b.of(e.UID)
+		s.follows, s.moved = true, true // the limits of its policy may be others
 		b.rows.Step(e)
 	case fact.RolloutGone:
 		b.of(types.UID(e)).follows = false
@@ -187,7 +188,7 @@ func (b *Book) Step(e matrix.Event) {
 		b.rows.Step(e)
 	case fact.DaemonSet:
 		s := b.of(e.UID)
-		s.info = &e
+		s.info, s.moved = &e, true
 		b.rows.Step(b.with(s))
 	default:
 		b.rows.Step(e)
@@ -230,7 +231,7 @@ func leftOut(spec *corev1.PodSpec) string {
 func (b *Book) of(uid types.UID) *set {
 	s := b.sets[uid]
 	if s == nil {
-		s = &set{atOnce: 1, deadline: patience, pulls: map[types.UID]*pull{}}
+		s = &set{pulls: map[types.UID]*pull{}}
 		b.sets[uid] = s
 	}
 	return s
@@ -252,7 +253,7 @@ func (b *Book) Takes(a *action.FetchImages) bool {
 // ask has a node asked for the images of a revision, as soon as fewer others are. Who was asked is asked again.
 func (b *Book) ask(a *action.FetchImages) {
 	s := b.of(a.UID)
-	s.atOnce, s.deadline, s.moved = max(a.AtOnce, 1), a.Deadline, true
+	s.moved = true
 	p := b.pulls[a.PodUID]
 	if p != nil && p.order.Revision != a.Revision {
 		b.drop(p)
@@ -283,7 +284,7 @@ func (b *Book) takeBack(a *action.FetchImages) {
 }
 
 func (b *Book) begin(set types.UID, o fetchpod.Order) *pull {
-	p := &pull{set: set, order: o}
+	p := &pull{set: set, order: o, atOnce: 1, deadline: patience}
 	b.pulls[o.DaemonUID] = p
 	b.of(set).pulls[o.DaemonUID] = p
 	return p

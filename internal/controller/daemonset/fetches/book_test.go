@@ -99,6 +99,10 @@ func (w *world) Step(e matrix.Event) {
 	w.Matrix.Step(e)
 }
 
+func (w *world) MayFetch(types.UID, string) (atOnce int, patience time.Duration, ok bool) {
+	return w.atOnce, w.deadline, true
+}
+
 func (w *world) Pod(uid types.UID) *corev1.Pod { return w.daemons[uid] }
 
 func (w *world) Template(types.UID, string) *corev1.PodTemplateSpec {
@@ -126,7 +130,7 @@ func (r told) Pod(uid types.UID) (fact.Pod, bool) { return r.Matrix.Pod(uid) }
 func (w *world) ask(revision string, daemons ...types.UID) {
 	for _, uid := range daemons {
 		w.book.Takes(&action.FetchImages{Target: action.Target{UID: "logs", Namespace: "ns", Name: "logs"}, Node: "n-" + string(uid),
-			PodName: "logs-" + string(uid), PodUID: uid, Revision: revision, AtOnce: w.atOnce, Deadline: w.deadline})
+			PodName: "logs-" + string(uid), PodUID: uid, Revision: revision})
 	}
 	w.work()
 }

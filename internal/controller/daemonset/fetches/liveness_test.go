@@ -111,9 +111,14 @@ func TestNodesThatFailForEverKeepNobodyFromBeingAsked(t *testing.T) {
 				f.pass()
 				f.waits()
 			}
-			switch rapid.SampledFrom([]string{"again", "restart", "gone"}).Draw(t, "event") {
+			switch rapid.SampledFrom([]string{"again", "edit", "restart", "gone"}).Draw(t, "event") {
 			case "again":
 				f.drawRules()
+			case "edit":
+				f.drawRules()
+				f.book.Step(fact.Rollout{UID: "logs"})
+				f.since, f.gate = f.now, fetching.Gate[int]{}
+				continue
 			case "restart":
 				f.restart()
 			case "gone":

@@ -78,7 +78,7 @@ func (b *Book) settle(s *set) {
 			s.next = deadline.Sooner(s.next, p.again)
 		case s.until.After(b.now):
 			s.next = deadline.Sooner(s.next, s.until)
-		case there < s.atOnce && b.make(s, p):
+		case there < p.atOnce && b.make(p):
 			there++
 		}
 	}
@@ -87,6 +87,9 @@ func (b *Book) settle(s *set) {
 // look decides about the pods that are there, and returns how many keep others waiting.
 func (b *Book) look(s *set, pulls []*pull) (there int) {
 	for _, p := range pulls {
+		if atOnce, patience, ok := b.rows.MayFetch(p.set, p.order.Node); ok {
+			p.atOnce, p.deadline = max(atOnce, 1), patience
+		}
 		b.judge(s, p)
 		if p.pod == nil && (p.making || !p.made.IsZero()) || p.pod != nil && b.isThere(s, p.pod) {
 			there++
@@ -155,7 +158,7 @@ func (b *Book) judge(s *set, p *pull) {
 	case p.pod == nil:
 		if !p.made.IsZero() && b.isDue(s, p.made.Add(unseen)) {
 			p.made = time.Time{}
-			b.retry(s, p)
+			b.retry(p)
 		}
 	case b.ends(s, p):
 		p.leaving = true
@@ -183,25 +186,25 @@ func (b *Book) ends(s *set, p *pull) bool {
 			p.failing = b.now
 		}
 		p.again = b.now.Add(pause)
-		return is.Over || b.isDue(s, deadline.Sooner(p.failing.Add(failingFor), p.since.Add(s.deadline)))
+		return is.Over || b.isDue(s, deadline.Sooner(p.failing.Add(failingFor), p.since.Add(p.deadline)))
 	case is.Over:
-		b.retry(s, p)
+		b.retry(p)
 	default: // after that nobody waits for it
-		p.over = b.isDue(s, p.since.Add(s.deadline))
+		p.over = b.isDue(s, p.since.Add(p.deadline))
 		return p.over
 	}
 	return true
 }
 
 // retry has another pod come in place of one that told nothing, or could not be made, while somebody waits for it.
-func (b *Book) retry(s *set, p *pull) {
+func (b *Book) retry(p *pull) {
 	if !p.report.Queued { // else it was asked once more meanwhile
-		p.over, p.again = !p.report.At.Add(s.deadline).After(b.now), b.now.Add(retryLast)
+		p.over, p.again = !p.report.At.Add(p.deadline).After(b.now), b.now.Add(retryLast)
 	}
 }
 
 // make has a pod be made, and reports whether it is.
-func (b *Book) make(s *set, p *pull) bool {
+func (b *Book) make(p *pull) bool {
 	p.since = b.now
 	spec, err := b.Objects.Spec(p.set, p.order.Revision, p.order.Node)
 	if err != nil {
@@ -213,7 +216,7 @@ func (b *Book) make(s *set, p *pull) bool {
 	}
 	p.making = true
 	o := p.order
-	o.Spec, o.Image, o.Deadline = spec, b.image, s.deadline
+	o.Spec, o.Image, o.Deadline = spec, b.image, p.deadline
 	b.jobs = append(b.jobs, Job{Make: o.Pod(), of: o.DaemonUID})
 	return true
 }
@@ -259,7 +262,7 @@ func (b *Book) TellResult(r Result) {
 		if r.Taken == "" {
 			p.made = b.now
 		} else { // that holds up this node alone, until the deadline
-			b.retry(s, p)
+			b.retry(p)
 		}
 		if p.report.Reason == "" && p.report.Why != r.Taken {
 			p.report.Why = r.Taken

@@ -10,6 +10,7 @@ import (
 
 	"github.com/everynode/everynode/internal/change/fetch"
 	"github.com/everynode/everynode/internal/change/fetch/fetchpod"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
 // Those that cannot have the images, each of which has the only place for a minute, are due again before the others' turns
@@ -167,4 +168,27 @@ func TestAPodThatNeverComesIsMadeUntilTheDeadline(t *testing.T) {
 			t.Errorf("%s: it was tried %d times", name, tries)
 		}
 	}
+}
+
+// Limits of a policy that is edited are those of all nodes from then on.
+func TestLimitsThatAreEditedHoldAtOnce(t *testing.T) {
+	w := start(t, 4)
+	w.atOnce = 1
+	w.ask("b", "d0", "d1", "d2", "d3")
+	edit := func(atOnce int, deadline time.Duration) {
+		w.atOnce, w.deadline = atOnce, deadline
+		w.book.Step(fact.Rollout{UID: "logs"})
+		w.work()
+	}
+	edit(3, time.Hour)
+	w.check("d0 d1 d2", nil)
+	w.sleep(30 * time.Minute)
+	w.check("d0 d1 d2", nil)
+	edit(1, time.Hour)
+	w.says("d0", has)
+	w.check("d1 d2", nil)
+	edit(1, time.Minute)
+	w.check("d3", nil)
+	w.sleep(time.Minute)
+	w.check("", nil)
 }
