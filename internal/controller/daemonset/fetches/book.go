@@ -8,8 +8,8 @@
 // Rules:
 //
 //   - Of a DaemonSet so many pods are there at once as a step may have nodes without their daemon, also of revisions
-//     that nobody wants any more. A pod that a dead node does not let go keeps no other one waiting. Nobody's deadline
-//     begins before its pod is made, or is refused.
+//     that nobody wants any more. A pod that a dead node does not let go, or that cannot be deleted, keeps no other one
+//     waiting for ever. Nobody's deadline begins before its pod is made, or is refused.
 //   - A pod goes when it has answered, when its deadline has passed, a minute after its first failure, when nobody
 //     wants the images any more, and when nobody knows it. Where images could not be had another one is made after a
 //     while, and after those of all nodes that were never asked: what fails for ever holds up no other.

@@ -137,9 +137,15 @@ func (b *Book) unwanted(s *set) (there int) {
 }
 
 // isThere reports whether a pod keeps others waiting: one that its node does not let go does so no longer than it is
-// waited for that a pod is seen.
+// waited for that a pod is seen, and one that cannot be deleted until it has ended by itself.
 func (b *Book) isThere(s *set, pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil || !b.isDue(s, pod.DeletionTimestamp.Add(unseen))
+	switch ends := pod.Spec.ActiveDeadlineSeconds; {
+	case pod.DeletionTimestamp != nil:
+		return !b.isDue(s, pod.DeletionTimestamp.Add(unseen))
+	case ends != nil:
+		return !b.isDue(s, pod.CreationTimestamp.Add(time.Duration(*ends)*time.Second))
+	}
+	return true
 }
 
 // wants reports whether another pod is to be made, now or later.

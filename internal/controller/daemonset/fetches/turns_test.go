@@ -2,6 +2,7 @@ package fetches
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -182,7 +183,7 @@ func TestLimitsThatAreEditedHoldAtOnce(t *testing.T) {
 	}
 	edit(3, time.Hour)
 	w.check("d0 d1 d2", nil)
-	w.sleep(30 * time.Minute)
+	w.sleep(10 * time.Minute)
 	w.check("d0 d1 d2", nil)
 	edit(1, time.Hour)
 	w.says("d0", has)
@@ -191,4 +192,21 @@ func TestLimitsThatAreEditedHoldAtOnce(t *testing.T) {
 	w.check("d3", nil)
 	w.sleep(time.Minute)
 	w.check("", nil)
+}
+
+// A pod that nobody can delete ends by itself, a minute after its deadline, and holds up nobody from then on, wanted or not.
+func TestAPodThatCannotBeDeletedHoldsUpNobodyForEver(t *testing.T) {
+	for revision, next := range map[string]types.UID{"b": "d1", "c": "d0"} {
+		w := start(t, 2)
+		w.atOnce, w.stays = 1, math.MaxInt
+		w.ask("b", "d0", "d1")
+		w.says("d0", has)
+		w.ask(revision, next)
+		w.sleep(w.deadline + time.Minute - time.Second)
+		w.check("d0", nil)
+		w.sleep(time.Second)
+		if r := w.told[next]; r != (fetch.Report{Revision: revision, At: w.now}) {
+			t.Errorf("revision %s: the matrix knows %+v", revision, r)
+		}
+	}
 }
