@@ -6,10 +6,8 @@ import (
 	"io"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
+	"github.com/everynode/everynode/internal/controller/daemonset/contents"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
@@ -19,7 +17,7 @@ import (
 // decisions is a matrix, or one that is recorded.
 type decisions interface {
 	belongings.Rows
-	Rollout(uid types.UID) (v1alpha1.DaemonSetRolloutStatus, bool)
+	contents.Rows
 	placements.Decisions
 	Ready() []action.Action
 	NextTick() (time.Time, bool)

@@ -25,6 +25,7 @@ type Rows interface {
 	PodsOfRevision(uid types.UID, revision string) int
 	Makes(uid types.UID) []string
 	Rollout(uid types.UID) (v1alpha1.DaemonSetRolloutStatus, bool)
+	MayFetch(uid types.UID, node string) (atOnce int, patience time.Duration, ok bool)
 }
 
 // Book knows the content of all DaemonSets.

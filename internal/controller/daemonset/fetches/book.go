@@ -8,11 +8,11 @@
 // Rules:
 //
 //   - Of a DaemonSet so many pods are there at once as a step may have nodes without their daemon, also of revisions
-//     that nobody wants any more. A pod that a dead node does not let go keeps no other one waiting. Nobody's deadline
-//     begins before its pod is made, or is refused.
+//     that nobody wants any more. A pod that a dead node does not let go, or that cannot be deleted, keeps no other one
+//     waiting for ever. Nobody's deadline begins before its pod is made, or is refused.
 //   - A pod goes when it has answered, when its deadline has passed, a minute after its first failure, when nobody
 //     wants the images any more, and when nobody knows it. Where images could not be had another one is made after a
-//     while.
+//     while, and after those of all nodes that were never asked: what fails for ever holds up no other.
 //   - What came of it is written on the daemon's own pod: why and plan read it there, and the next controller.
 //   - When pods are refused, or do not come so far as to pull, all nodes' deadlines begin: nobody waits for what may
 //     never come.
@@ -103,9 +103,6 @@ type ghost struct {
 type set struct {
 	info    *fact.DaemonSet
 	follows bool // a policy
-	// atOnce is how many pods may be there, deadline how long each may take.
-	atOnce   int
-	deadline time.Duration
 	// hindered is why pods are not made, or do not pull; refused tells that they are not made.
 	hindered string
 	refused  bool
@@ -122,6 +119,9 @@ type pull struct {
 	set    types.UID
 	order  fetchpod.Order
 	report fetch.Report
+	// atOnce is how many pods may be there when its own comes, deadline how long that may take.
+	atOnce   int
+	deadline time.Duration
 	// pod is the one that is there; leaving tells that its deletion was asked for.
 	pod     *corev1.Pod
 	leaving bool
@@ -173,7 +173,8 @@ func (b *Book) Step(e matrix.Event) {
 		}
 		b.rows.Step(e)
 	case fact.Rollout:
-		b.of(e.UID).follows = true
+		s := b.of(e.UID)
+		s.follows, s.moved = true, true // the limits of its policy may be others
 		b.rows.Step(e)
 	case fact.RolloutGone:
 		b.of(types.UID(e)).follows = false
@@ -187,7 +188,7 @@ func (b *Book) Step(e matrix.Event) {
 		b.rows.Step(e)
 	case fact.DaemonSet:
 		s := b.of(e.UID)
-		s.info = &e
+		s.info, s.moved = &e, true
 		b.rows.Step(b.with(s))
 	default:
 		b.rows.Step(e)
@@ -230,7 +231,7 @@ func leftOut(spec *corev1.PodSpec) string {
 func (b *Book) of(uid types.UID) *set {
 	s := b.sets[uid]
 	if s == nil {
-		s = &set{atOnce: 1, deadline: patience, pulls: map[types.UID]*pull{}}
+		s = &set{pulls: map[types.UID]*pull{}}
 		b.sets[uid] = s
 	}
 	return s
@@ -252,7 +253,7 @@ func (b *Book) Takes(a *action.FetchImages) bool {
 // ask has a node asked for the images of a revision, as soon as fewer others are. Who was asked is asked again.
 func (b *Book) ask(a *action.FetchImages) {
 	s := b.of(a.UID)
-	s.atOnce, s.deadline, s.moved = max(a.AtOnce, 1), a.Deadline, true
+	s.moved = true
 	p := b.pulls[a.PodUID]
 	if p != nil && p.order.Revision != a.Revision {
 		b.drop(p)
@@ -261,8 +262,11 @@ func (b *Book) ask(a *action.FetchImages) {
 	if p == nil {
 		p = b.begin(a.UID, fetchpod.Order{Namespace: a.Namespace, Owner: a.Name, Daemon: a.PodName, DaemonUID: a.PodUID,
 			Node: a.Node, Revision: a.Revision})
+		if o := b.Objects.Pod(a.PodUID); o != nil { // one that failed for an earlier controller goes last
+			p.since = fetchpod.Noted(o).Answered
+		}
 	}
-	waits := s.hindered == "" && (p.pod == nil || p.answer.Over)
+	waits := s.hindered == "" && (p.pod == nil || p.leaving || p.answer.Over)
 	p.report = fetch.Report{Revision: a.Revision, At: b.now, Queued: waits, Why: s.hindered}
 	p.over, p.again, p.noted = false, time.Time{}, ""
 	b.Objects.Retell(a.PodUID)
@@ -280,7 +284,7 @@ func (b *Book) takeBack(a *action.FetchImages) {
 }
 
 func (b *Book) begin(set types.UID, o fetchpod.Order) *pull {
-	p := &pull{set: set, order: o}
+	p := &pull{set: set, order: o, atOnce: 1, deadline: patience}
 	b.pulls[o.DaemonUID] = p
 	b.of(set).pulls[o.DaemonUID] = p
 	return p
@@ -356,7 +360,7 @@ func (b *Book) hear(p *pull, pod *corev1.Pod) {
 	}
 	p.pod, p.making, p.made = pod, false, time.Time{}
 	p.leaving = p.leaving || pod.DeletionTimestamp != nil
-	if p.answer.Over {
+	if p.answer.Over || p.leaving && p.report.Queued {
 		return
 	}
 	p.answer = fetchpod.Read(pod, p.answer)

@@ -1,6 +1,7 @@
 package fetches
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
 
 	"github.com/everynode/everynode/internal/change/fetch"
 	"github.com/everynode/everynode/internal/change/fetch/fetchpod"
@@ -24,7 +26,7 @@ var noon = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 
 // world is a book, and what the API and the matrix know.
 type world struct {
-	t *testing.T
+	t rapid.TB
 	*matrix.Matrix
 	book    *Book
 	now     time.Time
@@ -33,6 +35,8 @@ type world struct {
 	told map[types.UID]fetch.Report
 	said string
 	spec corev1.PodSpec
+	// broken is the node for which there is none.
+	broken string
 	// pods are those that fetch, by name.
 	pods map[string]*corev1.Pod
 	uids int
@@ -40,18 +44,23 @@ type world struct {
 	refuses string
 	// stays is how many deletions fail from now on; dead has nodes let no pod go that is deleted.
 	stays int
-	dead  bool
+	dead  func(daemon types.UID) bool
 	// late keeps it to the API that pods were made.
 	late bool
-	// taken is whose pod's name somebody else has.
-	taken types.UID
+	// taken is whose pods' names somebody else has; tries is how often pods were to be made.
+	taken map[types.UID]bool
+	tries map[types.UID]int
+	// atOnce is how many pods may be there, deadline how long each may take.
+	atOnce   int
+	deadline time.Duration
 }
 
 // start is a DaemonSet with a daemon on each of so many nodes that follows a policy.
-func start(t *testing.T, nodes int) *world {
+func start(t rapid.TB, nodes int) *world {
 	t.Helper()
 	w := &world{t: t, Matrix: matrix.New(row.Config{}), daemons: map[types.UID]*corev1.Pod{}, pods: map[string]*corev1.Pod{},
-		told: map[types.UID]fetch.Report{}}
+		told: map[types.UID]fetch.Report{}, tries: map[types.UID]int{}, atOnce: 2, deadline: 10 * time.Minute,
+		dead: func(types.UID) bool { return false }}
 	w.spec.Containers = []corev1.Container{{Image: "agent:2"}}
 	for i := range nodes {
 		uid := types.UID(fmt.Sprint("d", i))
@@ -90,13 +99,22 @@ func (w *world) Step(e matrix.Event) {
 	w.Matrix.Step(e)
 }
 
+func (w *world) MayFetch(types.UID, string) (atOnce int, patience time.Duration, ok bool) {
+	return w.atOnce, w.deadline, true
+}
+
 func (w *world) Pod(uid types.UID) *corev1.Pod { return w.daemons[uid] }
 
 func (w *world) Template(types.UID, string) *corev1.PodTemplateSpec {
 	return &corev1.PodTemplateSpec{Spec: w.spec}
 }
 
-func (w *world) Spec(types.UID, string, string) (*corev1.PodSpec, error) { return &w.spec, nil }
+func (w *world) Spec(_ types.UID, _, node string) (*corev1.PodSpec, error) {
+	if node == w.broken {
+		return nil, errors.New("there is no spec")
+	}
+	return &w.spec, nil
+}
 
 func (w *world) Retell(uid types.UID) {
 	if d := w.daemons[uid]; d != nil {
@@ -112,7 +130,7 @@ func (r told) Pod(uid types.UID) (fact.Pod, bool) { return r.Matrix.Pod(uid) }
 func (w *world) ask(revision string, daemons ...types.UID) {
 	for _, uid := range daemons {
 		w.book.Takes(&action.FetchImages{Target: action.Target{UID: "logs", Namespace: "ns", Name: "logs"}, Node: "n-" + string(uid),
-			PodName: "logs-" + string(uid), PodUID: uid, Revision: revision, AtOnce: 2, Deadline: 10 * time.Minute})
+			PodName: "logs-" + string(uid), PodUID: uid, Revision: revision})
 	}
 	w.work()
 }
@@ -121,7 +139,10 @@ func (w *world) ask(revision string, daemons ...types.UID) {
 func (w *world) work() {
 	for jobs := w.book.Jobs(); len(jobs) > 0; jobs = w.book.Jobs() {
 		for _, j := range jobs {
-			if j.Make != nil && j.of == w.taken {
+			if j.Make != nil {
+				w.tries[j.of]++
+			}
+			if j.Make != nil && w.taken[j.of] {
 				w.book.TellResult(Result{Job: j, Taken: "there is another pod of the name"})
 				continue
 			}
@@ -150,7 +171,7 @@ func (w *world) do(j Job) string {
 		if p == nil || p.UID != j.Delete.UID {
 			return ""
 		}
-		if w.dead {
+		if daemon, _ := fetchpod.Of(p); w.dead(daemon) {
 			p = p.DeepCopy()
 			p.DeletionTimestamp = &metav1.Time{Time: w.now}
 			w.pods[p.Name] = p
@@ -307,7 +328,7 @@ func TestNobodyWaitsForPodsThatAreRefused(t *testing.T) {
 	w.sleep(retryFirst - time.Second)
 	w.check("", nil)
 	w.sleep(retryLast)
-	w.check("d0 d1", map[types.UID]fetch.Report{"d2": is})
+	w.check("d0 d2", map[types.UID]fetch.Report{"d1": {Revision: "b", At: noon}}) // d1 was tried before
 	if w.said != "" {
 		t.Errorf("the rollout still says %q", w.said)
 	}
@@ -365,7 +386,7 @@ func TestAPodThatADeadNodeKeepsHoldsUpNobody(t *testing.T) {
 		"another revision": func(w *world) { w.ask("c", "d0", "d1", "d2", "d3") },
 	} {
 		w := start(t, 4)
-		w.dead = true
+		w.dead = func(types.UID) bool { return true }
 		w.ask("b", "d0", "d1", "d2", "d3")
 		end(w)
 		w.check("d0 d1", nil)
@@ -528,7 +549,7 @@ func TestWithoutAnImageNothingIsDone(t *testing.T) {
 func TestANameThatSomebodyElseHas(t *testing.T) {
 	for _, ends := range []bool{false, true} {
 		w := start(t, 2)
-		w.taken = "d0"
+		w.taken = map[types.UID]bool{"d0": true}
 		w.ask("b", "d0", "d1")
 		held := fetch.Report{Revision: "b", At: noon, Why: "there is another pod of the name"}
 		w.check("d1", map[types.UID]fetch.Report{"d0": held, "d1": {Revision: "b", At: noon}})
@@ -539,8 +560,8 @@ func TestANameThatSomebodyElseHas(t *testing.T) {
 			w.check("", nil)
 			continue
 		}
-		w.taken = ""
-		w.sleep(unseen)
+		w.taken = nil
+		w.sleep(retryLast)
 		w.check("d0", map[types.UID]fetch.Report{"d0": {Revision: "b", At: noon}})
 		w.says("d0", has)
 		w.check("", map[types.UID]fetch.Report{"d0": {Revision: "b", At: noon, Reason: fetch.Fetched, Answered: w.now}})

@@ -67,28 +67,51 @@ func (b *Book) adopt(pod *corev1.Pod) bool {
 // settle decides for the nodes of a DaemonSet: which pods go, and which are made.
 func (b *Book) settle(s *set) {
 	s.next = time.Time{}
-	pulls := slices.SortedFunc(maps.Values(s.pulls), func(a, c *pull) int {
-		return cmp.Or(cmp.Compare(a.order.Node, c.order.Node), cmp.Compare(a.order.DaemonUID, c.order.DaemonUID))
-	})
-	there := 0
-	for _, p := range pulls {
-		b.look(s, p)
-		if p.pod == nil && (p.making || !p.made.IsZero()) || p.pod != nil && b.isThere(s, p.pod) {
-			there++
-		}
-	}
-	there += b.unwanted(s)
+	pulls := slices.SortedFunc(maps.Values(s.pulls), byTurn)
+	there := b.look(s, pulls)
 	for _, p := range pulls {
 		switch {
+		case p.pod != nil && p.report.Queued && !b.isThere(s, p.pod):
+			b.await(p) // its node does not let the last one go: no other can be made
 		case !p.wants():
 		case p.again.After(b.now):
 			s.next = deadline.Sooner(s.next, p.again)
 		case s.until.After(b.now):
 			s.next = deadline.Sooner(s.next, s.until)
-		case there < s.atOnce && b.make(s, p):
+		case there < p.atOnce && b.make(p):
 			there++
 		}
 	}
+}
+
+// look decides about the pods that are there, and returns how many keep others waiting.
+func (b *Book) look(s *set, pulls []*pull) (there int) {
+	for _, p := range pulls {
+		if atOnce, patience, ok := b.rows.MayFetch(p.set, p.order.Node); ok {
+			p.atOnce, p.deadline = max(atOnce, 1), patience
+		}
+		b.judge(s, p)
+		if p.pod == nil && (p.making || !p.made.IsZero()) || p.pod != nil && b.isThere(s, p.pod) {
+			there++
+		}
+	}
+	return there + b.unwanted(s)
+}
+
+// byTurn has nodes asked that never were, before those where it is tried again: these may fail for ever. Who has waited
+// for longest comes first.
+func byTurn(a, c *pull) int {
+	switch {
+	case a.report.Queued && !c.report.Queued:
+		return -1
+	case c.report.Queued && !a.report.Queued:
+		return 1
+	}
+	waits := a.since.Compare(c.since)
+	if a.report.Queued {
+		waits = cmp.Or(a.report.At.Compare(c.report.At), waits)
+	}
+	return cmp.Or(waits, cmp.Compare(a.order.Node, c.order.Node), cmp.Compare(a.order.DaemonUID, c.order.DaemonUID))
 }
 
 // unwanted is how many pods are there, or may be, that nobody wants any more.
@@ -114,9 +137,15 @@ func (b *Book) unwanted(s *set) (there int) {
 }
 
 // isThere reports whether a pod keeps others waiting: one that its node does not let go does so no longer than it is
-// waited for that a pod is seen.
+// waited for that a pod is seen, and one that cannot be deleted until it has ended by itself.
 func (b *Book) isThere(s *set, pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil || !b.isDue(s, pod.DeletionTimestamp.Add(unseen))
+	switch ends := pod.Spec.ActiveDeadlineSeconds; {
+	case pod.DeletionTimestamp != nil:
+		return !b.isDue(s, pod.DeletionTimestamp.Add(unseen))
+	case ends != nil:
+		return !b.isDue(s, pod.CreationTimestamp.Add(time.Duration(*ends)*time.Second))
+	}
+	return true
 }
 
 // wants reports whether another pod is to be made, now or later.
@@ -124,8 +153,8 @@ func (p *pull) wants() bool {
 	return p.pod == nil && !p.making && p.made.IsZero() && !p.over && !p.report.Reason.Done()
 }
 
-// look decides about the pod that is there, and has the daemon's say what is known.
-func (b *Book) look(s *set, p *pull) {
+// judge decides about the pod that is there, and has the daemon's say what is known.
+func (b *Book) judge(s *set, p *pull) {
 	if is := p.report.Reason; is != "" && is != p.noted {
 		p.noted = is
 		b.note(p.order.Namespace, p.order.Daemon, p.order.DaemonUID, &p.report)
@@ -135,6 +164,7 @@ func (b *Book) look(s *set, p *pull) {
 	case p.pod == nil:
 		if !p.made.IsZero() && b.isDue(s, p.made.Add(unseen)) {
 			p.made = time.Time{}
+			b.retry(p)
 		}
 	case b.ends(s, p):
 		p.leaving = true
@@ -154,6 +184,7 @@ func (b *Book) isDue(s *set, at time.Time) bool {
 // ends reports whether the pod that is there is to go, and decides whether another one comes, and when.
 func (b *Book) ends(s *set, p *pull) bool {
 	switch is := &p.answer; {
+	case p.report.Queued: // it was asked again, and gets another one
 	case is.Reason.Done():
 		p.over = true
 	case is.Reason != "":
@@ -161,32 +192,45 @@ func (b *Book) ends(s *set, p *pull) bool {
 			p.failing = b.now
 		}
 		p.again = b.now.Add(pause)
-		return is.Over || b.isDue(s, p.failing.Add(failingFor))
+		return is.Over || b.isDue(s, deadline.Sooner(p.failing.Add(failingFor), p.since.Add(p.deadline)))
 	case is.Over:
-		p.over, p.again = !p.report.At.Add(s.deadline).After(b.now), b.now.Add(retryLast)
+		b.retry(p)
 	default: // after that nobody waits for it
-		p.over = b.isDue(s, p.since.Add(s.deadline))
+		p.over = b.isDue(s, p.since.Add(p.deadline))
 		return p.over
 	}
 	return true
 }
 
+// retry has another pod come in place of one that told nothing, or could not be made, while somebody waits for it.
+func (b *Book) retry(p *pull) {
+	if !p.report.Queued { // else it was asked once more meanwhile
+		p.over, p.again = !p.report.At.Add(p.deadline).After(b.now), b.now.Add(retryLast)
+	}
+}
+
 // make has a pod be made, and reports whether it is.
-func (b *Book) make(s *set, p *pull) bool {
+func (b *Book) make(p *pull) bool {
+	p.since = b.now
 	spec, err := b.Objects.Spec(p.set, p.order.Revision, p.order.Node)
 	if err != nil {
 		b.refuse(p, err.Error())
 		return false
 	}
 	if p.report.Queued {
-		p.report.Queued, p.report.At = false, b.now
-		b.Objects.Retell(p.order.DaemonUID)
+		b.await(p)
 	}
-	p.making, p.since = true, b.now
+	p.making = true
 	o := p.order
-	o.Spec, o.Image, o.Deadline = spec, b.image, s.deadline
+	o.Spec, o.Image, o.Deadline = spec, b.image, p.deadline
 	b.jobs = append(b.jobs, Job{Make: o.Pod(), of: o.DaemonUID})
 	return true
+}
+
+// await has a node's deadline begin that waits for its turn.
+func (b *Book) await(p *pull) {
+	p.report.Queued, p.report.At = false, b.now
+	b.Objects.Retell(p.order.DaemonUID)
 }
 
 // refuse takes in why a pod cannot be made.
@@ -219,9 +263,13 @@ func (b *Book) TellResult(r Result) {
 		p.making = false
 		b.refuse(p, r.Why)
 	default:
-		p.making, p.made = false, b.now
-		b.sets[p.set].moved = true
-		// Whoever takes a name holds up that node alone, until the deadline.
+		s := b.sets[p.set]
+		p.making, s.moved = false, true
+		if r.Taken == "" {
+			p.made = b.now
+		} else { // that holds up this node alone, until the deadline
+			b.retry(p)
+		}
 		if p.report.Reason == "" && p.report.Why != r.Taken {
 			p.report.Why = r.Taken
 			b.Objects.Retell(p.order.DaemonUID)

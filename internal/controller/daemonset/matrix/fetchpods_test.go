@@ -29,14 +29,18 @@ func TestPodsAskNodes(t *testing.T) {
 			for _, a := range w.ready() {
 				if f, is := a.(*action.FetchImages); is {
 					asked[f.PodUID] = true
-					if f.Revision != "b" || f.AtOnce != 3 || f.Deadline != 2*time.Minute {
-						t.Errorf("guest %v: %v, %d at once, for %s", guest, f, f.AtOnce, f.Deadline)
+					atOnce, patience, ok := w.m.MayFetch("logs", f.Node)
+					if f.Revision != "b" || !ok || atOnce != 3 || patience != 2*time.Minute {
+						t.Errorf("guest %v: %v, %d at once, for %s", guest, f, atOnce, patience)
 					}
 				}
 			}
 			if taken := w.answerAll(action.OK); len(taken) > 0 {
 				t.Errorf("guest %v: %v before anybody has the images", guest, taken[0])
 			}
+		}
+		if _, _, ok := w.m.MayFetch("logs", "nobody"); ok {
+			t.Errorf("guest %v: a node that is not there may be asked", guest)
 		}
 		if len(asked) != 10 {
 			t.Fatalf("guest %v: %d nodes are to be asked", guest, len(asked))

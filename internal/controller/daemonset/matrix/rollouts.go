@@ -1,6 +1,8 @@
 package matrix
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -92,6 +94,17 @@ func (m *Matrix) Verdict(uid types.UID, node string) (standing.Verdict, string, 
 		why = m.rows[uid].LeftOut(node)
 	}
 	return v, why, true
+}
+
+// MayFetch is how many nodes pods may ask for images at a time where this one is to be asked, and how long each may
+// take; false where it is not.
+func (m *Matrix) MayFetch(uid types.UID, node string) (atOnce int, patience time.Duration, ok bool) {
+	c := m.courseOf(uid)
+	if c == nil || c.Order(node).Fetch == standing.NoWish {
+		return 0, 0, false
+	}
+	atOnce, patience = c.MayFetch(node)
+	return atOnce, patience, true
 }
 
 // Between reports whether a node uses up the limit of a DaemonSet by what is under way there, such as the end of its

@@ -95,9 +95,9 @@ func isTaken(ctx context.Context, by Writer, p *corev1.Pod) string {
 	if err != nil {
 		return ""
 	}
-	has, _ := fetchpod.Of(is)
-	want, _ := fetchpod.Of(p)
-	if has == want {
+	has, of := fetchpod.Of(is)
+	want, wantOf := fetchpod.Of(p)
+	if has == want && of == wantOf {
 		return ""
 	}
 	return "there is another pod of the name " + p.Name

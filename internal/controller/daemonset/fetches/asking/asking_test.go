@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/change/fetch/fetchpod"
 	"github.com/everynode/everynode/internal/controller/daemonset/fetches"
@@ -31,7 +32,9 @@ func (t taken) GetPod(_ context.Context, _, name string) (*corev1.Pod, error) {
 
 func TestWhoHasTheName(t *testing.T) {
 	of := func(daemon string) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "fetch", Labels: map[string]string{fetchpod.Label: daemon}}}
+		p := (&fetchpod.Order{DaemonUID: types.UID(daemon), Revision: "b", Spec: &corev1.PodSpec{}}).Pod()
+		p.Name = "fetch"
+		return p
 	}
 	for name, c := range map[string]struct {
 		by   *corev1.Pod
@@ -39,8 +42,10 @@ func TestWhoHasTheName(t *testing.T) {
 	}{
 		"one from before":             {of("d0"), ""},
 		"one that fetches for others": {of("d1"), "there is another pod of the name fetch"},
-		"somebody else's":             {&corev1.Pod{}, "there is another pod of the name fetch"},
-		"nobody any more":             {nil, ""},
+		"one with its label only": {&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: of("d0").Labels}},
+			"there is another pod of the name fetch"},
+		"somebody else's": {&corev1.Pod{}, "there is another pod of the name fetch"},
+		"nobody any more": {nil, ""},
 	} {
 		if r := Do(t.Context(), taken{by: c.by}, fetches.Job{Make: of("d0")}); r.Why != "" || r.Taken != c.want {
 			t.Errorf("%s: it is told that %+v, want %q", name, r, c.want)

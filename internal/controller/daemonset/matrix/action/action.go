@@ -157,9 +157,6 @@ type FetchImages struct {
 	PodName  string
 	PodUID   types.UID
 	Revision string
-	// AtOnce is how many nodes pods may ask at a time, where pods do, and Deadline how long each may take.
-	AtOnce   int
-	Deadline time.Duration
 }
 
 // Why is the reason for the action.

@@ -197,7 +197,6 @@ func (r *Row) fetch(c *cell, p *Pod) action.Action {
 	a := &action.FetchImages{Target: r.target(), Node: c.node, PodName: p.info.Name, PodUID: p.info.UID}
 	if r.order(c.node).Fetch == standing.Ask {
 		a.Revision = r.info.Revision
-		a.AtOnce, a.Deadline = r.guide.course.MayFetch(c.node)
 	}
 	return a
 }
