@@ -82,7 +82,8 @@ func (o *Object) size() (n int) {
 // Member is an object of a content.
 type Member struct {
 	Ref
-	// Copy is the name of the copy. There is no such object where the author's was missing.
+	// Copy is the name of the copy. There is no such object where the author's was missing; how pods refer to that says
+	// InVolumes.
 	Copy   string `json:"copy"`
 	Absent bool   `json:"absent,omitempty"`
 }
