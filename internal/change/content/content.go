@@ -1,6 +1,7 @@
 package content
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base32"
@@ -139,8 +140,8 @@ func (c *Content) Adds(key []byte, owner string, sum Sum) bool {
 
 // Prove returns an error unless a content is that of its copies: each holds for good what its name says, and together
 // they are what the ID says. What stands for an object that was missing must be missing too. held is what a copy of
-// the owner holds; nil if there is none.
-func (c *Content) Prove(key []byte, owner string, held func(Member) (*Object, error)) error {
+// the owner holds; nil if there is none. That one is gone hides nothing that is wrong with those after it.
+func (c *Content) Prove(key []byte, owner string, held func(Member) (*Object, error)) (gone error) {
 	sums := map[Ref][]byte{}
 	for _, m := range c.Members {
 		o, err := held(m)
@@ -152,7 +153,8 @@ func (c *Content) Prove(key []byte, owner string, held func(Member) (*Object, er
 		case m.Absent:
 			continue
 		case o == nil:
-			return fmt.Errorf("%s %s: %w", m.Kind, m.Copy, ErrGone)
+			gone = cmp.Or(gone, fmt.Errorf("%s %s: %w", m.Kind, m.Copy, ErrGone))
+			continue
 		}
 		sum, err := Hash(key, owner, m.Ref, o)
 		if err != nil || m.Copy != NameFor(m.Name, sum) || !o.Immutable {
@@ -160,10 +162,10 @@ func (c *Content) Prove(key []byte, owner string, held func(Member) (*Object, er
 		}
 		sums[m.Ref] = sum
 	}
-	if !c.Adds(key, owner, func(ref Ref) ([]byte, error) { return sums[ref], nil }) {
+	if gone == nil && !c.Adds(key, owner, func(ref Ref) ([]byte, error) { return sums[ref], nil }) {
 		return fmt.Errorf("the list of content %s: %w", c.ID, ErrSpoiled)
 	}
-	return nil
+	return gone
 }
 
 // What can be wrong with a copy or a list.

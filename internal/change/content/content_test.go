@@ -233,6 +233,10 @@ func TestContentIsProvenByItsCopies(t *testing.T) {
 			held[is.Members[0].Copy] = configMap("conf", map[string]string{"a": "1"}, nil)
 		}, "was changed after it was made"},
 		"a copy is gone": {"key", func(is *Content, held map[string]*Object) { delete(held, is.Members[2].Copy) }, "it is gone"},
+		"a copy is gone, and one behind it is another": {"key", func(is *Content, held map[string]*Object) {
+			delete(held, is.Members[0].Copy)
+			held[is.Members[2].Copy] = &Object{Ref: token.Ref, Binary: map[string][]byte{"t": []byte("y")}, Immutable: true}
+		}, "was changed after it was made"},
 		"what was missing is there": {"key", func(is *Content, held map[string]*Object) {
 			held[is.Members[1].Copy] = conf
 		}, "stands for an object that did not exist"},
