@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/internal/change/content"
@@ -49,6 +50,7 @@ func TestContentBesideKubernetes(t *testing.T) {
 		{"a good one goes everywhere", b.goodKey},
 		{"a pod that is made while nobody answers is replaced", b.unanswered},
 		{"a new DaemonSet has its content from the first pod", b.newReader},
+		{"nobody can make what is missing", b.missing},
 		{"nobody is shown a Secret's value", b.hidesToken},
 		{"whoever leaves keeps the copies", b.leavesCopies},
 	} {
@@ -192,6 +194,49 @@ func (b *beside) newReader(t *testing.T) {
 		}
 	}
 	b.madeOnce(t, "second")
+	b.kubectl(t, "delete", "ds/second")
+}
+
+// missing applies a DaemonSet that may read, in each way, a ConfigMap and a Secret that nobody has made. What its volumes
+// refer to can be made by nobody.
+func (b *beside) missing(t *testing.T) {
+	b.second(t, strings.NewReplacer("envFrom: [", "envFrom: [{configMapRef: {name: extra, optional: true}}, {secretRef: {name: extra, optional: true}}, ",
+		"env: [", "env: [{name: A, valueFrom: {configMapKeyRef: {name: extra, key: a, optional: true}}},\n"+
+			"           {name: B, valueFrom: {secretKeyRef: {name: extra, key: b, optional: true}}},\n           ").Replace(reader)+
+		`      - {name: map, configMap: {name: extra, optional: true}}
+      - {name: secret, secret: {secretName: extra, optional: true}}
+      - {name: both, projected: {sources: [{configMap: {name: extra, optional: true}}, {secret: {name: extra, optional: true}}]}}
+`)
+	list, err := b.client.CoreV1().Pods("default").List(t.Context(), metav1.ListOptions{LabelSelector: "app=second"})
+	if err != nil || len(list.Items) != nodes {
+		t.Fatalf("there are %d pods (%v)", len(list.Items), err)
+	}
+	spec := &list.Items[0].Spec
+	volumes := map[string]string{}
+	for _, v := range spec.Volumes {
+		switch v.Name {
+		case "map":
+			volumes["configmap "+v.ConfigMap.Name] = v.ConfigMap.Name
+		case "secret":
+			volumes["secret "+v.Secret.SecretName] = v.Secret.SecretName
+		case "both":
+			volumes["configmap "+v.Projected.Sources[0].ConfigMap.Name] = v.Projected.Sources[0].ConfigMap.Name
+			volumes["secret "+v.Projected.Sources[1].Secret.Name] = v.Projected.Sources[1].Secret.Name
+		}
+	}
+	if len(volumes) != 2 || spec.Containers[0].EnvFrom[0].ConfigMapRef.Name == "extra" {
+		t.Errorf("its volumes refer to %v, its variables to %+v", volumes, spec.Containers[0].EnvFrom)
+	}
+	for what, name := range volumes {
+		_, err := b.client.CoreV1().ConfigMaps("default").Get(t.Context(), name, metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			t.Errorf("%s: %v", what, err)
+		}
+		_, err = b.client.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		if !apierrors.IsInvalid(err) {
+			t.Errorf("somebody makes %s: %v", what, err)
+		}
+	}
 	b.kubectl(t, "delete", "ds/second")
 }
 

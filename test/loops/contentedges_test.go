@@ -546,11 +546,40 @@ func configMapComesBack(e *edge) {
 			canary = append(canary, node)
 		}
 	}
+	e.isNobodys()
 	e.make("good")
 	e.phase("logs", v1alpha1.PhaseComplete)
 	e.same(before, e.reads("logs", map[string]int{"good": edgeNodes}), canary...)
 	if len(canary) != 1 {
 		e.t.Errorf("pods were made on %v, want one", canary)
+	}
+}
+
+// isNobodys wants just one pod to mount what is not there, by a name that nobody can make and all can ask for.
+func (e *edge) isNobodys() {
+	e.t.Helper()
+	maps, missing := e.Client.CoreV1().ConfigMaps(e.ns), 0
+	pods, err := e.pods(e.t.Context(), "logs")
+	e.must(err)
+	for i := range pods {
+		name := mounts(&pods[i])
+		only := metav1.ListOptions{FieldSelector: "metadata.name=" + name}
+		list, err := maps.List(e.t.Context(), only)
+		e.must(err)
+		if len(list.Items) > 0 {
+			continue
+		}
+		missing++
+		_, err = maps.Create(e.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		if !apierrors.IsInvalid(err) {
+			e.t.Errorf("somebody makes ConfigMap %s: %v", name, err)
+		}
+		w, err := maps.Watch(e.t.Context(), only)
+		e.must(err)
+		w.Stop()
+	}
+	if missing != 1 {
+		e.t.Errorf("%d pods mount what is not there", missing)
 	}
 }
 

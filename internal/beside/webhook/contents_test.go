@@ -242,37 +242,91 @@ func TestAnAPIThatDoesNotAnswerTakesNoContentAway(t *testing.T) {
 	}
 }
 
-// TestACopyThatIsReplacedIsNoticed within seconds, and one that is deleted holds up nobody: it is made again.
-func TestACopyThatIsReplacedIsNoticed(t *testing.T) {
-	objects, c := world(t)
-	s := newServer(t, objects, true)
-	now := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
-	s.contents.now = func() time.Time { return now }
-	path := mapsPath + c.Members[0].Copy
-	copied := objects[path]
-	allowed := func(what string, want bool) {
+// clocked is a server whose contents go by a clock that is put forward by hand, and wants tells what becomes of a pod
+// that is made.
+func clocked(t *testing.T, objects api) (s *Server, now *time.Time, wants func(what string, allowed bool)) {
+	t.Helper()
+	s = newServer(t, objects, true)
+	now = ptr.To(time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC))
+	s.contents.now = func() time.Time { return *now }
+	return s, now, func(what string, allowed bool) {
 		t.Helper()
-		if got := made(t, s, objects); got.Allowed != want || got.Allowed && got.Patch == nil {
+		if got := made(t, s, objects); got.Allowed != allowed || got.Allowed && got.Patch == nil {
 			t.Errorf("%s: %+v", what, got)
 		}
 	}
-	allowed("as it was made", true)
+}
+
+// TestACopyThatIsReplacedIsNoticed within seconds, and one that is deleted holds up nobody: it is made again.
+func TestACopyThatIsReplacedIsNoticed(t *testing.T) {
+	objects, c := world(t)
+	s, now, wants := clocked(t, objects)
+	path := mapsPath + c.Members[0].Copy
+	copied := objects[path]
+	wants("as it was made", true)
 	delete(objects, path)
-	now = now.Add(trustFor)
-	allowed("it is gone", true)
+	*now = now.Add(trustFor)
+	wants("it is gone", true)
 	objects[path] = levels("debug")
-	allowed("another is there", false)
+	wants("another is there", false)
 	objects[path] = copied
-	allowed("it is made again", true)
+	wants("it is made again", true)
 	objects[path] = levels("debug")
-	now = now.Add(trustFor - 1)
-	allowed("within seconds", true)
-	now = now.Add(1)
-	allowed("after them", false)
-	now = now.Add(forgetAfter + 1)
-	allowed("much later", false)
+	*now = now.Add(trustFor - 1)
+	wants("within seconds", true)
+	*now = now.Add(1)
+	wants("after them", false)
+	*now = now.Add(forgetAfter + 1)
+	wants("much later", false)
 	if len(s.contents.read) != 0 {
 		t.Errorf("what nobody has asked for is kept: %v", s.contents.read)
+	}
+}
+
+// TestWhatIsGoneHidesNothingThatIsReplaced: while a copy or the list is gone, or the list is another, each copy is
+// read and hashed all the same.
+func TestWhatIsGoneHidesNothingThatIsReplaced(t *testing.T) {
+	_, c := world(t)
+	list, second := mapsPath+content.ManifestName("agent", c.ID), secretsPath+c.Members[1].Copy
+	short := content.Content{ID: c.ID, Digest: c.Digest, Members: []content.Member{{Ref: c.Members[0].Ref, Copy: "no-such"}}}
+	shorter, err := short.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]func(api){
+		"the copy before it is gone": func(o api) { delete(o, mapsPath+c.Members[0].Copy) },
+		"the list is gone":           func(o api) { delete(o, list) },
+		"the list leaves it out":     func(o api) { o[list] = &corev1.ConfigMap{Data: shorter} },
+	} {
+		objects, _ := world(t)
+		_, now, wants := clocked(t, objects)
+		wants("as it was made", true)
+		*now = now.Add(trustFor)
+		spoil(objects)
+		objects[second] = tokens("evil")
+		wants("the second copy is another, and "+name, false)
+	}
+}
+
+// TestAProofDoesNotCountForEver: while a copy is gone pods are made of what was whole a short time ago; without the list
+// they are made as long as the copies are what its ID says.
+func TestAProofDoesNotCountForEver(t *testing.T) {
+	objects, c := world(t)
+	_, now, wants := clocked(t, objects)
+	wants("as it was made", true)
+	first := mapsPath + c.Members[0].Copy
+	copied := objects[first]
+	delete(objects, first)
+	*now = now.Add(proofLasts - 1)
+	wants("a copy is gone", true)
+	*now = now.Add(1)
+	wants("a copy is gone for long", false)
+	objects[first] = copied
+	wants("it is back", true)
+	delete(objects, mapsPath+content.ManifestName("agent", c.ID))
+	for range 3 {
+		*now = now.Add(proofLasts)
+		wants("the list is gone", true)
 	}
 }
 

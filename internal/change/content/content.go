@@ -1,6 +1,7 @@
 package content
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base32"
@@ -82,7 +83,8 @@ func (o *Object) size() (n int) {
 // Member is an object of a content.
 type Member struct {
 	Ref
-	// Copy is the name of the copy. There is no such object where the author's was missing.
+	// Copy is the name of the copy. There is no such object where the author's was missing; how pods refer to that says
+	// InVolumes.
 	Copy   string `json:"copy"`
 	Absent bool   `json:"absent,omitempty"`
 }
@@ -141,8 +143,8 @@ func (c *Content) Adds(key []byte, owner string, sum Sum) bool {
 
 // Prove returns an error unless a content is that of its copies: each holds for good what its name says, and together
 // they are what the ID says. What stands for an object that was missing must be missing too. held is what a copy of
-// the owner holds; nil if there is none.
-func (c *Content) Prove(key []byte, owner string, held func(Member) (*Object, error)) error {
+// the owner holds; nil if there is none. That one is gone hides nothing that is wrong with those after it.
+func (c *Content) Prove(key []byte, owner string, held func(Member) (*Object, error)) (gone error) {
 	sums := map[Ref][]byte{}
 	for _, m := range c.Members {
 		o, err := held(m)
@@ -154,7 +156,8 @@ func (c *Content) Prove(key []byte, owner string, held func(Member) (*Object, er
 		case m.Absent:
 			continue
 		case o == nil:
-			return fmt.Errorf("%s %s: %w", m.Kind, m.Copy, ErrGone)
+			gone = cmp.Or(gone, fmt.Errorf("%s %s: %w", m.Kind, m.Copy, ErrGone))
+			continue
 		}
 		sum, err := Hash(key, owner, m.Ref, o)
 		if err != nil || m.Copy != NameFor(m.Name, sum) || !o.Immutable {
@@ -162,10 +165,10 @@ func (c *Content) Prove(key []byte, owner string, held func(Member) (*Object, er
 		}
 		sums[m.Ref] = sum
 	}
-	if !c.Adds(key, owner, func(ref Ref) ([]byte, error) { return sums[ref], nil }) {
+	if gone == nil && !c.Adds(key, owner, func(ref Ref) ([]byte, error) { return sums[ref], nil }) {
 		return fmt.Errorf("the list of content %s: %w", c.ID, ErrSpoiled)
 	}
-	return nil
+	return gone
 }
 
 // What can be wrong with a copy or a list.

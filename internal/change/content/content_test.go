@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/randfill"
 	"sigs.k8s.io/yaml"
 )
@@ -88,6 +90,43 @@ func TestRewrittenTemplateNamesTheCopies(t *testing.T) {
 	}
 }
 
+// TestVolumesReferToNothingThatSomebodyCanMake: what is optional is shown when it appears, so volumes refer to what is
+// missing by a name that no object can have, and the API of pods takes. Of environment variables it takes no such name.
+func TestVolumesReferToNothingThatSomebodyCanMake(t *testing.T) {
+	spec := podSpec(t, `{containers: [{name: c, envFrom: [{configMapRef: {name: extra}}, {secretRef: {name: extra}}],
+    env: [{name: A, valueFrom: {configMapKeyRef: {name: extra, key: a}}}, {name: B, valueFrom: {secretKeyRef: {name: extra, key: b}}}]}],
+  volumes: [{name: v, configMap: {name: extra}}, {name: w, secret: {secretName: extra}},
+    {name: p, projected: {sources: [{configMap: {name: extra}}, {secret: {name: extra}}]}}]}`)
+	c, err := Of([]byte("key"), "agent", Refs(spec), objects())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if is := c.Members[0].Copy; is != "extra-l5dqeeymgntrmgfjlxx2banz" {
+		t.Errorf("the list names %s, which an older version does not", is)
+	}
+	plain := map[string]any{}
+	asJSON(t, spec, &plain)
+	RewriteJSON(plain, c.Members)
+	Rewrite(spec, c.Members)
+	want := map[string]any{}
+	asJSON(t, spec, &want)
+	if !reflect.DeepEqual(plain, want) {
+		t.Errorf("as JSON the spec becomes %v, want %v", plain, want)
+	}
+	for i := range spec.Volumes {
+		walkVolume(&spec.Volumes[i].VolumeSource, func(kind Kind, name *string) {
+			if len(validation.IsDNS1123Subdomain(*name)) == 0 || len(rest.IsValidPathSegmentName(*name)) > 0 {
+				t.Errorf("volume %s refers to %s %s", spec.Volumes[i].Name, kind, *name)
+			}
+		})
+	}
+	walkContainer(&spec.Containers[0], func(kind Kind, name *string) {
+		if len(validation.IsDNS1123Subdomain(*name)) > 0 || *name == "extra" {
+			t.Errorf("variables are of %s %s", kind, *name)
+		}
+	})
+}
+
 // TestRewrittenJSON: a spec as JSON has it is rewritten as one of the Go types is, for any pod; what was replaced is
 // told with its place.
 func TestRewrittenJSON(t *testing.T) {
@@ -101,7 +140,8 @@ func TestRewrittenJSON(t *testing.T) {
 		func(at *metav1.Time, c randfill.Continue) { at.Time = time.Unix(c.Int63n(1000), 0).UTC() },
 	)
 	members := []Member{{Ref: Ref{ConfigMap, "a"}, Copy: "a-map"}, {Ref: Ref{Secret, "a"}, Copy: "a-secret"},
-		{Ref: Ref{ConfigMap, "b"}, Copy: "b-map"}, {Ref: Ref{Secret, ""}, Copy: "none"}}
+		{Ref: Ref{ConfigMap, "b"}, Copy: "b-map"}, {Ref: Ref{Secret, "b"}, Copy: "b-none", Absent: true},
+		{Ref: Ref{Secret, ""}, Copy: "none"}}
 	specs := []*corev1.PodSpec{podSpec(t, strings.ReplaceAll(strings.ReplaceAll(everyPlace, "volume}", "a}"), "all}", "b}"))}
 	for range 100 {
 		spec := &corev1.PodSpec{}
@@ -193,6 +233,10 @@ func TestContentIsProvenByItsCopies(t *testing.T) {
 			held[is.Members[0].Copy] = configMap("conf", map[string]string{"a": "1"}, nil)
 		}, "was changed after it was made"},
 		"a copy is gone": {"key", func(is *Content, held map[string]*Object) { delete(held, is.Members[2].Copy) }, "it is gone"},
+		"a copy is gone, and one behind it is another": {"key", func(is *Content, held map[string]*Object) {
+			delete(held, is.Members[0].Copy)
+			held[is.Members[2].Copy] = &Object{Ref: token.Ref, Binary: map[string][]byte{"t": []byte("y")}, Immutable: true}
+		}, "was changed after it was made"},
 		"what was missing is there": {"key", func(is *Content, held map[string]*Object) {
 			held[is.Members[1].Copy] = conf
 		}, "stands for an object that did not exist"},
@@ -401,7 +445,8 @@ func FuzzTemplates(f *testing.F) {
 		}
 		Rewrite(&spec, c.Members)
 		for _, m := range c.Members {
-			if len(m.Copy) > maxName || !slices.Contains(Refs(&spec), Ref{m.Kind, m.Copy}) {
+			named := Refs(&spec)
+			if len(m.Copy) > maxName || !slices.Contains(named, Ref{m.Kind, m.Copy}) && !slices.Contains(named, Ref{m.Kind, m.InVolumes()}) {
 				t.Errorf("the rewritten template does not name %q", m.Copy)
 			}
 		}

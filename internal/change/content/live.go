@@ -82,7 +82,7 @@ func (p *Pointing) Check(spec *corev1.PodSpec) error {
 		switch {
 		case !named[v.Ref]:
 			return fmt.Errorf("no volume of the pod names %s", v.Ref)
-		case !isCopyOf(v.Copy, v.Name):
+		case !isCopyOf(v.Copy, v.listed()):
 			return fmt.Errorf("%s is the name of no copy of %s", v.Copy, v.Ref)
 		}
 	}
@@ -140,14 +140,14 @@ func Point(spec *corev1.PodSpec, members []Member) ([]Pointed, error) {
 			switch {
 			case !is && IsID(ref.hash()):
 				err = fmt.Errorf("volume %s shows a copy of what is no longer content", v.Name)
-			case !is || m.Copy == ref.Name:
+			case !is || ref.listed() == m.Copy:
 			case m.Absent:
 				err = fmt.Errorf("%s is gone", m.Ref)
 			case fixed != "":
 				err = fmt.Errorf("container %s mounts %s by subPath", fixed, m.Ref)
 			case over != "":
 				err = fmt.Errorf("init container %s has read %s, and does not run again", over, m.Ref)
-			case !isCopyOf(m.Copy, ref.Name):
+			case !isCopyOf(m.Copy, ref.listed()):
 				err = fmt.Errorf("the name of %s is too long to be followed", m.Ref)
 			default:
 				out = append(out, Pointed{ref, m.Copy})
@@ -213,7 +213,7 @@ func readAtStart(spec *corev1.PodSpec, volume string) string {
 func memberFor(members []Member, ref Ref) (Member, bool) {
 	for _, fits := range []func(*Member) bool{
 		func(m *Member) bool { return m.Name == ref.Name },
-		func(m *Member) bool { return isCopyOf(ref.Name, m.Name) },
+		func(m *Member) bool { return isCopyOf(ref.listed(), m.Name) },
 	} {
 		for i := range members {
 			if m := &members[i]; m.Kind == ref.Kind && fits(m) {
@@ -231,6 +231,9 @@ func (r Ref) hash() string {
 	}
 	return ""
 }
+
+// listed is the name by which the list of a content has what a pod's spec names, also where that is missing.
+func (r Ref) listed() string { return strings.TrimPrefix(r.Name, nobodys) }
 
 // isCopyOf reports whether a name is that of a copy of the named object, or of the object of which that is a
 // copy. Where names were cut it is not known.

@@ -91,6 +91,43 @@ func TestWhatARunningPodCannotFollow(t *testing.T) {
 	}
 }
 
+// A running pod whose volume refers to what is missing, by a name of this version or of an older one, stays while it is
+// missing and is shown what comes. What its environment lacks comes with another pod.
+func TestARunningPodIsShownWhatComes(t *testing.T) {
+	ref := Ref{ConfigMap, "extra"}
+	missing, there := Member{Ref: ref, Copy: hashed("extra", "a"), Absent: true}, Member{Ref: ref, Copy: hashed("extra", "b")}
+	const volume, variables = "{volumes: [{name: v, configMap: {name: extra}}]}", "{containers: [{name: c, envFrom: [{configMapRef: {name: extra}}]}]}"
+	for name, made := range map[string]Member{"now": missing, "by an older version": {Ref: ref, Copy: missing.Copy}} {
+		spec := podSpec(t, volume)
+		Rewrite(spec, []Member{made})
+		if got, err := Point(spec, []Member{missing}); err != nil || len(got) != 0 {
+			t.Errorf("made %s, while it is missing: %v, %v", name, got, err)
+		}
+		to, err := Point(spec, []Member{there})
+		if err != nil || len(to) != 1 || to[0].Copy != there.Copy {
+			t.Fatalf("made %s, when it is there: %v, %v", name, to, err)
+		}
+		text, err := (&Pointing{Content: strings.Repeat("b", digits), At: time.Unix(1, 0), Volumes: to}).Text()
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod := &corev1.Pod{Spec: *spec}
+		pod.Annotations = map[string]string{LiveName: text}
+		shown, _, err := Shown(pod)
+		if err != nil || shown.Spec.Volumes[0].ConfigMap.Name != there.Copy {
+			t.Errorf("made %s, it is shown %v, %v", name, shown.Spec.Volumes, err)
+		}
+	}
+	spec := podSpec(t, variables)
+	Rewrite(spec, []Member{missing})
+	if _, err := Point(spec, []Member{missing}); err != nil {
+		t.Errorf("variables of what is missing still: %v", err)
+	}
+	if _, err := Point(spec, []Member{there}); err == nil || err.Error() != "container c has environment variables of ConfigMap extra" {
+		t.Errorf("variables of what is there now: %v", err)
+	}
+}
+
 // No annotation opens what the pod's volumes do not name.
 func TestPointingNamesCopiesOfWhatThePodNames(t *testing.T) {
 	spec := podSpec(t, "{containers: [{name: c, envFrom: [{secretRef: {name: env}}]}], volumes: [{name: v, secret: {secretName: "+hashed("token", "a")+"}}, {name: w, configMap: {name: conf}}]}")

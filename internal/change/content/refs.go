@@ -42,23 +42,24 @@ func (r Ref) IsRelease() bool { return r.Kind == Secret && strings.HasPrefix(r.N
 // volume's driver or a registry is to be told is not among it, and what Helm has installed is not.
 func Refs(spec *corev1.PodSpec) []Ref {
 	var out []Ref
-	walk(spec, func(kind Kind, name *string) {
+	add := func(kind Kind, name *string) {
 		if ref := (Ref{kind, *name}); *name != "" && !ref.IsRelease() {
 			out = append(out, ref)
 		}
-	})
+	}
+	walk(spec, add, add)
 	slices.SortFunc(out, Ref.Compare)
 	return slices.Compact(out)
 }
 
 // walk visits each place of a pod's spec that names a ConfigMap or Secret which containers see.
-func walk(spec *corev1.PodSpec, visit func(Kind, *string)) {
+func walk(spec *corev1.PodSpec, volume, variable func(Kind, *string)) {
 	for i := range spec.Volumes {
-		walkVolume(&spec.Volumes[i].VolumeSource, visit)
+		walkVolume(&spec.Volumes[i].VolumeSource, volume)
 	}
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {
-			walkContainer(&containers[i], visit)
+			walkContainer(&containers[i], variable)
 		}
 	}
 }
@@ -108,18 +109,40 @@ func walkContainer(c *corev1.Container, visit func(Kind, *string)) {
 	}
 }
 
+// nobodys begins a name that no object can have.
+const nobodys = "_"
+
+// InVolumes is the name by which volumes of pods refer to the member. For what was missing it is one that no object can
+// have: a volume shows what is optional as soon as somebody makes it. Environment variables refer to the copy in any
+// case: they are read when a container starts, and the API lets them name only what an object can be called.
+func (m *Member) InVolumes() string {
+	if m.Absent {
+		return nobodys + m.Copy
+	}
+	return m.Copy
+}
+
+// copied are the names by which volumes and environment variables refer to members.
+func copied(members []Member) (volumes, variables map[Ref]string) {
+	volumes, variables = make(map[Ref]string, len(members)), make(map[Ref]string, len(members))
+	for _, m := range members {
+		volumes[m.Ref], variables[m.Ref] = m.InVolumes(), m.Copy
+	}
+	return volumes, variables
+}
+
 // Rewrite has a pod's spec name the copies of members in place of the objects. The spec is changed in
 // place; it must be nobody else's.
 func Rewrite(spec *corev1.PodSpec, members []Member) {
-	copies := make(map[Ref]string, len(members))
-	for _, m := range members {
-		copies[m.Ref] = m.Copy
-	}
-	walk(spec, func(kind Kind, name *string) {
-		if to, is := copies[Ref{kind, *name}]; is {
-			*name = to
+	rename := func(copies map[Ref]string) func(Kind, *string) {
+		return func(kind Kind, name *string) {
+			if to, is := copies[Ref{kind, *name}]; is {
+				*name = to
+			}
 		}
-	})
+	}
+	volumes, variables := copied(members)
+	walk(spec, rename(volumes), rename(variables))
 }
 
 // Renamed is a name in the JSON of a pod's spec that was replaced: Path is its JSON pointer (RFC 6901) below the spec.
@@ -128,11 +151,8 @@ type Renamed struct{ Path, Name string }
 // RewriteJSON is Rewrite for a spec as JSON has it, whose fields may be newer than the Go types. It returns what it
 // replaced, in order. What is not of the form of a pod's spec it leaves alone.
 func RewriteJSON(spec map[string]any, members []Member) (out []Renamed) {
-	copies := make(map[Ref]string, len(members))
-	for _, m := range members {
-		copies[m.Ref] = m.Copy
-	}
-	rename := func(path string, in map[string]any, kind Kind, source, field string) {
+	volumes, variables := copied(members)
+	rename := func(copies map[Ref]string, path string, in map[string]any, kind Kind, source, field string) {
 		of, _ := in[source].(map[string]any)
 		name, _ := of[field].(string)
 		if to, is := copies[Ref{kind, name}]; is && name != "" {
@@ -141,24 +161,24 @@ func RewriteJSON(spec map[string]any, members []Member) (out []Renamed) {
 		}
 	}
 	each(spec, "", "volumes", func(path string, v map[string]any) {
-		rename(path, v, ConfigMap, "configMap", "name")
-		rename(path, v, Secret, "secret", "secretName")
+		rename(volumes, path, v, ConfigMap, "configMap", "name")
+		rename(volumes, path, v, Secret, "secret", "secretName")
 		projected, _ := v["projected"].(map[string]any)
 		each(projected, path+"/projected", "sources", func(path string, source map[string]any) {
-			rename(path, source, ConfigMap, "configMap", "name")
-			rename(path, source, Secret, "secret", "name")
+			rename(volumes, path, source, ConfigMap, "configMap", "name")
+			rename(volumes, path, source, Secret, "secret", "name")
 		})
 	})
 	for _, containers := range []string{"initContainers", "containers"} {
 		each(spec, "", containers, func(path string, c map[string]any) {
 			each(c, path, "envFrom", func(path string, from map[string]any) {
-				rename(path, from, ConfigMap, "configMapRef", "name")
-				rename(path, from, Secret, "secretRef", "name")
+				rename(variables, path, from, ConfigMap, "configMapRef", "name")
+				rename(variables, path, from, Secret, "secretRef", "name")
 			})
 			each(c, path, "env", func(path string, env map[string]any) {
 				from, _ := env["valueFrom"].(map[string]any)
-				rename(path+"/valueFrom", from, ConfigMap, "configMapKeyRef", "name")
-				rename(path+"/valueFrom", from, Secret, "secretKeyRef", "name")
+				rename(variables, path+"/valueFrom", from, ConfigMap, "configMapKeyRef", "name")
+				rename(variables, path+"/valueFrom", from, Secret, "secretKeyRef", "name")
 			})
 		})
 	}

@@ -123,9 +123,12 @@ func Read(o metav1.Object) (l List, ok bool) {
 	return l, err == nil && l.ID != ""
 }
 
-// For is the member by whose name pods of the content refer to something.
+// For is the member by whose name pods of the content refer to something. Volumes name what is missing otherwise, so
+// that nobody can make it.
 func (l *List) For(name Ref) (m Member, is bool) {
-	i := slices.IndexFunc(l.Members, func(m Member) bool { return m.Refers() == name })
+	i := slices.IndexFunc(l.Members, func(m Member) bool {
+		return m.Refers() == name || m.Absent && name == Ref{m.Kind, "_" + m.Copy}
+	})
 	if i < 0 {
 		return m, false
 	}
