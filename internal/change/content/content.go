@@ -160,7 +160,7 @@ func (c *Content) Prove(key []byte, owner string, held func(Member) (*Object, er
 			continue
 		}
 		sum, err := Hash(key, owner, m.Ref, o)
-		if err != nil || m.Copy != NameFor(m.Name, sum) || !o.Immutable {
+		if err != nil || !m.Names(sum) || !o.Immutable {
 			return fmt.Errorf("%s %s: %w", m.Kind, m.Copy, ErrSpoiled)
 		}
 		sums[m.Ref] = sum

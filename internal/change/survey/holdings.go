@@ -324,7 +324,7 @@ func (s *Set) renamed() string {
 		if o != nil {
 			sum, err = content.Hash(key, s.DaemonSet.Name, m.Ref, o)
 		}
-		if m.Absent != (o == nil) || err != nil || o != nil && m.Copy != content.NameFor(m.Name, sum) {
+		if m.Absent != (o == nil) || err != nil || o != nil && !m.Names(sum) {
 			return ""
 		}
 	}
