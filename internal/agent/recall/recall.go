@@ -6,6 +6,7 @@ import (
 	"context"
 	"path/filepath"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -75,7 +76,11 @@ func Open(ctx context.Context, c Config) (*Recalled, error) {
 	}
 	r.Classes = objects.NewRuntimeClasses(c.Client.NodeV1().RuntimeClasses().Get, known.Handlers)
 	r.References = referred.New(ctx, c.Client)
-	r.References.Recall(known.ConfigMaps, known.Secrets, keeper.Note)
+	ran := make([]*corev1.Pod, 0, len(known.Pods))
+	for i := range known.Pods {
+		ran = append(ran, known.Pods[i].Pod)
+	}
+	r.References.Recall(ran, known.ConfigMaps, known.Secrets, keeper.Note)
 	return r, nil
 }
 
