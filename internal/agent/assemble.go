@@ -69,8 +69,8 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 		Config: a.cfg, Sources: n.sources, Addresses: a.addresses, Clock: a.clk, Changed: n.reporter.Check,
 	}
 	n.recalled, err = recall.Open(ctx, recall.Config{
-		DataDir: a.cfg.DataDir, Secrets: a.cfg.RememberSecrets, Client: client, Clock: a.clk,
-		Tokens: func() []volumes.Token { return n.volumes.Tokens() },
+		DataDir: a.cfg.DataDir, Secrets: a.cfg.RememberSecrets, MemoryDir: a.cfg.MemoryDir, Client: client,
+		Clock: a.clk, Tokens: func() []volumes.Token { return n.volumes.Tokens() },
 	})
 	if err != nil {
 		return nil, err

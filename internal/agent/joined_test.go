@@ -202,7 +202,7 @@ func startAgentBy(t *testing.T, m *machine, env *testenv.Env, token string, by c
 	cfg := config.Config{
 		Node: config.Node{Server: env.Config.Host, Token: token, NodeName: "n1",
 			NodeIPs: []net.IP{net.IPv4(127, 0, 0, 1)}, Port: freePort(t), Version: "v1.0.0-test"},
-		Folders:  config.Folders{DataDir: m.dir + "/agent", LogDir: m.dir + "/log", KubeletDir: m.dir + "/kubelet"},
+		Folders:  config.Folders{DataDir: m.dir + "/agent", LogDir: m.dir + "/log", KubeletDir: m.dir + "/kubelet", MemoryDir: m.dir + "/run"},
 		Runtime:  config.Runtime{RuntimeEndpoint: m.endpoint, CgroupRoot: m.cgroupRoot},
 		Eviction: config.Eviction{EvictionHard: "none"},
 		Images:   config.Images{ImageGCHigh: 100},

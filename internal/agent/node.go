@@ -133,6 +133,9 @@ func (n *node) run(ctx context.Context, fail context.CancelCauseFunc) error {
 	}
 	start("keep what is known of services", n.keeper.Run)
 	start("keep what is known of pods", n.recalled.Keeper.Run)
+	if n.recalled.Memory != nil {
+		start("keep immutable Secrets in memory", n.recalled.Memory.Run)
+	}
 	if n.services != nil {
 		start("make services lead to pods", n.services.Run)
 	}
@@ -178,6 +181,9 @@ func (n *node) mend(ctx context.Context) {
 	}
 	parts := []mend.Part{
 		n.identity, n.attached.Devices, n.attached.Claims, n.keepers.Stock.Pinned, n.addresses, n.keeper, n.recalled.Keeper,
+	}
+	if n.recalled.Memory != nil {
+		parts = append(parts, n.recalled.Memory)
 	}
 	if n.networkKeeper != nil {
 		parts = append(parts, n.networkKeeper)

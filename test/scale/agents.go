@@ -115,7 +115,7 @@ func (b *bench) agent(i int, token string, joined func()) hollowagent.Agent {
 			// From a range that is reserved for networks inside a provider; nobody calls there.
 			NodeIPs: []net.IP{net.IPv4(100, byte(64+(i+1)>>16), byte((i+1)>>8), byte(i+1))},
 		},
-		Folders: config.Folders{DataDir: filepath.Join(b.dir, "agents", name)},
+		Folders: config.Folders{DataDir: filepath.Join(b.dir, "agents", name), MemoryDir: filepath.Join(b.dir, "memory")},
 	}}
 }
 

@@ -36,6 +36,7 @@ func (c Config) Complete() (Config, error) {
 		return c, errors.New("the agent needs a data folder")
 	}
 	setDefault(&c.LogDir, "/var/log")
+	setDefault(&c.MemoryDir, "/run/everynode")
 	setDefault(&c.KubeletDir, "/var/lib/kubelet")
 	setDefault(&c.RuntimeEndpoint, "unix:///run/containerd/containerd.sock")
 	setDefault(&c.ClusterDomain, "cluster.local")

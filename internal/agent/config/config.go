@@ -65,6 +65,9 @@ type Folders struct {
 	// RememberSecrets says what of Secrets is kept for a start without a control plane: RememberNoSecrets, which is the
 	// default, RememberPlain, or the path of a file with the key with which all that is remembered of pods is encrypted.
 	RememberSecrets string
+	// MemoryDir is a folder in memory, which the agent's end leaves and the machine's does not; the default is
+	// /run/everynode.
+	MemoryDir string
 }
 
 // Runtime is how containers are run.

@@ -124,6 +124,9 @@ func (p *Manager) gone(pod *corev1.Pod) {
 	w, ok := p.workers[pod.UID]
 	if !ok {
 		p.cfg.Book.forget(pod.UID)
+		if p.cfg.References != nil {
+			p.cfg.References.Forget(pod.UID) // of an earlier run
+		}
 		return
 	}
 	p.cfg.Book.leaves(pod, p.cfg.Clock.Now())

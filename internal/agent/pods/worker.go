@@ -251,16 +251,16 @@ func (w *worker) step(ctx context.Context, running *sync.WaitGroup) (time.Durati
 func (w *worker) refresh(ctx context.Context) error {
 	w.mailbox.Lock()
 	if w.newPod != nil {
-		if old := w.in.Pod; old != nil && (!maps.Equal(old.Labels, w.newPod.Labels) ||
+		old := w.in.Pod
+		w.asked, w.in.Pod = w.newPod, w.newPod
+		w.follow() // before anybody reads what the pod is pointed at
+		if old != nil && (!maps.Equal(old.Labels, w.newPod.Labels) ||
 			!maps.Equal(old.Annotations, w.newPod.Annotations)) {
 			w.cfg.Volumes.PodChanged(w.newPod)
 		}
 		if w.cfg.Fetcher != nil {
 			w.cfg.Fetcher.PodChanged(w.newPod)
 		}
-		w.asked = w.newPod
-		w.in.Pod = w.newPod
-		w.follow()
 	}
 	again := w.newPod != nil || w.freed
 	w.in.Gone = w.gone

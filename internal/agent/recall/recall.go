@@ -6,6 +6,7 @@ import (
 	"context"
 	"path/filepath"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -27,7 +28,9 @@ type Config struct {
 	DataDir string
 	// Secrets says whether Secrets are kept, and with which key; see package config.
 	Secrets string
-	Client  kubernetes.Interface
+	// MemoryDir is a folder in memory, for Secrets that are not to be on a disk; see package config.
+	MemoryDir string
+	Client    kubernetes.Interface
 	// Tokens returns the tokens that pods have now.
 	Tokens func() []volumes.Token
 	Clock  clock.WithTicker
@@ -35,7 +38,9 @@ type Config struct {
 
 // Recalled is what is known of the pods, and what keeps it for the next run.
 type Recalled struct {
-	Keeper     *remember.PodKeeper
+	Keeper *remember.PodKeeper
+	// Memory keeps what is in no file of the data folder; nil if there is nowhere to keep it.
+	Memory     *remember.PodKeeper
 	Book       *pods.Book
 	Classes    *objects.RuntimeClasses
 	References *referred.Cache
@@ -67,15 +72,21 @@ func Open(ctx context.Context, c Config) (*Recalled, error) {
 		known = &remember.Pods{}
 	}
 	known.Pods = shutdown.Survivors(known.Pods)
-	r.Pods, r.Keeper, r.Book = known, keeper, pods.NewBook(known.Pods, keeper.Note)
+	r.Pods, r.Keeper, r.Book = known, keeper, pods.NewBook(known.Pods, r.note)
+	inMemory := r.openMemory(ctx)
 	if c.Secrets == config.RememberNoSecrets && len(known.Secrets) > 0 {
 		// They were kept by an earlier run, and are not to be any more.
 		known.Secrets = nil
 		keeper.Note()
 	}
+	known.Secrets = append(known.Secrets, inMemory...)
 	r.Classes = objects.NewRuntimeClasses(c.Client.NodeV1().RuntimeClasses().Get, known.Handlers)
 	r.References = referred.New(ctx, c.Client)
-	r.References.Recall(known.ConfigMaps, known.Secrets, keeper.Note)
+	ran := make([]*corev1.Pod, 0, len(known.Pods))
+	for i := range known.Pods {
+		ran = append(ran, known.Pods[i].Pod)
+	}
+	r.References.Recall(ran, known.ConfigMaps, known.Secrets, r.note)
 	return r, nil
 }
 

@@ -2,7 +2,9 @@ package referred
 
 import (
 	"context"
+	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,16 +29,20 @@ type Cache struct {
 	mu    sync.Mutex
 	pods  map[types.UID]map[key]bool
 	items map[key]*item
-	// recalled are objects as they were in an earlier run; they count until they are seen in this one.
+	// recalled are objects as they were in an earlier run, none of them immutable; they count until they are seen in
+	// this one.
 	recalled map[key]any
 	// changed is told when an object that is watched changes; nil for nobody.
 	changed func()
 }
 
-// item is an object that is watched.
+// item is an object that is watched, or immutable.
 type item struct {
 	store  cache.Store
 	synced func() bool
+	// kept is the object once it was read as immutable; it is not watched any more. Nothing waits here: the watch holds
+	// locks of its own while it tells.
+	kept atomic.Pointer[any]
 	// began is when the watch began.
 	began time.Time
 	// users are how many pods refer to it.
@@ -50,16 +56,59 @@ func New(ctx context.Context, client kubernetes.Interface) *Cache {
 }
 
 // Recall has these objects, known from an earlier run, stand for those that the API server does not answer for; a pod
-// must refer to them. Changed is told when something may be worth to be remembered; it must not block. Call it before
-// anything else.
-func (c *Cache) Recall(configMaps []*corev1.ConfigMap, secrets []*corev1.Secret, changed func()) {
+// must refer to them. Immutable ones stay as they are while one of these pods, which ran then, refers to them: each
+// pod is to be told to Forget. Changed is told when something may be worth to be remembered; it must not block. Call it
+// before anything else.
+func (c *Cache) Recall(pods []*corev1.Pod, configMaps []*corev1.ConfigMap, secrets []*corev1.Secret, changed func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.changed, c.recalled = changed, map[key]any{}
+	fixed := map[key]any{}
+	add := func(o any) {
+		if immutable(o) {
+			fixed[keyOf(o)] = o
+		} else {
+			c.recalled[keyOf(o)] = o
+		}
+	}
 	for _, o := range configMaps {
-		c.recalled[keyOf(o)] = o
+		add(o)
 	}
 	for _, o := range secrets {
-		c.recalled[keyOf(o)] = o
+		add(o)
 	}
+	for _, pod := range pods {
+		had := references(pod)
+		maps.DeleteFunc(had, func(k key, _ bool) bool { return fixed[k] == nil })
+		for k := range had {
+			if c.items[k] == nil {
+				c.items[k] = keptItem(fixed[k])
+			}
+			c.use(k)
+		}
+		if len(had) > 0 {
+			c.pods[pod.UID] = had
+		}
+	}
+}
+
+func keptItem(obj any) *item {
+	i := &item{stop: func() {}}
+	i.kept.Store(&obj)
+	return i
+}
+
+// keep has the item be obj for good if that is immutable and it was not yet something, and returns what it is for good;
+// nil for nothing.
+func (c *Cache) keep(i *item, obj any) any {
+	if immutable(obj) && i.kept.CompareAndSwap(nil, &obj) {
+		i.stop()
+		c.tell()
+	}
+	if kept := i.kept.Load(); kept != nil {
+		return *kept
+	}
+	return nil
 }
 
 // Known are the objects that pods refer to, as they are known now.
@@ -68,7 +117,9 @@ func (c *Cache) Known() (configMaps []*corev1.ConfigMap, secrets []*corev1.Secre
 	defer c.mu.Unlock()
 	for k, i := range c.items {
 		obj := c.recalled[k]
-		if i.synced() {
+		if kept := i.kept.Load(); kept != nil {
+			obj = *kept
+		} else if i.synced() {
 			obj, _, _ = i.store.GetByKey(k.namespace + "/" + k.name)
 		}
 		switch o := obj.(type) {
@@ -135,6 +186,7 @@ func (c *Cache) drop(had, wanted map[key]bool) {
 
 func (c *Cache) watch(k key) *item {
 	ctx, cancel := context.WithCancel(c.ctx)
+	i := &item{began: time.Now(), stop: cancel}
 	only := fields.OneTermEqualSelector(metav1.ObjectNameField, k.name).String()
 	var example runtime.Object = &corev1.ConfigMap{}
 	list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -164,7 +216,8 @@ func (c *Cache) watch(k key) *item {
 			},
 		}, c.client),
 		ObjectType: example, Handler: cache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) { c.tell() }, UpdateFunc: func(any, any) { c.tell() }, DeleteFunc: func(any) { c.tell() },
+			AddFunc: func(obj any) { c.saw(k, i, obj) }, UpdateFunc: func(_, obj any) { c.saw(k, i, obj) },
+			DeleteFunc: func(any) { c.tell() },
 		},
 		Transform: func(obj any) (any, error) {
 			if o, ok := obj.(metav1.Object); ok {
@@ -173,8 +226,18 @@ func (c *Cache) watch(k key) *item {
 			return obj, nil
 		},
 	})
+	i.store = store
+	i.synced = func() bool { return i.kept.Load() != nil || informer.HasSynced() }
 	go informer.RunWithContext(ctx)
-	return &item{store: store, synced: informer.HasSynced, began: time.Now(), stop: cancel}
+	return i
+}
+
+// saw is told of each state of the object, before the watch takes in the next one.
+func (c *Cache) saw(k key, i *item, obj any) {
+	if keyOf(obj) == k {
+		c.keep(i, obj)
+	}
+	c.tell()
 }
 
 func (c *Cache) tell() {
@@ -184,12 +247,9 @@ func (c *Cache) tell() {
 }
 
 // seen returns what is known of an object; ok is false while that is nothing.
-func (c *Cache) seen(ctx context.Context, k key) (obj any, ok bool) {
-	c.mu.Lock()
-	i := c.items[k]
-	c.mu.Unlock()
-	if i == nil {
-		return nil, false
+func (c *Cache) seen(ctx context.Context, k key, i *item) (obj any, ok bool) {
+	if kept := c.keep(i, nil); kept != nil {
+		return kept, true
 	}
 	recalled := c.recalled[k]
 	deadline := time.Now().Add(patience)
@@ -202,32 +262,47 @@ func (c *Cache) seen(ctx context.Context, k key) (obj any, ok bool) {
 		return recalled, recalled != nil
 	}
 	obj, there, err := i.store.GetByKey(k.namespace + "/" + k.name)
+	// What is kept was first, if there is anything: the store may hold what came after it.
+	if kept := c.keep(i, obj); kept != nil {
+		return kept, true
+	}
 	if err != nil || !there {
 		return nil, err == nil
 	}
 	return obj, true
 }
 
-// ConfigMap returns the object, which is shared and must not be changed.
-func (c *Cache) ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
-	obj, ok := c.seen(ctx, key{configMaps, namespace, name})
-	if !ok {
-		return c.client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+// read returns the object as it is known, or else as live reads it.
+func read[T metav1.Object](ctx context.Context, c *Cache, k key,
+	live func(context.Context, string, metav1.GetOptions) (T, error)) (found T, err error) {
+	c.mu.Lock()
+	i := c.items[k]
+	c.mu.Unlock()
+	if i == nil {
+		return live(ctx, k.name, metav1.GetOptions{})
 	}
-	if found, ok := obj.(*corev1.ConfigMap); ok {
+	obj, ok := c.seen(ctx, k, i)
+	if !ok {
+		if found, err = live(ctx, k.name, metav1.GetOptions{}); err != nil {
+			return found, err
+		}
+		found.SetManagedFields(nil)
+		if obj = c.keep(i, found); obj == nil {
+			return found, nil
+		}
+	}
+	if found, ok = obj.(T); ok {
 		return found, nil
 	}
-	return nil, apierrors.NewNotFound(corev1.Resource(string(configMaps)), name)
+	return found, apierrors.NewNotFound(corev1.Resource(string(k.kind)), k.name)
+}
+
+// ConfigMap returns the object, which is shared and must not be changed.
+func (c *Cache) ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error) {
+	return read(ctx, c, key{configMaps, namespace, name}, c.client.CoreV1().ConfigMaps(namespace).Get)
 }
 
 // Secret returns the object, which is shared and must not be changed.
 func (c *Cache) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
-	obj, ok := c.seen(ctx, key{secrets, namespace, name})
-	if !ok {
-		return c.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
-	}
-	if found, ok := obj.(*corev1.Secret); ok {
-		return found, nil
-	}
-	return nil, apierrors.NewNotFound(corev1.Resource(string(secrets)), name)
+	return read(ctx, c, key{secrets, namespace, name}, c.client.CoreV1().Secrets(namespace).Get)
 }

@@ -174,7 +174,7 @@ func TestRecall(t *testing.T) {
 	c := New(t.Context(), s)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "s"}, Data: map[string][]byte{"k": []byte("secret")}}
 	news := make(chan struct{}, 100)
-	c.Recall([]*corev1.ConfigMap{configMap("c", "old"), configMap("unused", "x")}, []*corev1.Secret{secret}, func() { news <- struct{}{} })
+	c.Recall(nil, []*corev1.ConfigMap{configMap("c", "old"), configMap("unused", "x")}, []*corev1.Secret{secret}, func() { news <- struct{}{} })
 	c.Follow(podOf("p", configMapVolume("c"), secretVolume("s"), configMapVolume("missing")))
 	value := func() string {
 		got, err := c.ConfigMap(t.Context(), "ns", "c")

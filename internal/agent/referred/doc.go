@@ -4,5 +4,8 @@
 // it happens, nothing is read again and again, and a container that crashes starts again while the API server is away.
 // What was not seen yet is read live, or taken from what an earlier run of the agent knew.
 //
+// An object that was read as immutable stays so until the last pod that refers to it is gone, and is not watched:
+// whoever deletes it, or puts another in its place, changes no pod that runs.
+//
 // references lists what a pod refers to, and is pure.
 package referred

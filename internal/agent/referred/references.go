@@ -30,6 +30,17 @@ func keyOf(obj any) key {
 	return key{}
 }
 
+// immutable says whether the object is one whose data nobody can change, but by another in its place.
+func immutable(obj any) bool {
+	switch o := obj.(type) {
+	case *corev1.ConfigMap:
+		return o.Immutable != nil && *o.Immutable
+	case *corev1.Secret:
+		return o.Immutable != nil && *o.Immutable
+	}
+	return false
+}
+
 // references are the ConfigMaps and Secrets that the pod refers to.
 func references(pod *corev1.Pod) map[key]bool {
 	if shown, _, err := content.Shown(pod); err == nil {

@@ -1,0 +1,81 @@
+package recall
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/everynode/everynode/internal/agent/config"
+	"github.com/everynode/everynode/internal/agent/remember"
+)
+
+// openMemory has immutable Secrets, where they are not to be on a disk, be kept in memory that outlives the agent, and
+// returns those that an earlier run kept there. Without such memory the next run reads them again.
+func (r *Recalled) openMemory(ctx context.Context) []*corev1.Secret {
+	logger := klog.FromContext(ctx)
+	of := sha256.Sum256([]byte(r.config.DataDir))
+	path := filepath.Join(r.config.MemoryDir, "secrets-"+hex.EncodeToString(of[:6])+".jsonl")
+	if r.config.Secrets != config.RememberNoSecrets {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			logger.Error(err, "Secrets of an earlier run stay in memory", "path", path)
+		}
+		return nil
+	}
+	if err := isMemory(r.config.MemoryDir); err != nil {
+		logger.Info("Immutable Secrets are read anew when the agent starts again", "reason", err.Error())
+		return nil
+	}
+	memory, known, err := remember.NewPodKeeper(path, remember.Seal{}, r.fixedSecrets, r.config.Clock)
+	if err != nil {
+		logger.Error(err, "Immutable Secrets are read anew")
+	}
+	r.Memory = memory
+	if known == nil {
+		return nil
+	}
+	return known.Secrets
+}
+
+// isMemory makes the folder, and says why what is in it could be on a disk.
+func isMemory(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make a folder in memory: %w", err)
+	}
+	var is unix.Statfs_t
+	if err := unix.Statfs(dir, &is); err != nil {
+		return fmt.Errorf("look where %s is: %w", dir, err)
+	}
+	if is.Type != unix.TMPFS_MAGIC && is.Type != unix.RAMFS_MAGIC {
+		return fmt.Errorf("%s is not in memory", dir)
+	}
+	return nil
+}
+
+// fixedSecrets are the immutable Secrets that pods refer to.
+func (r *Recalled) fixedSecrets() *remember.Pods {
+	out := &remember.Pods{}
+	_, secrets := r.References.Known()
+	for _, s := range secrets {
+		if s.Immutable != nil && *s.Immutable {
+			out.Secrets = append(out.Secrets, s)
+		}
+	}
+	return out
+}
+
+// note says that something changed that the next run is to know.
+func (r *Recalled) note() {
+	r.Keeper.Note()
+	if r.Memory != nil {
+		r.Memory.Note()
+	}
+}
