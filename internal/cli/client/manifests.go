@@ -2,10 +2,12 @@ package client
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -70,7 +72,11 @@ func (m *manifests) add(raw []byte) error {
 		metav1.TypeMeta `json:",inline"`
 		Metadata        struct{ Namespace, Name string } `json:"metadata"`
 	}
-	if err := yaml.Unmarshal(raw, &head); err != nil {
+	err := yaml.Unmarshal(raw, &head)
+	switch {
+	case err != nil && mayBeSecret(raw): // what the error quotes may be a part of a value
+		return fmt.Errorf("it cannot be read%s; what is wrong is not shown, as it may be a Secret", lineOf(err))
+	case err != nil:
 		return err
 	}
 	switch head.GroupVersionKind() {
@@ -111,6 +117,23 @@ func (m *manifests) add(raw []byte) error {
 		}
 	}
 	return nil
+}
+
+// mayBeSecret reports whether a document that cannot be read may be meant as a Secret.
+func mayBeSecret(raw []byte) bool {
+	text := bytes.ToLower(raw)
+	return bytes.Contains(text, []byte("secret")) || bytes.Contains(text, []byte("stringdata"))
+}
+
+var line = regexp.MustCompile(`line (\d+)`)
+
+// lineOf says at which line of a document an error is, if it says so; no more of what it quotes.
+func lineOf(err error) string {
+	at := line.FindStringSubmatch(err.Error())
+	if at == nil {
+		return ""
+	}
+	return " at line " + at[1]
 }
 
 // addStartup adds a NodeStartup.

@@ -225,14 +225,14 @@ func (j *judgement) housekeeping() {
 	j.handOver()
 }
 
-// isSilent reports whether the pod's node, which is in order, never says that the pod has the content that it was
-// pointed at.
+// isSilent reports whether the pod's node, which is in order and takes another one, never says that the pod has the
+// content that it was pointed at.
 func (j *judgement) isSilent(p *Pod) bool {
 	silent, from := p.silent(j.now)
 	if !silent {
 		j.wakeAt(from)
 	}
-	return silent && j.cell.column.Health.Fault == ""
+	return silent && j.cell.column.Health.Fault == "" && j.cell.eligibility == placement.ShouldRun
 }
 
 // handOver lets the old pod go once the new one can do without it, where both are there.
