@@ -73,11 +73,8 @@ func (m *manifests) add(raw []byte) error {
 		Metadata        struct{ Namespace, Name string } `json:"metadata"`
 	}
 	err := yaml.Unmarshal(raw, &head)
-	switch {
-	case err != nil && mayBeSecret(raw): // what the error quotes may be a part of a value
-		return fmt.Errorf("it cannot be read%s; what is wrong is not shown, as it may be a Secret", lineOf(err))
-	case err != nil:
-		return err
+	if err != nil {
+		return unreadable(raw, err)
 	}
 	switch head.GroupVersionKind() {
 	case appsv1.SchemeGroupVersion.WithKind("DaemonSet"):
@@ -119,21 +116,20 @@ func (m *manifests) add(raw []byte) error {
 	return nil
 }
 
-// mayBeSecret reports whether a document that cannot be read may be meant as a Secret.
-func mayBeSecret(raw []byte) bool {
-	text := bytes.ToLower(raw)
-	return bytes.Contains(text, []byte("secret")) || bytes.Contains(text, []byte("stringdata"))
-}
-
 var line = regexp.MustCompile(`line (\d+)`)
 
-// lineOf says at which line of a document an error is, if it says so; no more of what it quotes.
-func lineOf(err error) string {
-	at := line.FindStringSubmatch(err.Error())
-	if at == nil {
-		return ""
+// unreadable is the error of a document that is no YAML. What it quotes may be a part of a Secret's value, so of one
+// that may be meant as a Secret it says the line alone.
+func unreadable(raw []byte, err error) error {
+	text := bytes.ToLower(raw)
+	if !bytes.Contains(text, []byte("secret")) && !bytes.Contains(text, []byte("stringdata")) {
+		return err
 	}
-	return " at line " + at[1]
+	at := line.FindString(err.Error())
+	if at != "" {
+		at = " at " + at
+	}
+	return fmt.Errorf("it cannot be read%s; what is wrong is not shown, as it may be a Secret", at)
 }
 
 // addStartup adds a NodeStartup.

@@ -142,10 +142,15 @@ func (m *Matrix) deleteDaemonSet(uid types.UID) {
 
 // updateNode: a change of neither name, labels nor taints is no work.
 func (m *Matrix) updateNode(info fact.Node) {
-	if col := m.columns[info.Name]; col != nil && col.Info.Equal(info) {
+	was := m.columns[info.Name]
+	if was != nil && was.Info.Equal(info) {
 		return
 	}
-	m.setColumn(info.Name, &row.Column{Info: info, Health: m.health[info.Name], Node: &corev1.Node{
+	var back time.Time
+	if was != nil {
+		back = was.Back
+	}
+	m.setColumn(info.Name, &row.Column{Info: info, Health: m.health[info.Name], Back: back, Node: &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: info.Name, Labels: info.Labels},
 		Spec:       corev1.NodeSpec{Taints: info.Taints},
 	}})

@@ -59,7 +59,11 @@ func (m *Matrix) updateHealth(h fact.Health) {
 		delete(m.health, h.Name)
 	}
 	if col := m.columns[h.Name]; col != nil {
-		m.setColumn(h.Name, &row.Column{Info: col.Info, Node: col.Node, Health: h})
+		back := col.Back
+		if h.Fault == "" {
+			back = m.now
+		}
+		m.setColumn(h.Name, &row.Column{Info: col.Info, Node: col.Node, Health: h, Back: back})
 	}
 }
 

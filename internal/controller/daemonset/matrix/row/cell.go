@@ -280,19 +280,12 @@ func (p *Pod) point(info *fact.Pod, now time.Time) {
 	}
 }
 
-// isBack notes that the node is in order again: what it could not say meanwhile it has its time for from now on.
-func (c *cell) isBack(now time.Time) {
-	for _, p := range c.pods {
-		p.pointedFrom = now
-	}
-}
-
-// silent reports whether its node has not said for long what its volumes show, and from when that will be so.
-func (p *Pod) silent(now time.Time) (silent bool, from time.Time) {
+// silent reports whether its node, in order since back, has not said for long what its volumes show, and from when.
+func (p *Pod) silent(now, back time.Time) (silent bool, from time.Time) {
 	if p.info.Pointed.IsZero() || !p.info.Mounted.IsZero() || p.info.Trouble != "" || p.info.Resized {
 		return false, time.Time{}
 	}
-	from = p.pointedFrom.Add(mountPatience)
+	from = deadline.Later(p.pointedFrom, back).Add(mountPatience)
 	return !from.After(now), from
 }
 

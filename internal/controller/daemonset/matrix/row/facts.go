@@ -78,9 +78,6 @@ func (r *Row) judgeNodes() {
 func (r *Row) changeNode(e NodeChanged) {
 	if c := r.cells[e.Name]; c != nil {
 		c.column = e.Is // before other cells move: this one may be judged with them
-		if e.Was != nil && e.Was.Health.Fault != "" && e.Is != nil && e.Is.Health.Fault == "" {
-			c.isBack(r.now)
-		}
 	}
 	if r.guide != nil {
 		r.sawNode(e.Name, e.Is)

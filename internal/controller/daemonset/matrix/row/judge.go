@@ -228,11 +228,14 @@ func (j *judgement) housekeeping() {
 // isSilent reports whether the pod's node, which is in order and takes another one, never says that the pod has the
 // content that it was pointed at.
 func (j *judgement) isSilent(p *Pod) bool {
-	silent, from := p.silent(j.now)
+	if j.cell.eligibility != placement.ShouldRun || j.cell.column.Health.Fault != "" {
+		return false
+	}
+	silent, from := p.silent(j.now, j.cell.column.Back)
 	if !silent {
 		j.wakeAt(from)
 	}
-	return silent && j.cell.column.Health.Fault == "" && j.cell.eligibility == placement.ShouldRun
+	return silent
 }
 
 // handOver lets the old pod go once the new one can do without it, where both are there.
@@ -292,10 +295,12 @@ func (j *judgement) rollout() {
 // points reports whether the pod can become one of the revision that the cell is to have without a restart. One that
 // is not ready has nothing to lose by a restart, and waits for no back-off after it.
 func (j *judgement) points(p *Pod) bool {
-	silent, _ := p.silent(j.now)
+	if j.cell.eligibility != placement.ShouldRun {
+		return false
+	}
+	silent, _ := p.silent(j.now, j.cell.column.Back)
 	return j.guided && p.info.Ready && p.info.Bound && !silent && p.unpointable != j.order.Target &&
-		j.cell.column != nil && j.cell.column.Node.Labels[content.LiveName] == "true" &&
-		j.cell.eligibility == placement.ShouldRun && j.spec.Live.Leads(p.info.Revision, j.order.Target)
+		j.cell.column.Node.Labels[content.LiveName] == "true" && j.spec.Live.Leads(p.info.Revision, j.order.Target)
 }
 
 // resizes reports whether to try to give the pod other amounts of cpu and memory in place: it differs in its variants

@@ -112,6 +112,7 @@ type Column struct {
 	Info   fact.Node
 	Node   *corev1.Node // just what placement rules read
 	Health fact.Health
+	Back   time.Time // since when it is in order, if it was not before
 }
 
 // What a row is told beside a fact.DaemonSet, a fact.Rollout, a fact.RolloutGone and a fact.Now.
