@@ -8,7 +8,6 @@ package fetcher
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -108,7 +107,9 @@ func (f *Fetcher) PodChanged(pod *corev1.Pod) {
 	}
 	j := &job{pod: pod, request: request, text: text, there: map[fetch.Image]bool{}}
 	if old != nil {
-		j.there = maps.Clone(old.there) // it was asked once more
+		for _, i := range request.Images { // others do not stay any more
+			j.there[i] = old.there[i]
+		}
 	}
 	j.reason, j.why = request.Answered(pod.Status.Conditions)
 	var ctx context.Context

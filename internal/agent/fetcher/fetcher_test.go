@@ -49,6 +49,13 @@ func (r *registry) fail(image, why string) {
 	r.fails = map[string]string{image: why}
 }
 
+// forget has it forget what was pulled so far.
+func (r *registry) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pulled = nil
+}
+
 func (r *registry) has() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -222,6 +229,29 @@ func TestTakenBack(t *testing.T) {
 		if got := r.has() + kept(t, f); got != "" {
 			t.Errorf("pulled or kept %q", got)
 		}
+	})
+}
+
+// Of what was fetched for another revision only that counts as there which stays, since it is asked for again.
+func TestAskedForAnotherRevisionMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &registry{}
+		f := start(t, r, nil)
+		shared := fetch.Image{Image: "init:2"}
+		ask := func(revision, image, want string) {
+			t.Helper()
+			r.forget()
+			pod := asks(t, revision, "", fetch.Image{Image: image}, shared)
+			f.PodChanged(pod)
+			time.Sleep(time.Second)
+			if got := r.has(); got != want || answer(f, pod) != "Fetched" {
+				t.Errorf("%s: pulled %q, want %q; it says %q", revision, got, want, answer(f, pod))
+			}
+		}
+		ask("b", "agent:2", "old agent:2 , old init:2 ")
+		ask("c", "agent:3", "old agent:3 ")
+		ask("b", "agent:2", "old agent:2 ")
+		ask("b", "agent:2", "")
 	})
 }
 
