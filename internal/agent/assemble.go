@@ -90,8 +90,8 @@ func (a *Agent) assemble(ctx context.Context, services cri.Services, client kube
 	n.attached.Report(ctx, func(reason, message string) { n.events.Node(a.cfg.NodeName, reason, message) })
 	n.keepers = housekeeping.New(ctx, housekeeping.Config{
 		Config: a.cfg, Images: services.Images, Programs: a.programs, Secrets: objs.Secret, Events: n.events, Clock: a.clk,
-		Fetched: func(uid types.UID) { n.pods.ImagesFetched(uid) },
-		Info:    n.runtime.Info,
+		Fetched: func(uid types.UID) { n.pods.ImagesFetched(uid) }, PullSecrets: objs.PullSecrets,
+		Info: n.runtime.Info,
 	})
 	n.volumes = a.newVolumes(ctx, n, objs)
 	n.statuses = status.New(status.APIWriter{Client: client})

@@ -8,7 +8,6 @@ package fetcher
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -28,12 +27,16 @@ const (
 	retryLast  = 5 * time.Minute
 	// linger is how long images stay after the pod that they were asked by has gone: the next one is about to come.
 	linger = 10 * time.Minute
+	// patience is how long the API server is waited for.
+	patience = 10 * time.Second
 )
 
 // Config is what a Fetcher needs.
 type Config struct {
 	// Pull makes an image present for the pod.
 	Pull func(ctx context.Context, pod *corev1.Pod, image string, policy corev1.PullPolicy) error
+	// PullSecrets are those that a service account of the node's pods names now, with which its next pod is made.
+	PullSecrets func(ctx context.Context, namespace, account string) ([]corev1.LocalObjectReference, error)
 	// Full says why the node has no room for images; "" while it has. Nil for always.
 	Full func() string
 	// Answered is told of a pod that has another answer.
@@ -108,7 +111,9 @@ func (f *Fetcher) PodChanged(pod *corev1.Pod) {
 	}
 	j := &job{pod: pod, request: request, text: text, there: map[fetch.Image]bool{}}
 	if old != nil {
-		j.there = maps.Clone(old.there) // it was asked once more
+		for _, i := range request.Images { // others do not stay any more
+			j.there[i] = old.there[i]
+		}
 	}
 	j.reason, j.why = request.Answered(pod.Status.Conditions)
 	var ctx context.Context
@@ -212,7 +217,7 @@ func (f *Fetcher) try(ctx context.Context, j *job) (fetch.Reason, string) {
 		j.there[i] = true
 		f.mu.Unlock()
 	}
-	return j.verdict(failed)
+	return f.verdict(ctx, j, failed)
 }
 
 // failure is why an image cannot be had.
@@ -222,7 +227,7 @@ type failure struct {
 }
 
 // verdict is the answer to a request of which that failed.
-func (j *job) verdict(failed []failure) (fetch.Reason, string) {
+func (f *Fetcher) verdict(ctx context.Context, j *job, failed []failure) (fetch.Reason, string) {
 	if len(failed) == 0 {
 		return fetch.Fetched, ""
 	}
@@ -234,10 +239,39 @@ func (j *job) verdict(failed []failure) (fetch.Reason, string) {
 		return 0
 	}
 	worst := slices.MinFunc(failed, func(a, b failure) int { return cmp.Compare(rank(a), rank(b)) })
-	if hidden := worst.reason == fetch.Unauthorized || worst.reason == fetch.NotFound; hidden && j.request.Lacks != "" {
-		return fetch.NoSecret, "this node may not read " + j.request.Lacks + " before the next pod is there"
+	if worst.reason != fetch.Unauthorized && worst.reason != fetch.NotFound {
+		return worst.reason, worst.why
+	}
+	lacks, err := f.lacks(ctx, j)
+	switch {
+	case err != nil:
+		// The revision may be right, and the daemon stays while that is not known.
+		return fetch.Unreachable, err.Error() + "; the registry says: " + worst.why
+	case lacks != "":
+		return fetch.NoSecret, "this node may not read " + lacks + " before the next pod is there"
 	}
 	return worst.reason, worst.why
+}
+
+// lacks says with which credentials the next pod may pull, and the present one may not; "" for none.
+func (f *Fetcher) lacks(ctx context.Context, j *job) (string, error) {
+	if j.request.Lacks != "" || !j.request.OfAccount {
+		return j.request.Lacks, nil
+	}
+	f.mu.Lock()
+	pod := j.pod
+	f.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	account := fetch.Account(&pod.Spec)
+	secrets, err := f.cfg.PullSecrets(ctx, pod.Namespace, account)
+	if err != nil {
+		return "", err
+	}
+	if lacks := fetch.LacksOf(secrets, &pod.Spec); lacks != "" {
+		return lacks + " of service account " + account, nil
+	}
+	return "", nil
 }
 
 // settle takes the answer in, and reports whether the job is over.

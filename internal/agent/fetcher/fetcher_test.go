@@ -1,6 +1,7 @@
 package fetcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -26,6 +27,26 @@ type registry struct {
 	takes   time.Duration
 	pulled  []string
 	answers int
+	// account has what each service account names; nil for an API server that does not answer.
+	account map[string][]string
+}
+
+func (r *registry) secrets(_ context.Context, namespace, account string) (out []corev1.LocalObjectReference, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.account == nil {
+		return nil, errors.New("read the pull secrets of service account " + account + ": it is away")
+	}
+	for _, s := range r.account[namespace+"/"+account] {
+		out = append(out, corev1.LocalObjectReference{Name: s})
+	}
+	return out, nil
+}
+
+func (r *registry) names(account map[string][]string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.account = account
 }
 
 func (r *registry) pull(ctx context.Context, pod *corev1.Pod, image string, policy corev1.PullPolicy) error {
@@ -49,6 +70,13 @@ func (r *registry) fail(image, why string) {
 	r.fails = map[string]string{image: why}
 }
 
+// forget has it forget what was pulled so far.
+func (r *registry) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pulled = nil
+}
+
 func (r *registry) has() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,7 +92,7 @@ func (r *registry) told() int {
 
 func start(t *testing.T, r *registry, full func() string) *Fetcher {
 	t.Helper()
-	f := New(t.Context(), Config{Pull: r.pull, Full: full, Clock: clock.RealClock{}, Answered: func(types.UID) {
+	f := New(t.Context(), Config{Pull: r.pull, PullSecrets: r.secrets, Full: full, Clock: clock.RealClock{}, Answered: func(types.UID) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.answers++
@@ -75,7 +103,11 @@ func start(t *testing.T, r *registry, full func() string) *Fetcher {
 
 func asks(t *testing.T, revision, lacks string, images ...fetch.Image) *corev1.Pod {
 	t.Helper()
-	r := fetch.Request{Revision: revision, At: time.Now(), Images: images, Lacks: lacks}
+	return asksBy(t, &fetch.Request{Revision: revision, At: time.Now(), Images: images, Lacks: lacks})
+}
+
+func asksBy(t *testing.T, r *fetch.Request) *corev1.Pod {
+	t.Helper()
 	text, err := r.Text()
 	if err != nil {
 		t.Fatal(err)
@@ -172,10 +204,84 @@ func TestWhatCannotBeFetched(t *testing.T) {
 	}
 }
 
+// The next pod gets the pull secrets that its account has by now, and not those of when the present one was made.
+func TestAnAccountWithOtherPullSecrets(t *testing.T) {
+	const (
+		private = "401 Unauthorized"
+		none    = "agent:2: not found"
+		hidden  = "NoSecret: this node may not read pull secret x of service account "
+		until   = " before the next pod is there"
+	)
+	robot := func(secrets ...string) map[string][]string { return map[string][]string{"ns/robot": secrets} }
+	for name, c := range map[string]struct {
+		says    string
+		has     []string
+		runs    string
+		account map[string][]string
+		own     bool
+		want    string
+	}{
+		"added":                   {says: private, account: robot("x"), want: hidden + "robot" + until},
+		"so it is not seen":       {says: none, account: robot("x"), want: hidden + "robot" + until},
+		"one more":                {says: private, has: []string{"a"}, account: robot("a", "x"), want: hidden + "robot" + until},
+		"of the default account":  {says: none, runs: "-", account: map[string][]string{"ns/default": {"x"}}, want: hidden + "default" + until},
+		"none":                    {says: private, account: robot(), want: "Unauthorized: " + private},
+		"those that it has":       {says: none, has: []string{"x"}, account: robot("x"), want: "NotFound: " + none},
+		"taken away":              {says: private, has: []string{"x", "a"}, account: robot("a"), want: "Unauthorized: " + private},
+		"its own count":           {says: private, own: true, account: robot("x"), want: "Unauthorized: " + private},
+		"what no secret can help": {says: "oops", account: robot("x"), want: "PullFailed: oops"},
+		"nobody knows": {says: private,
+			want: "Unreachable: read the pull secrets of service account robot: it is away; the registry says: " + private},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := &registry{fails: map[string]string{"agent:2": c.says}, account: c.account}
+				f := start(t, r, nil)
+				pod := asksBy(t, &fetch.Request{Revision: "b", At: time.Now(), OfAccount: !c.own,
+					Images: []fetch.Image{{Image: "agent:2"}}})
+				pod.Namespace, pod.Spec.ServiceAccountName = "ns", strings.TrimPrefix(cmp.Or(c.runs, "robot"), "-")
+				for _, s := range c.has {
+					pod.Spec.ImagePullSecrets = append(pod.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: s})
+				}
+				f.PodChanged(pod)
+				time.Sleep(time.Second)
+				if got := answer(f, pod); got != c.want {
+					t.Errorf("%q, want %q", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// What the account names, and whether that is known, is asked for at each try.
+func TestAnAccountThatGetsASecretMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &registry{}
+		r.fail("agent:2", "401 Unauthorized")
+		f := start(t, r, nil)
+		pod := asksBy(t, &fetch.Request{Revision: "b", At: time.Now(), OfAccount: true, Images: []fetch.Image{{Image: "agent:2"}}})
+		f.PodChanged(pod)
+		for _, step := range []struct {
+			account map[string][]string
+			want    string
+		}{
+			{nil, "Unreachable"},
+			{map[string][]string{}, "Unauthorized"},
+			{map[string][]string{"/default": {"x"}}, "NoSecret"},
+		} {
+			r.names(step.account)
+			time.Sleep(retryLast + time.Second)
+			if got, _, _ := strings.Cut(answer(f, pod), ":"); got != step.want {
+				t.Errorf("with %v it is %s, want %s", step.account, got, step.want)
+			}
+		}
+	})
+}
+
 // What nobody can have tells more than what one node cannot.
 func TestWorstOfSeveral(t *testing.T) {
 	j := &job{request: &fetch.Request{}}
-	got, _ := j.verdict([]failure{{fetch.NoSpace, "full"}, {fetch.NotFound, "gone"}})
+	got, _ := new(Fetcher).verdict(t.Context(), j, []failure{{fetch.NoSpace, "full"}, {fetch.NotFound, "gone"}})
 	if got != fetch.NotFound {
 		t.Errorf("%s", got)
 	}
@@ -222,6 +328,29 @@ func TestTakenBack(t *testing.T) {
 		if got := r.has() + kept(t, f); got != "" {
 			t.Errorf("pulled or kept %q", got)
 		}
+	})
+}
+
+// Of what was fetched for another revision only that counts as there which stays, since it is asked for again.
+func TestAskedForAnotherRevisionMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &registry{}
+		f := start(t, r, nil)
+		shared := fetch.Image{Image: "init:2"}
+		ask := func(revision, image, want string) {
+			t.Helper()
+			r.forget()
+			pod := asks(t, revision, "", fetch.Image{Image: image}, shared)
+			f.PodChanged(pod)
+			time.Sleep(time.Second)
+			if got := r.has(); got != want || answer(f, pod) != "Fetched" {
+				t.Errorf("%s: pulled %q, want %q; it says %q", revision, got, want, answer(f, pod))
+			}
+		}
+		ask("b", "agent:2", "old agent:2 , old init:2 ")
+		ask("c", "agent:3", "old agent:3 ")
+		ask("b", "agent:2", "old agent:2 ")
+		ask("b", "agent:2", "")
 	})
 }
 

@@ -37,6 +37,8 @@ type Config struct {
 	Clock    clock.WithTicker
 	// Fetched is told when the images that a pod is asked for before its turn are there, or cannot be had.
 	Fetched func(uid types.UID)
+	// PullSecrets are those that a service account names now.
+	PullSecrets func(ctx context.Context, namespace, account string) ([]corev1.LocalObjectReference, error)
 	// Info says which container runtime the node has.
 	Info func(context.Context) (cri.Info, error)
 }
@@ -80,7 +82,7 @@ func (k *Keepers) newPuller() *images.Manager {
 // newFetcher makes what fetches images that pods are asked for before their turn.
 func (k *Keepers) newFetcher(ctx context.Context) *fetcher.Fetcher {
 	return fetcher.New(ctx, fetcher.Config{
-		Pull: k.Puller.Fetch, Answered: k.config.Fetched, Clock: k.config.Clock,
+		Pull: k.Puller.Fetch, PullSecrets: k.config.PullSecrets, Answered: k.config.Fetched, Clock: k.config.Clock,
 		Full: func() string {
 			if slices.Contains(k.Evictor.Pressures(), corev1.NodeDiskPressure) {
 				return "the node is short of disk"

@@ -42,6 +42,15 @@ func (o Reader) ServiceAccountToken(ctx context.Context, namespace, name string,
 	return o.Client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
 }
 
+// PullSecrets are those that a service account of a pod names at this moment.
+func (o Reader) PullSecrets(ctx context.Context, namespace, account string) ([]corev1.LocalObjectReference, error) {
+	is, err := o.Client.CoreV1().ServiceAccounts(namespace).Get(ctx, account, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("read the pull secrets of service account %s: %w", account, err)
+	}
+	return is.ImagePullSecrets, nil
+}
+
 // Secret returns the object, which is shared and must not be changed.
 func (o Reader) Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	secret, err := o.Cache.Secret(ctx, namespace, name)

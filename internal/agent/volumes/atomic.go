@@ -37,12 +37,9 @@ func writeFiles(dir string, content files, points []string, group *int64, now ti
 			return err
 		}
 	}
-	old, err := os.Readlink(filepath.Join(dir, currentLink))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("read link to current files: %w", err)
-	}
-	if old != "" && checkName(old) != nil {
-		return fmt.Errorf("link to current files leads to %q", old)
+	old, err := currentFiles(dir)
+	if err != nil {
+		return err
 	}
 	if old == "" || !sameFiles(filepath.Join(dir, old), content, group) {
 		if old, err = writeGeneration(dir, content, group, now); err != nil {
@@ -50,6 +47,55 @@ func writeFiles(dir string, content files, points []string, group *int64, now ti
 		}
 	}
 	return linkFiles(dir, old, content, points)
+}
+
+// currentFiles names the directory that holds the files that dir shows; "" for none.
+func currentFiles(dir string) (string, error) {
+	current, err := os.Readlink(filepath.Join(dir, currentLink))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("read link to current files: %w", err)
+	}
+	if current != "" && checkName(current) != nil {
+		return "", fmt.Errorf("link to current files leads to %q", current)
+	}
+	return current, nil
+}
+
+// readFiles reads what dir shows, as writeFiles wrote it; none where nothing, or not all, is there.
+func readFiles(dir string) (files, error) {
+	current, err := currentFiles(dir)
+	if err != nil || current == "" {
+		return nil, err
+	}
+	shown, place := files{}, filepath.Join(dir, current)
+	err = filepath.WalkDir(place, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		name, err := filepath.Rel(place, path)
+		if err != nil {
+			return err
+		}
+		shown[name], err = readFile(path)
+		return err
+	})
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read current files: %w", err)
+	}
+	return shown, nil
+}
+
+func readFile(path string) (file, error) {
+	var stat unix.Stat_t
+	if err := unix.Lstat(path, &stat); err != nil {
+		return file{}, err
+	}
+	data, err := os.ReadFile(path)
+	uid := int64(stat.Uid)
+	return file{data: data, mode: os.FileMode(stat.Mode) & os.ModePerm, uid: &uid}, err
 }
 
 // checkItemPath refuses paths that are not below the volume or would clash with the names used here.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,6 +21,8 @@ type file struct {
 	data []byte
 	mode os.FileMode
 	uid  *int64 // owner, nil for root
+	// own: it is of what the node knows, and not of a ConfigMap or Secret.
+	own bool
 }
 
 // files maps relative paths to files.
@@ -61,19 +65,19 @@ func (m *Manager) lack(ctx context.Context, state *podState, objects reader) err
 }
 
 // setUpContent writes what the volume should show, if it shows something else. Config maps and secrets are read from
-// objects. A volume that is pointed at a copy stays as it is while another of the pod cannot show its own.
+// objects. A volume that is pointed at a copy keeps its content while the pod cannot show all that it is pointed at.
 func (m *Manager) setUpContent(ctx context.Context, state *podState, volume *corev1.Volume, objects reader) error {
 	pod := state.pod
 	g := gathering{manager: m, pod: pod, to: state.to, objects: objects, content: files{}}
-	if err := g.add(ctx, volume); err != nil {
+	err := g.add(ctx, volume)
+	group, points := fsGroup(pod), mountPoints(pod, volume.Name)
+	dir := m.volumeDir(pod.UID, contentKind(volume), volume.Name)
+	if state.lacks != nil && state.to.ShownBy(volume) {
+		return errors.Join(err, keepContent(dir, g.content, points, group, m.cfg.Clock.Now()))
+	}
+	if err != nil {
 		return err
 	}
-	if state.lacks != nil && state.to.ShownBy(volume) {
-		return nil
-	}
-	group := fsGroup(pod)
-	dir := m.volumeDir(pod.UID, contentKind(volume), volume.Name)
-	var err error
 	if volume.Secret != nil || volume.Projected != nil {
 		// Secrets and tokens don't go to the disk.
 		err = mountTmpfs(dir, 0, group, onlyToRead)
@@ -83,11 +87,25 @@ func (m *Manager) setUpContent(ctx context.Context, state *podState, volume *cor
 	if err != nil {
 		return err
 	}
-	points := mountPoints(pod, volume.Name)
 	if err := makeMountPoints(dir, points, g.content); err != nil {
 		return err
 	}
 	return writeFiles(dir, g.content, points, group, m.cfg.Clock.Now())
+}
+
+// keepContent replaces what is the node's own in a volume that shows something, as tokens end. Its content stays as it
+// was written, whatever has become of the objects since.
+func keepContent(dir string, gathered files, points []string, group *int64, now time.Time) error {
+	maps.DeleteFunc(gathered, func(_ string, f file) bool { return !f.own })
+	if len(gathered) == 0 {
+		return nil
+	}
+	shown, err := readFiles(dir)
+	if err != nil || len(shown) == 0 {
+		return err
+	}
+	maps.Copy(shown, gathered)
+	return writeFiles(dir, shown, points, group, now)
 }
 
 // gathering collects the files of one volume.
@@ -226,7 +244,7 @@ func (g *gathering) addDownwardAPI(items []corev1.DownwardAPIVolumeFile) error {
 			errs = append(errs, fmt.Errorf("downward API file %q: %w", item.Path, err))
 			continue
 		}
-		g.content[item.Path] = file{data: []byte(text), mode: itemMode(item.Mode, g.defaultMode)}
+		g.content[item.Path] = file{data: []byte(text), mode: itemMode(item.Mode, g.defaultMode), own: true}
 	}
 	return utilerrors.NewAggregate(errs)
 }

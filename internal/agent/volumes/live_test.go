@@ -153,3 +153,69 @@ func TestEarlierPodDoesNotTakeContentBack(t *testing.T) {
 	m.refresh(t.Context())
 	wantShown(t, m.volumeDir(pod.UID, "configmap", "v"), "a=new")
 }
+
+// While a pod cannot show what it is pointed at, its volumes keep their content and tell what the node knows: tokens are
+// replaced, and labels are the pod's, also by an agent that started again.
+func TestTokensAreReplacedWhileContentIsMissing(t *testing.T) {
+	m, objects := newTest(t)
+	b := strings.Repeat("b", 24)
+	objects.setConfigMap("c", map[string]string{"a": "old", "f": "old"})
+	objects.setConfigMap("d", map[string]string{"k": "old"})
+	named := func(name string) corev1.VolumeProjection {
+		return corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{
+			LocalObjectReference: corev1.LocalObjectReference{Name: name}}}
+	}
+	both := projectedVolume(tokenSource("token", "", ptr[int64](600)), named("c"), corev1.VolumeProjection{
+		DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{
+			{Path: "labels", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels"}}}}})
+	missing := projectedVolume(named("d"), tokenSource("in/token", "vault", ptr[int64](600)))
+	missing.Name = "w"
+	pod := withGroup(podWith(both, missing), 4321)
+	setUp(t, m, pod)
+	dirs := []string{m.volumeDir(pod.UID, "projected", "v"), m.volumeDir(pod.UID, "projected", "w")}
+	shows := func(m *Manager, text, labels, token, other string) {
+		t.Helper()
+		m.refresh(t.Context())
+		wantShown(t, dirs[0], "a="+text, "f="+text, "labels="+labels, "token=team/robot/"+token)
+		wantShown(t, dirs[1], "in/token=team/robot/"+other, "k="+text)
+		wantMode(t, dirs[0]+"/a", 0o644, 0, 4321)
+		wantMode(t, dirs[0]+"/token", 0o640, 0, 4321)
+	}
+	shows(m, "old", `app="x"`, "1", "2")
+	pointed, key := point(t, pod, content.Pointed{Ref: content.Ref{Kind: content.ConfigMap, Name: "c"}, Copy: "c-" + b},
+		content.Pointed{Ref: content.Ref{Kind: content.ConfigMap, Name: "d"}, Copy: "d-" + b})
+	pointed.Labels = map[string]string{"app": "y"}
+	objects.setConfigMap("c-"+b, map[string]string{"a": "new", "f": "new"})
+	m.PodChanged(pointed)
+	m.refreshChanged(t.Context(), m.state(pod.UID))
+	shows(m, "old", `app="y"`, "1", "2")
+	// What there was is gone by now.
+	delete(objects.configMaps, "c")
+	delete(objects.configMaps, "d")
+	objects.clock.Step(9 * time.Minute)
+	shows(m, "old", `app="y"`, "3", "4")
+	if is := m.Shows(pod.UID); is.Key != key || is.Err == nil {
+		t.Errorf("it says %+v", is)
+	}
+	again := New(m.cfg)
+	if err := again.SetUp(t.Context(), pointed); err == nil {
+		t.Error("a pod is set up without all of its content")
+	}
+	shows(again, "old", `app="y"`, "5", "6")
+	objects.setConfigMap("d-"+b, map[string]string{"k": "new"})
+	shows(again, "new", `app="y"`, "5", "6")
+}
+
+// A pod that never had its content gets no part of it, and no token alone.
+func TestNoTokenComesBeforeTheContent(t *testing.T) {
+	m, objects := newTest(t)
+	b := strings.Repeat("b", 24)
+	objects.setConfigMap("c", map[string]string{"a": "old"})
+	pod := podWith(projectedVolume(tokenSource("token", "", nil), corev1.VolumeProjection{ConfigMap: &corev1.ConfigMapProjection{
+		LocalObjectReference: corev1.LocalObjectReference{Name: "c"}}}))
+	pointed, _ := point(t, pod, content.Pointed{Ref: content.Ref{Kind: content.ConfigMap, Name: "c"}, Copy: "c-" + b})
+	if err := m.SetUp(t.Context(), pointed); err == nil {
+		t.Error("a pod is set up without its content")
+	}
+	gone(t, m.volumeDir(pod.UID, "projected", "v"))
+}

@@ -35,7 +35,7 @@ func (g *gathering) addToken(ctx context.Context, source *corev1.ServiceAccountT
 	if err != nil {
 		return err
 	}
-	f := file{data: []byte(token), mode: g.defaultMode, uid: onlyUser(g.pod)}
+	f := file{data: []byte(token), mode: g.defaultMode, uid: onlyUser(g.pod), own: true}
 	if f.uid != nil || fsGroup(g.pod) != nil {
 		f.mode = 0o600
 	}

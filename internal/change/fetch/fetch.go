@@ -33,7 +33,7 @@ const (
 	// Fetched: the node has all images.
 	Fetched Reason = "Fetched"
 	// NoSecret: the registry did not give them, and the new pod has pull secrets that the present one does not name: the
-	// node may not read these. Nothing follows from that.
+	// node may not read these. Nothing follows from that. Whether its service account gives it some is asked first.
 	NoSecret Reason = "NoSecret"
 	// NoSpace and Unreachable are the node's own fault.
 	NoSpace     Reason = "NoSpace"
@@ -58,6 +58,9 @@ type Request struct {
 	Images   []Image   `json:"images"`
 	// Lacks says with which credentials the next daemon may pull, and the present one may not; "" for none.
 	Lacks string `json:"lacks,omitempty"`
+	// OfAccount: the next daemon has no pull secrets but those that its service account names when it is made. An older
+	// controller does not say so, and an older agent goes by Lacks alone.
+	OfAccount bool `json:"ofAccount,omitempty"`
 }
 
 // Image is one to be there.
@@ -134,19 +137,28 @@ func All(spec *corev1.PodSpec) (out []Image) {
 }
 
 // Lacks says which credentials a pod with the next spec has, and one with the present spec has not; "" for none. The
-// present one is as the API stored it, with the pull secrets of its service account.
-func Lacks(next, present *corev1.PodSpec) string {
-	for _, s := range next.ImagePullSecrets {
+// present one is as the API stored it, with the pull secrets that its service account had then: what the account has
+// by now is to be asked for where ofAccount.
+func Lacks(next, present *corev1.PodSpec) (lacks string, ofAccount bool) {
+	ofAccount = len(next.ImagePullSecrets) == 0
+	if is := Account(next); ofAccount && is != Account(present) {
+		return "the pull secrets of service account " + is, ofAccount
+	}
+	return LacksOf(next.ImagePullSecrets, present), ofAccount
+}
+
+// LacksOf says which of the pull secrets a pod with the present spec does not name; "" for none.
+func LacksOf(secrets []corev1.LocalObjectReference, present *corev1.PodSpec) string {
+	for _, s := range secrets {
 		if !slices.Contains(present.ImagePullSecrets, s) {
 			return "pull secret " + s.Name
 		}
 	}
-	account := func(spec *corev1.PodSpec) string { return cmp.Or(spec.ServiceAccountName, "default") }
-	if is := account(next); len(next.ImagePullSecrets) == 0 && is != account(present) {
-		return "the pull secrets of service account " + is
-	}
 	return ""
 }
+
+// Account is the service account of a pod with the spec.
+func Account(spec *corev1.PodSpec) string { return cmp.Or(spec.ServiceAccountName, "default") }
 
 // Report is what a pod says of its request. It is comparable.
 type Report struct {

@@ -111,19 +111,21 @@ func TestCredentialsThatThePresentPodLacks(t *testing.T) {
 	for name, c := range map[string]struct {
 		next, present corev1.PodSpec
 		want          string
+		ofAccount     bool
 	}{
-		"none": {},
+		"none": {ofAccount: true},
 		"the same": {next: corev1.PodSpec{ImagePullSecrets: secrets("a")},
 			present: corev1.PodSpec{ImagePullSecrets: secrets("b", "a"), ServiceAccountName: "default"}},
 		"another": {next: corev1.PodSpec{ImagePullSecrets: secrets("a", "c")},
 			present: corev1.PodSpec{ImagePullSecrets: secrets("a")}, want: "pull secret c"},
-		"of the account": {present: corev1.PodSpec{ImagePullSecrets: secrets("a"), ServiceAccountName: "default"}},
+		"of the account": {present: corev1.PodSpec{ImagePullSecrets: secrets("a"), ServiceAccountName: "default"},
+			ofAccount: true},
 		"another account": {next: corev1.PodSpec{ServiceAccountName: "robot"},
 			present: corev1.PodSpec{ServiceAccountName: "default"},
-			want:    "the pull secrets of service account robot"},
+			want:    "the pull secrets of service account robot", ofAccount: true},
 	} {
-		if got := Lacks(&c.next, &c.present); got != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
+		if got, ofAccount := Lacks(&c.next, &c.present); got != c.want || ofAccount != c.ofAccount {
+			t.Errorf("%s: %q, %v; want %q, %v", name, got, ofAccount, c.want, c.ofAccount)
 		}
 	}
 }
@@ -164,5 +166,22 @@ func TestClassify(t *testing.T) {
 		if got := [2]bool{reason.Done(), reason.Own()}; got != want {
 			t.Errorf("%s: %v, want %v", reason, got, want)
 		}
+	}
+}
+
+// Agents and controllers of different releases read each other's requests.
+func TestRequestsOfOtherReleases(t *testing.T) {
+	older := map[string]string{Name: `{"revision":"b","at":"2026-08-01T12:00:00Z","images":[{"image":"a:2"}],"lacks":"x"}`}
+	r, err := Of(older)
+	if err != nil || r.OfAccount || r.Lacks != "x" {
+		t.Errorf("what an older controller asks for is read as %+v, %v", r, err)
+	}
+	r.OfAccount = true
+	if again, err := Of(asked(t, *r).Annotations); err != nil || !again.OfAccount || again.Key() != r.Key() {
+		t.Errorf("what is asked for is read as %+v, %v", again, err)
+	}
+	newer := map[string]string{Name: `{"revision":"b","at":"2026-08-01T12:00:00Z","images":null,"unheardOf":true}`}
+	if _, err := Of(newer); err != nil {
+		t.Errorf("what a newer controller asks for: %v", err)
 	}
 }

@@ -93,8 +93,9 @@ func (h Agent) Run(ctx context.Context) error {
 	}
 	runtime := hollow.NewRuntime(clk)
 	n.fetcher = fetcher.New(ctx, fetcher.Config{
-		Pull:     func(context.Context, *corev1.Pod, string, corev1.PullPolicy) error { return nil },
-		Answered: func(uid types.UID) { n.pods.ImagesFetched(uid) }, Clock: clk,
+		Pull:        func(context.Context, *corev1.Pod, string, corev1.PullPolicy) error { return nil },
+		PullSecrets: objects.Reader{Client: client}.PullSecrets,
+		Answered:    func(uid types.UID) { n.pods.ImagesFetched(uid) }, Clock: clk,
 	})
 	n.pods = pods.New(ctx, podsConfig(cfg, n, runtime, events.Recorder{EventRecorder: recorder}))
 	runtime.Changed = n.pods.RuntimeChanged

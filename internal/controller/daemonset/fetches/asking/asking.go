@@ -37,7 +37,7 @@ func For(revision string, next *corev1.PodSpec, present *corev1.Pod) *fetch.Requ
 	request := &fetch.Request{Revision: revision}
 	request.Images, _ = fetch.Images(next) // the rollout's status says that there are more
 	if present != nil {
-		request.Lacks = fetch.Lacks(next, &present.Spec)
+		request.Lacks, request.OfAccount = fetch.Lacks(next, &present.Spec)
 	}
 	return request
 }

@@ -52,3 +52,24 @@ func TestWhoHasTheName(t *testing.T) {
 		}
 	}
 }
+
+// An agent is told where the account's secrets count: those of the present pod are of when it was made.
+func TestWhatAnAgentIsToldOfPullSecrets(t *testing.T) {
+	own := []corev1.LocalObjectReference{{Name: "own"}}
+	present := &corev1.Pod{Spec: corev1.PodSpec{ServiceAccountName: "robot", ImagePullSecrets: own}}
+	for name, c := range map[string]struct {
+		next      corev1.PodSpec
+		present   *corev1.Pod
+		lacks     string
+		ofAccount bool
+	}{
+		"its own":         {next: corev1.PodSpec{ServiceAccountName: "robot", ImagePullSecrets: own}, present: present},
+		"the account's":   {next: corev1.PodSpec{ServiceAccountName: "robot"}, present: present, ofAccount: true},
+		"another account": {present: present, lacks: "the pull secrets of service account default", ofAccount: true},
+		"no pod":          {},
+	} {
+		if r := For("b", &c.next, c.present); r.Lacks != c.lacks || r.OfAccount != c.ofAccount {
+			t.Errorf("%s: it is told %+v", name, r)
+		}
+	}
+}
