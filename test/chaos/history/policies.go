@@ -28,9 +28,10 @@ const (
 
 // nodeOf are the versions of the decision's node that can have been known.
 func (j *judge) nodeOf(d decision, low int64) (out []*corev1.Node) {
-	for _, t := range j.nodes[d.at.node] {
-		if t.Gone != 0 && t.Gone <= low {
-			continue // one of the name joined again, and may be elsewhere
+	all := j.nodes[d.at.node]
+	for i, t := range all {
+		if t.Gone != 0 && t.Gone <= low && i+1 < len(all) && all[i+1].Versions[0].From <= d.event {
+			continue // one of the name has joined again, and may be elsewhere
 		}
 		for _, o := range t.Between(low, d.event) {
 			out = append(out, o.(*corev1.Node))

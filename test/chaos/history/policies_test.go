@@ -616,13 +616,19 @@ func TestANodeThatJoinedAgain(t *testing.T) {
 	old, now := version(1, "old"), version(30, "now")
 	old.Gone = 20
 	j := &judge{nodes: map[string][]*track{"n": {old, now}}}
-	for low, want := range map[int64]string{50: "now", 20: "now", 19: "old now", 10: "old now"} {
+	for _, c := range []struct {
+		low, event int64
+		want       string
+	}{
+		{50, 100, "now"}, {20, 100, "now"}, {19, 100, "old now"}, {10, 100, "old now"},
+		{22, 29, "old"}, // who has not heard that it is gone goes by what it was
+	} {
 		var got []string
-		for _, n := range j.nodeOf(decision{at: place{node: "n"}, event: 100}, low) {
+		for _, n := range j.nodeOf(decision{at: place{node: "n"}, event: c.event}, c.low) {
 			got = append(got, string(n.UID))
 		}
-		if is := strings.Join(got, " "); is != want {
-			t.Errorf("from %d on it was %s, want %s", low, is, want)
+		if is := strings.Join(got, " "); is != c.want {
+			t.Errorf("from %d to %d it was %q, want %q", c.low, c.event, is, c.want)
 		}
 	}
 }
