@@ -1,9 +1,13 @@
 package survey
 
 import (
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/objects/pod"
 )
 
 // addDirect says that the node's pod has no copies though the policy makes content a part of revisions: it was made
@@ -32,4 +36,20 @@ func (v *View) direct(p *corev1.Pod) (names []string) {
 		}
 	}
 	return names
+}
+
+// Readers are how many of a DaemonSet's pods read the author's object itself, of so many that it has.
+func (s *Survey) Readers(ds *appsv1.DaemonSet, ref content.Ref) (n, of int) {
+	for _, pods := range s.byOwner[ds.UID] {
+		for _, p := range pods {
+			if pod.IsTerminal(p) {
+				continue
+			}
+			of++
+			if slices.Contains(content.Refs(&p.Spec), ref) {
+				n++
+			}
+		}
+	}
+	return n, of
 }
