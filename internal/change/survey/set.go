@@ -10,6 +10,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/fetch"
+	"github.com/everynode/everynode/internal/change/fetch/fetchpod"
 	"github.com/everynode/everynode/internal/change/history"
 	"github.com/everynode/everynode/internal/change/variant"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
@@ -93,11 +94,25 @@ func (s *Set) Project(p *corev1.Pod) fact.Pod {
 	info := fact.OfPod(p, s.DaemonSet.UID)
 	info.Point(p)
 	info.Resize(p)
-	info.Fetch = s.survey.fetched(p)
+	info.Fetch = s.fetched(p)
 	if s.content == "" {
 		info.Revision = content.TemplateOf(info.Revision)
 	}
 	return info
+}
+
+// fetched is what is known of a pod's images. Where pods that fetch are refused, or do not pull, all nodes count as asked,
+// as in the controller: since the step under way began.
+func (s *Set) fetched(p *corev1.Pod) fetch.Report {
+	said, st := s.survey.fetched(p), s.stands()
+	if !st.FetchesByPods() || st.StepStarted == nil || said.Revision == st.TargetRevision {
+		return said
+	}
+	hinders := st.Fetch.Message
+	if hinders == "" || hinders == fetchpod.LeftOut(&s.Template(st.TargetRevision).Spec) {
+		return said
+	}
+	return fetch.Report{Revision: st.TargetRevision, At: st.StepStarted.UTC(), Why: hinders}
 }
 
 // Template is the pod template of a revision, the present one if it cannot be read.
