@@ -220,6 +220,9 @@ func apart(s *survey.Survey, ds *appsv1.DaemonSet, o *content.Object) string {
 func (p *planner) addEdits(edits []content.Edit, set *survey.Set, live bool) {
 	stays := set.Returns() || set.Fails()
 	for _, e := range edits {
+		if e.Key == "" && set.Apart(e.Ref) {
+			continue
+		}
 		path := e.Ref.String()
 		if e.Key != "" { // else content becomes a part of revisions
 			path += ", key " + e.Key

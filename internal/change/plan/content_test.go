@@ -240,6 +240,21 @@ func TestPlanOfAPolicyThatTurnsContentOn(t *testing.T) {
 				t.Errorf("followed %v: the plan does not say %q:\n%s", followed, want, &out)
 			}
 		}
+		labeled := w.Objects
+		labeled.Policies = nil
+		w.Policy("careful", "waves: [{name: canary, count: 1}]\ncontent: {secrets: Referenced, exclude: {selector: {matchLabels: {urgent: \"yes\"}}}}")
+		labeled.Policies, w.Objects.Policies = w.Objects.Policies[1:], w.Objects.Policies[:1]
+		labeled.Edits = turned(before, survey.New(labeled))
+		apart := holding("x")
+		apart.Objects[token].Labels = map[string]string{"urgent": "yes"}
+		labeled.Holdings = map[string]*survey.Holdings{"kube-system": apart}
+		of, err := Make(survey.New(labeled), ds, ds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(of.Fields) != 1 || of.Fields[0].Path != "ConfigMap agent" {
+			t.Errorf("followed %v: the Secret is excluded by its label, and the plan says %+v", followed, of.Fields)
+		}
 		if strings.Contains(text, "Secret") || len(revisions) != 1 {
 			t.Errorf("followed %v: the plan speaks of what is no content:\n%s", followed, &out)
 		}

@@ -30,12 +30,40 @@ func (v *View) direct(p *corev1.Pod) (names []string) {
 	if content.IDOf(p.Labels[content.RevisionLabel]) != "" {
 		return nil
 	}
+	apart, known := v.namedWhole()
 	for _, ref := range content.Refs(&p.Spec) {
-		if v.Rules.Content.Takes(ref) {
+		switch {
+		case !v.Rules.Content.Takes(ref) || apart[ref]:
+		case !known && v.Rules.Content.ByLabel():
+			names = append(names, ref.String()+" (if no label of it says that it is excluded)")
+		default:
 			names = append(names, ref.String())
 		}
 	}
 	return names
+}
+
+// namedWhole are the objects that pods of the newest content name themselves: they are none, as by their labels, which
+// nobody reads here. False if there is no such pod yet.
+func (v *View) namedWhole() (apart map[content.Ref]bool, known bool) {
+	id := content.IDOf(v.Revision)
+	if v.apart != nil || id == "" {
+		return v.apart, len(v.apart) > 0
+	}
+	v.apart = map[content.Ref]bool{}
+	for _, pods := range v.survey.byOwner[v.DaemonSet.UID] {
+		for _, p := range pods {
+			if content.IDOf(p.Labels[content.RevisionLabel]) != id {
+				continue
+			}
+			v.apart[content.Ref{}] = true
+			for _, ref := range content.Refs(&p.Spec) {
+				v.apart[ref] = true
+			}
+			return v.apart, true
+		}
+	}
+	return v.apart, false
 }
 
 // Readers are how many of a DaemonSet's pods read the author's object itself, of so many that it has.

@@ -85,7 +85,8 @@ func TestWhoReadsTheAuthorsObjects(t *testing.T) {
 		steps + "content: {}":                    "object directly, until its turn: ConfigMap agent",
 		steps + "content: {configMaps: None}":    "",
 		steps + "content: {secrets: Referenced}": "objects directly, until its turn: ConfigMap agent, Secret token",
-		steps + "content: {exclude: {names: [agent]}}": "",
+		steps + "content: {exclude: {names: [agent]}}":                                                  "",
+		steps + "content: {secrets: Referenced, exclude: {selector: {matchLabels: {urgent: \"yes\"}}}}": "object directly, until its turn: ConfigMap agent",
 	} {
 		w := surveytest.New(t)
 		ds, _ := w.DaemonSet("log-agent", "example.com/agent:1.4")
@@ -96,9 +97,11 @@ func TestWhoReadsTheAuthorsObjects(t *testing.T) {
 		w.Pod(ds, "node-copies", template, func(p *corev1.Pod) {
 			p.Labels[content.RevisionLabel] = whole
 			p.Spec = *p.Spec.DeepCopy()
-			content.Rewrite(&p.Spec, []content.Member{{
-				Ref: content.Ref{Kind: content.ConfigMap, Name: "agent"}, Copy: "agent-" + strings.Repeat("c", 24),
-			}})
+			members := []content.Member{{Ref: content.Ref{Kind: content.ConfigMap, Name: "agent"}, Copy: "agent-" + strings.Repeat("c", 24)}}
+			if !strings.Contains(policy, "exclude") { // else the Secret has the label
+				members = append(members, content.Member{Ref: content.Ref{Kind: content.Secret, Name: "token"}, Copy: "token-" + strings.Repeat("c", 24)})
+			}
+			content.Rewrite(&p.Spec, members)
 		})
 		w.Node("node-direct")
 		w.Pod(ds, "node-direct", template)
@@ -115,6 +118,17 @@ func TestWhoReadsTheAuthorsObjects(t *testing.T) {
 			t.Errorf("policy %q: of a pod with copies it says %q", policy, st.Reasons)
 		}
 		st := v.Standing("node-direct")
+		if strings.Contains(policy, "selector") {
+			w.Objects.Pods[0].Labels[content.RevisionLabel] = template // and nobody has copies yet
+			v, err := survey.New(w.Objects).View(ds)
+			if err != nil {
+				t.Fatal(err)
+			}
+			const unknown = "Secret token (if no label of it says that it is excluded)"
+			if st := v.Standing("node-direct"); !says(st, unknown) {
+				t.Errorf("before anybody has copies it says %q", st.Reasons)
+			}
+		}
 		if says(st, "directly") != (want != "") || !strings.Contains(fmt.Sprint(st.Reasons), want) {
 			t.Errorf("policy %q: it says %q, want %q", policy, st.Reasons, want)
 		}

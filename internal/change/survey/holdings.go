@@ -152,7 +152,7 @@ func (h *Holdings) work(ds *appsv1.DaemonSet, rules *rolloutpolicy.Content) (c *
 		switch {
 		case !looked:
 			unread = ref.String() + " may not be read: " + h.Unread[ref]
-		case o == nil || !o.NotContent && !rules.Excludes(o.Name, o.Labels):
+		case o == nil || !isApart(o, rules):
 			refs = append(refs, ref)
 		}
 	}
@@ -173,6 +173,16 @@ func (h *Holdings) work(ds *appsv1.DaemonSet, rules *rolloutpolicy.Content) (c *
 		return nil, unread, err
 	}
 	return &is, "", nil
+}
+
+func isApart(o *content.Object, rules *rolloutpolicy.Content) bool {
+	return o.NotContent || rules.Excludes(o.Name, o.Labels)
+}
+
+// Apart reports whether it is known of an object that the template names that it is no content, as by its labels.
+func (s *Set) Apart(ref content.Ref) bool {
+	held, rules := s.survey.Holdings[s.DaemonSet.Namespace], s.survey.contentRules(s.DaemonSet)
+	return held != nil && rules != nil && held.Objects[ref] != nil && isApart(held.Objects[ref], rules)
 }
 
 // isOver reports whether what hindered content is said of a copy, or of a list of copies, of another one than this.
