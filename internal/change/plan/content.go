@@ -92,8 +92,8 @@ func (c *Change) edits() []content.Edit {
 }
 
 // Contents finds whose revisions the changes are a part of, key by key, and whose revisions content becomes a part of
-// by other policies than before. DaemonSets of s are as they would be. Direct says whom a change reaches past all steps:
-// pods that read such an object itself, and not a copy.
+// by other policies than before. DaemonSets of s are as they would be. Direct says whom a change reaches past all
+// steps: pods that read such an object itself, and not a copy.
 func Contents(before, s *survey.Survey, changes []Change) (edits map[types.UID][]content.Edit, direct []string) {
 	edits = turned(before, s)
 	for _, c := range changes {
@@ -132,8 +132,8 @@ func reaches(s *survey.Survey, ds *appsv1.DaemonSet, ref content.Ref, why string
 	case n == of:
 		return why + ", so its change reaches all nodes at once"
 	default:
-		return fmt.Sprintf("%s, so its change reaches %s of %s pods at once, and other nodes with the next pod that reads it "+
-			"directly", why, survey.Number(n), survey.Number(of))
+		return fmt.Sprintf("%s, so its change reaches %s of %s pods at once, and other nodes with the next pod that reads "+
+			"it directly", why, survey.Number(n), survey.Number(of))
 	}
 }
 

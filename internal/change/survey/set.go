@@ -101,8 +101,8 @@ func (s *Set) Project(p *corev1.Pod) fact.Pod {
 	return info
 }
 
-// fetched is what is known of a pod's images. Where pods that fetch are refused, or do not pull, all nodes count as asked,
-// as in the controller: since the step under way began.
+// fetched is what is known of a pod's images. Where pods that fetch are refused, or do not pull, all nodes count as
+// asked, as in the controller: since the step under way began.
 func (s *Set) fetched(p *corev1.Pod) fetch.Report {
 	said, st := s.survey.fetched(p), s.stands()
 	if !st.FetchesByPods() || st.StepStarted == nil || said.Revision == st.TargetRevision {
@@ -261,8 +261,8 @@ func (s *Set) unled() bool {
 	return c.Follows != nil && c.Follows.Policy == nil
 }
 
-// LeaveContent has content be no part of its revisions any more, if it was while its policy was gone and the core follows
-// nothing by now. It tells the core of the DaemonSet; that of the pods is left to the caller.
+// LeaveContent has content be no part of its revisions any more, if it was while its policy was gone and the core
+// follows nothing by now. It tells the core of the DaemonSet; that of the pods is left to the caller.
 func (s *Set) LeaveContent(c *Core) bool {
 	if s.content == "" || c.Follows != nil {
 		return false

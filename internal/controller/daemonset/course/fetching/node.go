@@ -107,13 +107,8 @@ func (n *Node) remember(in *Input, says *fetch.Report, asked, queued bool) {
 	switch {
 	case !asked && !in.May, queued:
 		n.asked = time.Time{} // nobody could ask it: its time begins when somebody can
-	case !n.asked.IsZero():
-	case asked && in.Foretells && says.At.Before(in.Now):
-		n.asked = says.At
-	case !asked && in.Foretells && in.Begun:
-		n.asked = believed(deadline.Later(in.Opened, in.Since), in.Now)
-	default:
-		n.asked = in.Now
+	case n.asked.IsZero():
+		n.asked = in.askedSince(asked)
 	}
 	switch {
 	case says.Reason == "" || says.Reason.Done():
@@ -124,6 +119,17 @@ func (n *Node) remember(in *Input, says *fetch.Report, asked, queued bool) {
 	default:
 		n.failed = in.Now
 	}
+}
+
+// askedSince is since when a node is asked, or could be, of which that is not known yet.
+func (in *Input) askedSince(asked bool) time.Time {
+	switch {
+	case in.Foretells && asked:
+		return believed(in.Says.At, in.Now)
+	case in.Foretells && in.Begun:
+		return believed(deadline.Later(in.Opened, in.Since), in.Now)
+	}
+	return in.Now
 }
 
 // believed is a time that somebody has written; now if there is none, or it is still to come.
