@@ -70,6 +70,12 @@ func WithVariants(revision, id string) string {
 	return Revision(TemplateOf(revision)+id, IDOf(revision))
 }
 
+// WithoutContent returns the revision without the content that it has.
+func WithoutContent(revision string) string {
+	template, _ := split(revision)
+	return template
+}
+
 // IDOf returns the content's ID of a revision; "" if it has none.
 func IDOf(revision string) string {
 	_, id := split(revision)

@@ -92,8 +92,8 @@ func (c *Change) edits() []content.Edit {
 }
 
 // Contents finds whose revisions the changes are a part of, key by key, and whose revisions content becomes a part of
-// by other policies than before. DaemonSets of s are as they would be. Direct says of those that name such an object
-// before already, and whose revisions it is no part of, that its change does not wait for any step.
+// by other policies than before. DaemonSets of s are as they would be. Direct says whom a change reaches past all
+// steps: pods that read such an object itself, and not a copy.
 func Contents(before, s *survey.Survey, changes []Change) (edits map[types.UID][]content.Edit, direct []string) {
 	edits = turned(before, s)
 	for _, c := range changes {
@@ -106,16 +106,35 @@ func Contents(before, s *survey.Survey, changes []Change) (edits map[types.UID][
 				continue
 			}
 			why := apart(s, ds, c.New)
-			switch old := before.DaemonSet(ds.Namespace, ds.Name); {
-			case why == "" && refersTo(ds, c.New.Ref):
+			if why == "" && refersTo(ds, c.New.Ref) {
 				edits[ds.UID] = append(edits[ds.UID], keys...)
-			case why != "" && old != nil && refersTo(old, c.New.Ref):
-				direct = append(direct, fmt.Sprintf("%s is read by DaemonSet %s/%s: %s, so its change reaches all nodes at once",
-					c.New.Ref, ds.Namespace, ds.Name, why))
+			}
+			old := before.DaemonSet(ds.Namespace, ds.Name)
+			reach := reaches(s, ds, c.New.Ref, why, old != nil && refersTo(old, c.New.Ref))
+			if reach != "" {
+				direct = append(direct, fmt.Sprintf("%s is read by DaemonSet %s/%s: %s", c.New.Ref, ds.Namespace, ds.Name, reach))
 			}
 		}
 	}
 	return edits, direct
+}
+
+// reaches says whom the change of an object reaches past all steps; "" for nobody. Why tells why the object is no part
+// of revisions, "" if it is; named that the template has named it before.
+func reaches(s *survey.Survey, ds *appsv1.DaemonSet, ref content.Ref, why string, named bool) string {
+	switch n, of := s.Readers(ds, ref); {
+	case n == 0 && (why == "" || !named):
+		return ""
+	case n == 0:
+		return why + ", and none of its pods reads it directly, so its change reaches a node with the next pod that does"
+	case why == "":
+		return fmt.Sprintf("directly by %s of %s pods, which its change reaches at once", survey.Number(n), survey.Number(of))
+	case n == of:
+		return why + ", so its change reaches all nodes at once"
+	default:
+		return fmt.Sprintf("%s, so its change reaches %s of %s pods at once, and other nodes with the next pod that reads "+
+			"it directly", why, survey.Number(n), survey.Number(of))
+	}
 }
 
 // refersTo reports whether the template of a DaemonSet names the object.
@@ -201,6 +220,9 @@ func apart(s *survey.Survey, ds *appsv1.DaemonSet, o *content.Object) string {
 func (p *planner) addEdits(edits []content.Edit, set *survey.Set, live bool) {
 	stays := set.Returns() || set.Fails()
 	for _, e := range edits {
+		if e.Key == "" && set.Apart(e.Ref) {
+			continue
+		}
 		path := e.Ref.String()
 		if e.Key != "" { // else content becomes a part of revisions
 			path += ", key " + e.Key

@@ -27,6 +27,18 @@ func read(w *surveytest.World) {
 		corev1.Volume{Name: "s", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "agent"}}})
 }
 
+// copied has a pod be of a revision, and read copies in place of what its template names.
+func copied(revision string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Labels[content.RevisionLabel], p.Spec = revision, *p.Spec.DeepCopy()
+		var members []content.Member
+		for _, ref := range content.Refs(&p.Spec) {
+			members = append(members, content.Member{Ref: ref, Copy: ref.Name + "-" + content.IDOf(revision)})
+		}
+		content.Rewrite(&p.Spec, members)
+	}
+}
+
 func rewritten() []Change {
 	meta := metav1.ObjectMeta{Name: "agent", Namespace: "kube-system"}
 	return []Change{
@@ -51,7 +63,7 @@ func TestPlanOfContent(t *testing.T) {
 	revision := content.Revision(w.Revise(ds), strings.Repeat("a", 24))
 	for _, name := range []string{"node-a", "node-b", "node-c"} {
 		w.Node(name)
-		w.Pod(ds, name, content.TemplateOf(revision), surveytest.ReadyAfter(20*time.Second), func(p *corev1.Pod) { p.Labels[content.RevisionLabel] = revision })
+		w.Pod(ds, name, content.TemplateOf(revision), surveytest.ReadyAfter(20*time.Second), copied(revision))
 	}
 	w.Policy("careful", "waves: [{name: canary, count: 1}]\ncontent: {secrets: Referenced}")
 	w.Rollout(ds, v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseComplete, StableRevision: revision, TargetRevision: revision, TargetDigest: "sha256:x", DaemonSetGeneration: ds.Generation})
@@ -88,7 +100,7 @@ func ofContent(t *testing.T, policy string) (*surveytest.World, *appsv1.DaemonSe
 	revision := content.Revision(w.Revise(ds), strings.Repeat("a", 24))
 	for _, name := range []string{"node-a", "node-b", "node-c"} {
 		w.Node(name, surveytest.Label(content.LiveName, "true"))
-		w.Pod(ds, name, content.TemplateOf(revision), surveytest.ReadyAfter(20*time.Second), func(p *corev1.Pod) { p.Labels[content.RevisionLabel] = revision })
+		w.Pod(ds, name, content.TemplateOf(revision), surveytest.ReadyAfter(20*time.Second), copied(revision))
 	}
 	w.Policy("careful", "waves: [{name: canary, count: 1}]\n"+policy)
 	w.Rollout(ds, v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseComplete, StableRevision: revision, TargetRevision: revision, TargetDigest: "sha256:x", DaemonSetGeneration: ds.Generation})
@@ -228,6 +240,21 @@ func TestPlanOfAPolicyThatTurnsContentOn(t *testing.T) {
 				t.Errorf("followed %v: the plan does not say %q:\n%s", followed, want, &out)
 			}
 		}
+		labeled := w.Objects
+		labeled.Policies = nil
+		w.Policy("careful", "waves: [{name: canary, count: 1}]\ncontent: {secrets: Referenced, exclude: {selector: {matchLabels: {urgent: \"yes\"}}}}")
+		labeled.Policies, w.Objects.Policies = w.Objects.Policies[1:], w.Objects.Policies[:1]
+		labeled.Edits = turned(before, survey.New(labeled))
+		apart := holding("x")
+		apart.Objects[token].Labels = map[string]string{"urgent": "yes"}
+		labeled.Holdings = map[string]*survey.Holdings{"kube-system": apart}
+		of, err := Make(survey.New(labeled), ds, ds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(of.Fields) != 1 || of.Fields[0].Path != "ConfigMap agent" {
+			t.Errorf("followed %v: the Secret is excluded by its label, and the plan says %+v", followed, of.Fields)
+		}
 		if strings.Contains(text, "Secret") || len(revisions) != 1 {
 			t.Errorf("followed %v: the plan speaks of what is no content:\n%s", followed, &out)
 		}
@@ -278,8 +305,10 @@ func TestContentThatIsNoPartOfARevisionReachesAllNodes(t *testing.T) {
 		"selector: {matchLabels: {of: somebodyElse}}": "it follows no policy",
 	} {
 		w := surveytest.New(t)
-		w.DaemonSet("log-agent", "example.com/agent:1.4")
+		ds, revisions := w.DaemonSet("log-agent", "example.com/agent:1.4")
 		read(w)
+		w.Node("node-a")
+		w.Pod(ds, "node-a", revisions[0])
 		if policy != "" {
 			w.Policy("careful", policy)
 		}
@@ -289,6 +318,62 @@ func TestContentThatIsNoPartOfARevisionReachesAllNodes(t *testing.T) {
 		edits, direct := Contents(survey.New(w.Objects), survey.New(w.Objects), rewritten())
 		if len(edits) > 0 || !strings.Contains(strings.Join(direct, "\n"), want) {
 			t.Errorf("policy %q: direct are %q, want %q", policy, direct, want)
+		}
+		if !strings.HasSuffix(direct[len(direct)-1], ", so its change reaches all nodes at once") {
+			t.Errorf("policy %q: direct are %q", policy, direct)
+		}
+	}
+}
+
+// A change of an object reaches the pods at once that read it themselves, whatever the policy says, and no others.
+func TestPlanOfContentByWhoReadsIt(t *testing.T) {
+	const (
+		steps = "waves: [{name: canary, count: 1}]\n"
+		by    = "ConfigMap agent is read by DaemonSet kube-system/log-agent: "
+	)
+	for title, c := range map[string]struct {
+		policy  string
+		edit    string // what of the template changes in the same file
+		readers int    // of three pods
+		want    string // "" for nothing
+		follows bool
+	}{
+		"content was just turned on":               {steps + "content: {}", "", 2, by + "directly by 2 of 3 pods, which its change reaches at once", true},
+		"all have copies":                          {steps + "content: {}", "", 0, "", true},
+		"it is named no more":                      {steps + "content: {}", "other", 2, by + "directly by 2 of 3 pods, which its change reaches at once", false},
+		"nobody ever read it so":                   {steps + "content: {}", "other", 0, "", false},
+		"the policy is gone":                       {"", "", 0, by + "it follows no policy, and none of its pods reads it directly, so its change reaches a node with the next pod that does", false},
+		"content is off":                           {steps, "", 0, by + "ConfigMaps are not part of its revisions, and none of its pods reads it directly, so its change reaches a node with the next pod that does", false},
+		"content is off, and some were made again": {steps, "", 1, by + "ConfigMaps are not part of its revisions, so its change reaches 1 of 3 pods at once, and other nodes with the next pod that reads it directly", false},
+		"all read it":                              {steps, "", 3, by + "ConfigMaps are not part of its revisions, so its change reaches all nodes at once", false},
+	} {
+		w := surveytest.New(t)
+		ds, _ := w.DaemonSet("log-agent", "example.com/agent:1.4")
+		read(w)
+		template := w.Revise(ds)
+		whole := content.Revision(template, strings.Repeat("a", 24))
+		for i, name := range []string{"node-a", "node-b", "node-c"} {
+			w.Node(name)
+			w.Pod(ds, name, template, func(p *corev1.Pod) {
+				if i >= c.readers {
+					copied(whole)(p)
+				}
+			})
+		}
+		w.Pod(ds, "node-over", template, func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })
+		if c.policy != "" {
+			w.Policy("careful", c.policy)
+		}
+		w.Rollout(ds, v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseWaitingForApproval, StableRevision: template, TargetRevision: whole, TargetDigest: "sha256:x", DaemonSetGeneration: ds.Generation})
+		would := w.Objects
+		if c.edit != "" {
+			next := ds.DeepCopy()
+			next.Spec.Template.Spec.Volumes[0].ConfigMap.Name = c.edit
+			would.DaemonSets = []*appsv1.DaemonSet{next}
+		}
+		edits, direct := Contents(survey.New(w.Objects), survey.New(would), rewritten()[:1])
+		if got := strings.Join(direct, "\n"); got != c.want || (len(edits[ds.UID]) > 0) != c.follows {
+			t.Errorf("%s: direct are %q, want %q, and it follows in %v", title, got, c.want, edits)
 		}
 	}
 }

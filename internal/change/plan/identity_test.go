@@ -56,7 +56,7 @@ func worked(t *testing.T, target, next string, failed ...string) (*surveytest.Wo
 	of := func(text string) string { return content.Revision(template, contentOf(t, holding(text)).ID) }
 	for _, name := range []string{"node-a", "node-b", "node-c"} {
 		w.Node(name, surveytest.Label(content.LiveName, "true"))
-		w.Pod(ds, name, template, surveytest.ReadyAfter(20*time.Second), func(p *corev1.Pod) { p.Labels[content.RevisionLabel] = of("good") })
+		w.Pod(ds, name, template, surveytest.ReadyAfter(20*time.Second), copied(of("good")))
 	}
 	w.Policy("careful", "waves: [{name: canary, count: 1}]\nfailure: {then: Rollback}\ncontent: {secrets: Referenced}")
 	st := v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseComplete, StableRevision: of("good"), TargetRevision: of(target),

@@ -193,9 +193,8 @@ func (l *lab) planned(o survey.Objects, next *appsv1.DaemonSet, text string) sur
 	would.DaemonSets = []*appsv1.DaemonSet{next}
 	is.Data = map[string]string{"agent.conf": text}
 	change := Change{Namespace: next.Namespace, Old: content.OfConfigMap(l.maps["agent"]), New: content.OfConfigMap(is)}
-	var direct []string
-	o.Edits, direct = Contents(survey.New(o), survey.New(would), []Change{change})
-	l.direct = len(direct) > 0
+	o.Edits, _ = Contents(survey.New(o), survey.New(would), []Change{change})
+	l.direct = len(o.Edits) == 0
 	held := &survey.Holdings{Objects: map[content.Ref]*content.Object{}}
 	for _, ref := range survey.New(o).Needs(next) {
 		held.Objects[ref] = nil

@@ -111,6 +111,59 @@ func TestPlanInTheMiddle(t *testing.T) {
 	}
 }
 
+// A change of content alone whose policy went stands still. Consent to go on without one replaces no pod: content is a
+// part of revisions by a policy only.
+func TestPlanInTheMiddleOfContent(t *testing.T) {
+	for title, c := range map[string]struct {
+		approved bool
+		edit     func(*appsv1.DaemonSet)
+		changes  bool
+		says     []string
+		never    []string
+	}{
+		"nothing changes": {
+			says: []string{"nothing changes before approval of step WithoutPolicy", "3 nodes: 3 stay", "Warning: its policy was deleted; approve step WithoutPolicy",
+				"Warning: without a policy content is no part of revisions: with that approval each pod keeps what it has until it is next made"},
+			never: []string{"from"},
+		},
+		"it was approved": {approved: true, says: []string{"nothing changes\n"}, never: []string{"WithoutPolicy"}},
+		"the template changes": {
+			edit: newer, changes: true, says: []string{"3 change", "after approval of step WithoutPolicy"}, never: []string{"content is no part"},
+		},
+	} {
+		w, ds, was := ofContent(t, "content: {secrets: Referenced}")
+		is := content.Revision(content.TemplateOf(was), strings.Repeat("b", 24))
+		copied(is)(w.Objects.Pods[0])
+		w.Objects.Policies = nil
+		r := w.Objects.Rollouts[0]
+		r.Status.TargetRevision, r.Status.Phase, r.Status.Step, r.Status.Change = is, v1alpha1.PhaseWaitingForApproval, "canary", 2
+		if c.approved {
+			r.Spec.Approved = &v1alpha1.StepApproval{Revision: is, Digest: r.Status.TargetDigest, Step: v1alpha1.WithoutPolicy, Change: 2}
+		}
+		next := ds
+		if c.edit != nil {
+			next = edited(ds, c.edit)
+		}
+		f := forecast(t, w, ds, next)
+		var out bytes.Buffer
+		f.Write(&out)
+		text := strings.ReplaceAll(out.String(), "\n    ", " ")
+		if f.Changes() != c.changes {
+			t.Errorf("%s: that something changes is %v:\n%s", title, f.Changes(), text)
+		}
+		for _, want := range c.says {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: it says\n%s\nwithout %q", title, text, want)
+			}
+		}
+		for _, bad := range c.never {
+			if strings.Contains(text, bad) {
+				t.Errorf("%s: it says\n%s\nwith %q", title, text, bad)
+			}
+		}
+	}
+}
+
 // A step whose nodes have the revision already is not listed. That it soaks is not said of the one before it.
 func TestPlanOfAStepThatOnlySoaks(t *testing.T) {
 	w := surveytest.New(t)

@@ -256,7 +256,7 @@ func (l *lab) applySecond(lenient, mayFail bool) {
 // somebodyActs does what people do to a rollout.
 func (l *lab) somebodyActs() {
 	act := rapid.SampledFrom([]string{"approve", "approve", "approve", "pause", "resume", "abort", "no policy"}).Draw(l.t, "somebody")
-	if act == "no policy" && l.text == "" {
+	if act == "no policy" {
 		for _, p := range l.Objects.Policies {
 			l.Objects.Policies = nil
 			l.book.Step(rollouts.Policy{Object: p, Gone: true})

@@ -10,6 +10,7 @@ import (
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
@@ -276,6 +277,12 @@ func (p *play) help() bool {
 	next.Generation++
 	p.rollout = next
 	p.core.Book.Step(rollouts.Rollout{Object: next})
+	if p.set.LeaveContent(p.core) {
+		for _, o := range p.pods {
+			o.Revision = content.WithoutContent(o.Revision)
+			p.tell(o)
+		}
+	}
 	return true
 }
 
@@ -296,10 +303,20 @@ func (p *play) answer(spec *v1alpha1.DaemonSetRolloutSpec, st *v1alpha1.DaemonSe
 	case held && p.core.Follows.Following == course.Gone && !rollouts.TargetFailed(st):
 		approve(v1alpha1.WithoutPolicy)
 		p.helped("approval of step "+v1alpha1.WithoutPolicy, st.Message)
+		if onlyContent(st) {
+			p.warnings = append(p.warnings, "without a policy content is no part of revisions: "+
+				"with that approval each pod keeps what it has until it is next made")
+		}
 	default:
 		return false
 	}
 	return true
+}
+
+// onlyContent reports whether the target is other than the stable revision by its content alone.
+func onlyContent(st *v1alpha1.DaemonSetRolloutStatus) bool {
+	is, was := st.TargetRevision, st.StableRevision
+	return content.TemplateOf(is) == content.TemplateOf(was) && content.VariantsOf(is) == content.VariantsOf(was)
 }
 
 // deleteOld deletes the pods that only somebody's deletion replaces.

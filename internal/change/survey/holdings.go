@@ -71,14 +71,17 @@ func (s *Survey) contentRules(ds *appsv1.DaemonSet) *rolloutpolicy.Content {
 	return p.Content
 }
 
-// addContent finds the content that the present template has, where the policy wants it to be a part of revisions.
+// addContent finds the content that the present template has, where the policy wants it to be a part of revisions, or
+// did until it went in the middle of a change.
 func (s *Set) addContent() {
-	if s.Policy == nil || s.Policy.Spec.Content == nil {
-		return
-	}
 	st, edited := s.stands(), len(s.survey.Edits[s.DaemonSet.UID]) > 0
-	s.content = content.IDOf(st.TargetRevision)
-	s.look(edited)
+	id := content.IDOf(st.TargetRevision)
+	if s.byPolicy() {
+		s.content = id
+		s.look(edited)
+	} else if id != "" && s.isTarget() && s.unled() {
+		s.content = id
+	}
 	switch {
 	case s.content == "" && !edited:
 		return
@@ -98,6 +101,9 @@ func (s *Set) addContent() {
 		}
 	}
 }
+
+// byPolicy reports whether the policy speaks of content.
+func (s *Set) byPolicy() bool { return s.Policy != nil && s.Policy.Spec.Content != nil }
 
 // look works out what the objects hold, as far as they were read, and what hinders that it is followed: a limit, or
 // what the rollout says, unless that is over with what they hold now.
@@ -146,7 +152,7 @@ func (h *Holdings) work(ds *appsv1.DaemonSet, rules *rolloutpolicy.Content) (c *
 		switch {
 		case !looked:
 			unread = ref.String() + " may not be read: " + h.Unread[ref]
-		case o == nil || !o.NotContent && !rules.Excludes(o.Name, o.Labels):
+		case o == nil || !isApart(o, rules):
 			refs = append(refs, ref)
 		}
 	}
@@ -167,6 +173,16 @@ func (h *Holdings) work(ds *appsv1.DaemonSet, rules *rolloutpolicy.Content) (c *
 		return nil, unread, err
 	}
 	return &is, "", nil
+}
+
+func isApart(o *content.Object, rules *rolloutpolicy.Content) bool {
+	return o.NotContent || rules.Excludes(o.Name, o.Labels)
+}
+
+// Apart reports whether it is known of an object that the template names that it is no content, as by its labels.
+func (s *Set) Apart(ref content.Ref) bool {
+	held, rules := s.survey.Holdings[s.DaemonSet.Namespace], s.survey.contentRules(s.DaemonSet)
+	return held != nil && rules != nil && held.Objects[ref] != nil && isApart(held.Objects[ref], rules)
 }
 
 // isOver reports whether what hindered content is said of a copy, or of a list of copies, of another one than this.
@@ -240,7 +256,7 @@ func (s *Set) Live() (live *fact.Live, why string) {
 	ids := []string{s.content, content.IDOf(st.StableRevision), content.IDOf(st.TargetRevision)}
 	nothing := ids[0] == ids[1] && ids[0] == ids[2] ||
 		s.survey.Holdings == nil && len(s.survey.Edits[s.DaemonSet.UID]) == 0
-	if s.content == "" || nothing || s.Policy.Spec.Content.Apply != v1alpha1.ContentLive {
+	if !s.byPolicy() || s.content == "" || nothing || s.Policy.Spec.Content.Apply != v1alpha1.ContentLive {
 		return nil, ""
 	}
 	if why = s.noLive(); why != "" {

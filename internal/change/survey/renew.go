@@ -32,7 +32,7 @@ func (v *View) Renew(s *Survey) bool {
 	}
 	v.renewNodes(s)
 	v.renewPods(s)
-	v.DaemonSet, v.survey, v.cells, v.busy = ds, s, nil, nil
+	v.DaemonSet, v.survey, v.cells, v.busy, v.apart = ds, s, nil, nil, nil
 	v.Rollout = s.Rollout(ds)
 	v.core.Settle()
 	v.core.Ready()

@@ -10,6 +10,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/fetch"
+	"github.com/everynode/everynode/internal/change/fetch/fetchpod"
 	"github.com/everynode/everynode/internal/change/history"
 	"github.com/everynode/everynode/internal/change/variant"
 	"github.com/everynode/everynode/internal/controller/daemonset/belongings"
@@ -93,11 +94,25 @@ func (s *Set) Project(p *corev1.Pod) fact.Pod {
 	info := fact.OfPod(p, s.DaemonSet.UID)
 	info.Point(p)
 	info.Resize(p)
-	info.Fetch = s.survey.fetched(p)
+	info.Fetch = s.fetched(p)
 	if s.content == "" {
 		info.Revision = content.TemplateOf(info.Revision)
 	}
 	return info
+}
+
+// fetched is what is known of a pod's images. Where pods that fetch are refused, or do not pull, all nodes count as
+// asked, as in the controller: since the step under way began.
+func (s *Set) fetched(p *corev1.Pod) fetch.Report {
+	said, st := s.survey.fetched(p), s.stands()
+	if !st.FetchesByPods() || st.StepStarted == nil || said.Revision == st.TargetRevision {
+		return said
+	}
+	hinders := st.Fetch.Message
+	if hinders == "" || hinders == fetchpod.LeftOut(&s.Template(st.TargetRevision).Spec) {
+		return said
+	}
+	return fetch.Report{Revision: st.TargetRevision, At: st.StepStarted.UTC(), Why: hinders}
 }
 
 // Template is the pod template of a revision, the present one if it cannot be read.
@@ -203,7 +218,7 @@ func (s *Set) Core(cfg row.Config) *Core {
 
 // surroundings is a core that knows what the DaemonSet follows, and neither its pods nor itself.
 func (s *Set) surroundings(cfg row.Config) *Core {
-	all, ds := s.survey, s.DaemonSet
+	all := s.survey
 	cfg.Foretells = true
 	// The survey itself asks no node: it knows only of a controller that does.
 	cfg.Fetches = cfg.Fetches && s.Rollout != nil && s.Rollout.Status.Fetches()
@@ -211,25 +226,54 @@ func (s *Set) surroundings(cfg row.Config) *Core {
 	c := &Core{Matrix: matrix.New(cfg), hindered: s.hindered}
 	c.Book = rollouts.New(c, all.Locate)
 	c.Step(fact.Now{Time: all.Now})
-	c.Book.Step(rollouts.Now{Time: all.Now})
 	for _, n := range all.Nodes {
 		c.Step(fact.OfNode(n))
 		c.Step(fact.HealthOf(n))
 	}
+	s.tell(c.Book)
+	return c
+}
+
+// tell tells a book all that says what the DaemonSet follows.
+func (s *Set) tell(b *rollouts.Book) {
+	all, ds := s.survey, s.DaemonSet
+	b.Step(rollouts.Now{Time: all.Now})
 	for _, p := range all.Policies {
 		if p.UID == "" { // not stored: it comes with the manifests of a plan
 			p = p.DeepCopy()
 			p.UID = types.UID("new/" + p.Name)
 		}
-		c.Book.Step(rollouts.Policy{Object: p})
+		b.Step(rollouts.Policy{Object: p})
 	}
 	for _, r := range all.Rollouts {
 		if r.Namespace == ds.Namespace && r.Name == ds.Name { // also one that another DaemonSet has left: what failed counts
-			c.Book.Step(rollouts.Rollout{Object: r})
+			b.Step(rollouts.Rollout{Object: r})
 		}
 	}
-	c.Book.Step(rollouts.DaemonSet{Object: ds})
-	return c
+	b.Step(rollouts.DaemonSet{Object: ds})
+}
+
+// unled reports whether the rollout is where it was left, since no policy of it is there to be read.
+func (s *Set) unled() bool {
+	c := &Core{Matrix: matrix.New(row.Config{})}
+	c.Book = rollouts.New(c, s.survey.Locate)
+	s.tell(c.Book)
+	return c.Follows != nil && c.Follows.Policy == nil
+}
+
+// LeaveContent has content be no part of its revisions any more, if it was while its policy was gone and the core
+// follows nothing by now. It tells the core of the DaemonSet; that of the pods is left to the caller.
+func (s *Set) LeaveContent(c *Core) bool {
+	if s.content == "" || c.Follows != nil {
+		return false
+	}
+	s.content, s.Revision = "", content.WithoutContent(s.Revision)
+	row := s.info()
+	if c.Variants != nil {
+		row.Revision = content.WithVariants(row.Revision, "") // the book adds them
+	}
+	c.Step(row)
+	return true
 }
 
 // begin adds the row. Pods that are there before it are judged once, with it.

@@ -231,3 +231,48 @@ func TestWhoUsesUpTheLimit(t *testing.T) {
 		}
 	}
 }
+
+// A node that cannot be asked for images is waited for since its step began, not since somebody looks, and so are those
+// that pods cannot ask: the controller has gone on without them.
+func TestHowLongImagesAreAwaited(t *testing.T) {
+	const others = "it waits for others of its step; images are awaited on"
+	pods := func(why string) *v1alpha1.FetchStatus { return &v1alpha1.FetchStatus{ByPods: true, Message: why} }
+	for title, c := range map[string]struct {
+		minutes  int // since the step began
+		by       *v1alpha1.FetchStatus
+		first    string // of node-unasked, whose agent does not say that it can fetch
+		says     string // of node-done, whose images are there
+		silences string
+	}{
+		"it has just begun":            {minutes: 1, first: "its agent does not say that it can fetch images; it is waited for until 12:09:00 UTC", says: others},
+		"its time is over":             {minutes: 11, first: "its turn", says: "its turn", silences: others},
+		"pods ask, and it comes later": {minutes: 21, by: pods(""), first: "it is asked for the images of revision", says: others},
+		"pods are refused":             {minutes: 1, by: pods("exceeded quota"), first: "it tries to fetch the images of revision", says: others},
+		"pods were refused for long":   {minutes: 21, by: pods("exceeded quota"), first: "its turn", says: "its turn", silences: others},
+	} {
+		w := surveytest.New(t)
+		ds, revisions := w.DaemonSet("log-agent", "example.com/agent:1.4", "example.com/agent:1.5")
+		w.Node("node-busy")
+		w.Pod(ds, "node-busy", revisions[1], func(p *corev1.Pod) { p.Status.Conditions[1].Status = corev1.ConditionFalse })
+		w.Node("node-done", surveytest.Label(fetch.Name, "true"))
+		w.Pod(ds, "node-done", revisions[0], func(p *corev1.Pod) {
+			p.Annotations = map[string]string{"everynode.io/fetched-images": `{"Revision":"` + revisions[1] + `","At":"2026-03-01T11:59:00Z","Reason":"Fetched"}`}
+		})
+		w.Node("node-unasked")
+		w.Pod(ds, "node-unasked", revisions[0])
+		w.Policy("careful", "waves: [{name: all, nodes: {}, fetch: true, fetchDeadline: 10m}]\nfailure: {startDeadline: 2h}")
+		began := surveytest.Ago(time.Duration(c.minutes) * time.Minute)
+		w.Rollout(ds, v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseProgressing, StableRevision: revisions[0], TargetRevision: revisions[1],
+			Step: "all", StepStarted: &began, Fetch: c.by, DaemonSetGeneration: ds.Generation})
+		v, err := survey.New(w.Objects).View(ds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st := v.Standing("node-unasked"); !says(st, c.first) {
+			t.Errorf("%s: of the node that is not asked it says %q, want %q", title, st.Reasons, c.first)
+		}
+		if st := v.Standing("node-done"); !says(st, c.says) || c.silences != "" && says(st, c.silences) {
+			t.Errorf("%s: of the others it says %q, want %q", title, st.Reasons, c.says)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
@@ -26,9 +27,11 @@ type View struct {
 	Status v1alpha1.DaemonSetRolloutStatus
 
 	core *Core
-	// cells, busy and seen are made when they are first asked for.
+	// cells, busy, apart and seen are made when they are first asked for.
 	cells map[string]row.CellSnapshot
 	busy  *string
+	// apart are what a pod of the newest content names itself, and the empty name, if there is such a pod.
+	apart map[content.Ref]bool
 	seen  map[types.UID]seenPod
 	round int
 }

@@ -66,6 +66,13 @@ func TestPlanOfContentInAFile(t *testing.T) {
 		}
 		return err
 	})
+	env.Eventually("all have pods", func(ctx context.Context) error {
+		pods, err := env.Client.CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
+		if err == nil && len(pods.Items) != 6 {
+			err = fmt.Errorf("there are %d pods", len(pods.Items))
+		}
+		return err
+	})
 	wrote.seen = nil
 	named := strings.ReplaceAll(agentManifest, "IMAGE", "agent:1")
 	named = strings.Replace(named, "spec: {containers", "spec: {volumes: [{name: more, configMap: {name: more}}], containers", 1)

@@ -91,7 +91,7 @@ type plans struct {
 	DaemonSets []*plan.Forecast `json:"daemonSets"`
 	// NodeStartups are those of the file.
 	NodeStartups []*starting.Forecast `json:"nodeStartups,omitempty"`
-	// Direct says which changes of ConfigMaps and Secrets are no part of a revision.
+	// Direct says which pods changes of ConfigMaps and Secrets reach past all steps.
 	Direct []string `json:"direct,omitempty"`
 	// Idle says which DaemonSetVariants choose no DaemonSet.
 	Idle []string `json:"idle,omitempty"`

@@ -64,6 +64,14 @@ func Images(spec *corev1.PodSpec) (out []fetch.Image, left int) {
 	return out, 0
 }
 
+// LeftOut says which images of a template no pod fetches; "" if there are none.
+func LeftOut(spec *corev1.PodSpec) string {
+	if _, left := Images(spec); left > 0 {
+		return fmt.Sprintf("pods fetch %d images of the template; the daemon's own pull the others", MaxImages)
+	}
+	return ""
+}
+
 // Name is that of the pod: a second try meets the first.
 func (o *Order) Name() string {
 	sum := sha256.Sum256([]byte(string(o.DaemonUID) + " " + o.Revision))

@@ -40,16 +40,16 @@ func (c *Course) input(n *node) standing.Input {
 // fetching finds out whether the node has the images of the target.
 func (c *Course) fetching(n *node) standing.Fetching {
 	if !c.ds.Fetches || c.policy == nil || !c.policy.Waves[n.step.Wave].Fetch {
-		n.change.fetch = fetching.Node{}
-		return standing.Fetching{}
+		return n.change.fetch.Look(&fetching.Input{})
 	}
-	d := &n.daemon
+	d, begun := &n.daemon, c.begun(n.step)
 	wanted := c.started && c.changing && !c.back && !c.isNew && !c.targetFailed && n.chosen.Target &&
 		!n.fact.Maintained && d.Revision != "" && content.TemplateOf(d.Revision) != content.TemplateOf(c.state.target)
 	return n.change.fetch.Look(&fetching.Input{
-		Now: c.now, Wanted: wanted && (c.begun(n.step) || c.gate.MayFetch(n.step)), May: c.followed(),
+		Now: c.now, Wanted: wanted && (begun || c.gate.MayFetch(n.step)), May: c.followed(),
 		Target: c.state.target, Since: c.state.since, Says: d.Fetch, Deadline: c.policy.Waves[n.step.Wave].FetchDeadline,
 		Free: !d.Available && c.recovers(n).IsZero(), Foretells: c.ds.Foretells, ByPods: c.ds.FetchPods.Ask,
+		Begun: begun, Opened: deadline.Later(c.state.openSince, d.Made),
 	})
 }
 

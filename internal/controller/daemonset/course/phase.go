@@ -45,7 +45,7 @@ func (c *Course) lookAhead() bool {
 		awaited, queued, changed = s.Sums[standing.Fetches], s.Sums[standing.Queued], s.Changed()
 	}
 	rests, patience := stands || queued > 0, c.policy.Waves[c.state.open.Wave].FetchDeadline
-	c.gate.Look(c.state.open, c.state.openSince, c.now, awaited, rests, patience)
+	c.gate.Look(c.state.open, c.state.openSince, c.now, awaited, rests, patience, c.ds.Foretells)
 	if !changed || stands || c.gate.IsAhead() {
 		return false
 	}

@@ -20,7 +20,6 @@ package fetches
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -215,17 +214,9 @@ func (b *Book) with(s *set) fact.DaemonSet {
 	info.MoreImages, info.FetchHindered = 0, s.hindered
 	template := b.Objects.Template(info.UID, content.TemplateOf(info.Revision))
 	if s.hindered == "" && template != nil {
-		info.FetchHindered = leftOut(&template.Spec)
+		info.FetchHindered = fetchpod.LeftOut(&template.Spec)
 	}
 	return info
-}
-
-// leftOut says which images no pod fetches; "" if there are none.
-func leftOut(spec *corev1.PodSpec) string {
-	if _, left := fetchpod.Images(spec); left > 0 {
-		return fmt.Sprintf("pods fetch %d images of the template; the daemon's own pull the others", fetchpod.MaxImages)
-	}
-	return ""
 }
 
 func (b *Book) of(uid types.UID) *set {

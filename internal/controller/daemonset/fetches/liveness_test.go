@@ -96,7 +96,7 @@ func (f *fleet) waits() (awaited, queued int) {
 			awaited++
 		}
 	}
-	f.gate.Look(1, f.since, f.now, awaited, queued > 0, f.deadline)
+	f.gate.Look(1, f.since, f.now, awaited, queued > 0, f.deadline, false)
 	return awaited, queued
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/everynode/everynode/internal/change/rolloutpolicy"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/course/words"
+	"github.com/everynode/everynode/internal/loop/deadline"
 )
 
 // lasting is how long a failure must be seen before it counts: a registry restarts, and an image may be pushed a
@@ -41,8 +42,10 @@ type Input struct {
 	Says fetch.Report
 	// Free tells that nobody waits for the node's answer, since it has no daemon to lose.
 	Free bool
-	// Foretells tells that the time of a request is believed.
-	Foretells bool
+	// Foretells tells that the time of a request is believed. Who was not asked while his step had Begun, though he could
+	// be, could be since Opened.
+	Foretells, Begun bool
+	Opened           time.Time
 	// ByPods tells that pods ask nodes, a few at a time: one that is not asked waits for its turn to be.
 	ByPods   bool
 	Deadline time.Duration
@@ -104,11 +107,8 @@ func (n *Node) remember(in *Input, says *fetch.Report, asked, queued bool) {
 	switch {
 	case !asked && !in.May, queued:
 		n.asked = time.Time{} // nobody could ask it: its time begins when somebody can
-	case !n.asked.IsZero():
-	case asked && in.Foretells && says.At.Before(in.Now):
-		n.asked = says.At
-	default:
-		n.asked = in.Now
+	case n.asked.IsZero():
+		n.asked = in.askedSince(asked)
 	}
 	switch {
 	case says.Reason == "" || says.Reason.Done():
@@ -119,6 +119,25 @@ func (n *Node) remember(in *Input, says *fetch.Report, asked, queued bool) {
 	default:
 		n.failed = in.Now
 	}
+}
+
+// askedSince is since when a node is asked, or could be, of which that is not known yet.
+func (in *Input) askedSince(asked bool) time.Time {
+	switch {
+	case in.Foretells && asked:
+		return believed(in.Says.At, in.Now)
+	case in.Foretells && in.Begun:
+		return believed(deadline.Later(in.Opened, in.Since), in.Now)
+	}
+	return in.Now
+}
+
+// believed is a time that somebody has written; now if there is none, or it is still to come.
+func believed(at, now time.Time) time.Time {
+	if at.IsZero() || at.After(now) {
+		return now
+	}
+	return at
 }
 
 // fault says whose fault it is that the node cannot have the images: nobody's until that has lasted.
@@ -212,10 +231,14 @@ type Gate[Step comparable] struct {
 }
 
 // Look takes in where the step is that began then: how many of its nodes are awaited, whether nothing may begin, and
-// for how long a node is waited for.
-func (g *Gate[Step]) Look(step Step, since, now time.Time, awaited int, stands bool, patience time.Duration) {
+// for how long a node is waited for. Who foretells believes since when.
+func (g *Gate[Step]) Look(step Step, since, now time.Time, awaited int, stands bool, patience time.Duration,
+	foretells bool) {
 	if g.step != step || !g.since.Equal(since) || g.from.IsZero() {
 		*g = Gate[Step]{step: step, since: since, from: now}
+		if foretells {
+			g.from = believed(since, now)
+		}
 	}
 	if stands {
 		g.from = now

@@ -27,6 +27,11 @@ type look struct {
 func TestWhatANodeIsWaitedFor(t *testing.T) {
 	paused := func(in *Input) { in.May = false }
 	foretells := func(in *Input) { in.Foretells = true }
+	opened := func(second int) func(*Input) {
+		return func(in *Input) {
+			in.Foretells, in.Begun, in.Opened = true, true, noon.Add(time.Duration(second)*time.Second)
+		}
+	}
 	for name, looks := range map[string][]look{
 		"it is asked, and has them": {
 			{second: 0, wish: standing.Ask, images: standing.Awaited, until: 600},
@@ -115,6 +120,29 @@ func TestWhatANodeIsWaitedFor(t *testing.T) {
 		"a process that starts in the middle looks for itself how long it fails": {
 			{second: 400, of: "b", askedAt: 1, said: 300, reason: fetch.NoSpace, wish: standing.Keep, images: standing.Awaited, until: 430},
 		},
+		"a forecast believes since when its step is under way": {
+			{second: 400, change: opened(100), wish: standing.Ask, images: standing.Awaited, until: 700},
+			{second: 700, change: opened(100), wish: standing.Ask, images: standing.NotAwaited, until: -1},
+		},
+		"a forecast long after that": {
+			{second: 5000, change: opened(100), wish: standing.Ask, images: standing.NotAwaited, until: -1},
+		},
+		"a forecast by a step that began in time to come": {
+			{second: 400, change: opened(900), wish: standing.Ask, images: standing.Awaited, until: 1000},
+		},
+		"a forecast after the target was tried again": {
+			{second: 5000, change: func(in *Input) { opened(100)(in); in.Since = noon.Add(4900 * time.Second) },
+				wish: standing.Ask, images: standing.Awaited, until: 5500},
+		},
+		"a forecast for the next step": {
+			{second: 5000, change: func(in *Input) { opened(100)(in); in.Begun = false }, wish: standing.Ask, images: standing.Awaited, until: 5600},
+		},
+		"a forecast while nothing may begin": {
+			{second: 5000, change: func(in *Input) { opened(100)(in); in.May = false }, wish: standing.Keep, images: standing.Awaited, until: -1},
+		},
+		"a process that starts again long after the step began": {
+			{second: 5000, change: func(in *Input) { opened(100)(in); in.Foretells = false }, wish: standing.Ask, images: standing.Awaited, until: 5600},
+		},
 		"a forecast believes how long it has failed": {
 			{second: 400, of: "b", askedAt: 1, said: 380, reason: fetch.NoSpace, change: foretells, wish: standing.Keep,
 				images: standing.Awaited, until: 410},
@@ -164,36 +192,36 @@ func TestGate(t *testing.T) {
 	if g.Shut(0) || g.Shut(1) {
 		t.Error("it is shut before anybody looked")
 	}
-	g.Look(1, noon, noon, 3, false, patience)
+	g.Look(1, noon, noon, 3, false, patience, false)
 	if !g.Shut(1) || g.Shut(2) {
 		t.Errorf("three are awaited: step 1 is shut: %v, step 2: %v", g.Shut(1), g.Shut(2))
 	}
-	g.Look(1, noon, at(15), 1, true, patience) // nothing may begin until now
-	g.Look(1, noon, at(34), 1, false, patience)
+	g.Look(1, noon, at(15), 1, true, patience, false) // nothing may begin until now
+	g.Look(1, noon, at(34), 1, false, patience, false)
 	if !g.Shut(1) {
 		t.Error("it opens before twice the patience is over")
 	}
-	g.Look(1, noon, at(35), 1, false, patience)
+	g.Look(1, noon, at(35), 1, false, patience, false)
 	if g.Shut(1) {
 		t.Error("who never answers keeps it shut for ever")
 	}
-	g.Look(1, noon, at(36), 2, false, patience)
+	g.Look(1, noon, at(36), 2, false, patience, false)
 	if g.Shut(1) {
 		t.Error("who comes later shuts it")
 	}
-	g.Look(2, at(40), at(40), 1, false, patience)
+	g.Look(2, at(40), at(40), 1, false, patience, false)
 	if !g.Shut(2) {
 		t.Error("the next step begins open")
 	}
-	g.Look(2, at(40), at(41), 0, false, patience)
+	g.Look(2, at(40), at(41), 0, false, patience, false)
 	if g.Shut(2) {
 		t.Error("all have answered, and it is shut")
 	}
-	g.Look(2, at(40), at(42), 1, false, patience)
+	g.Look(2, at(40), at(42), 1, false, patience, false)
 	if g.Shut(2) {
 		t.Error("who comes after all have answered shuts it")
 	}
-	g.Look(2, at(50), at(50), 1, false, patience)
+	g.Look(2, at(50), at(50), 1, false, patience, false)
 	if !g.Shut(2) {
 		t.Error("the same step of another change begins open")
 	}
@@ -204,9 +232,26 @@ func TestGate(t *testing.T) {
 	if !g.MayFetch(3) || g.MayFetch(4) || g.Next() != 3 {
 		t.Error("step 3 is not the one whose nodes may be asked")
 	}
-	g.Look(3, at(60), at(60), 1, false, patience)
+	g.Look(3, at(60), at(60), 1, false, patience, false)
 	if g.IsAhead() {
 		t.Error("the one after it may be asked when it has just begun")
+	}
+}
+
+// Who foretells begins with a step that may have begun long ago.
+func TestGateOfAForecast(t *testing.T) {
+	const patience = 10 * time.Minute
+	for minute, shut := range map[int]bool{19: true, 20: false, 500: false, -1: true} {
+		var g Gate[int]
+		g.Look(1, noon, noon.Add(time.Duration(minute)*time.Minute), 3, false, patience, true)
+		if g.Shut(1) != shut {
+			t.Errorf("minute %d: that it is shut is %v", minute, g.Shut(1))
+		}
+	}
+	var g Gate[int]
+	g.Look(1, time.Time{}, noon, 3, false, patience, true)
+	if !g.Shut(1) {
+		t.Error("nobody knows since when, and it is open")
 	}
 }
 
