@@ -121,50 +121,49 @@ func Tells(template *corev1.PodSpec, p *corev1.Pod) bool {
 	all := true
 	tagged(template, func(c *corev1.Container) { all = all && tells(c, p) })
 	taggedVolumes(template, func(v *corev1.Volume) { all = all && tellsVolume(v, p) })
-	_, one := found(template, p)
-	return all && one
+	return all && read(template, p).one
 }
 
-// found are the digests that a pod has of its template's images, "" where its node knows none; false if it has two of
-// one image.
-func found(template *corev1.PodSpec, p *corev1.Pod) (digests map[string]string, one bool) {
-	digests, one = map[string]string{}, true
-	take := func(image, of string, known bool) {
-		has := digests[image]
-		one = one && (!known || has == "" || of == "" || of == has)
-		if known && has == "" {
-			digests[image] = of
+// reading is what a pod tells of its template's images.
+type reading struct {
+	digests map[string]string // "" where its node knows none
+	// whole: it knows of all by now. made: it was made with digests. one: it has no two digests of one image.
+	whole, made, one bool
+}
+
+func read(template *corev1.PodSpec, p *corev1.Pod) reading {
+	r := reading{digests: map[string]string{}, whole: true, made: true, one: true}
+	take := func(image, of string, known, asked bool) {
+		r.whole, r.made = r.whole && known, r.made && !asked
+		if !known {
+			return
+		}
+		has := r.digests[image]
+		r.one = r.one && (has == "" || of == "" || of == has)
+		if has == "" {
+			r.digests[image] = of
 		}
 	}
 	tagged(template, func(c *corev1.Container) {
-		of, known, _ := resolved(c, p)
-		take(c.Image, of, known)
+		of, known, asked := resolved(c, p)
+		take(c.Image, of, known, asked)
 	})
 	taggedVolumes(template, func(v *corev1.Volume) {
-		of, known, _ := resolvedVolume(v, p)
-		take(v.Image.Reference, of, known)
+		of, known, asked := resolvedVolume(v, p)
+		take(v.Image.Reference, of, known, asked)
 	})
-	return digests, one
+	return r
 }
 
 // Read returns what the images of a template are in one of its pods. Whole tells that the pod knows of all by now.
 // Made tells that it was made with digests. An image without a digest is one whose node knows none of its repository.
 func Read(template *corev1.PodSpec, p *corev1.Pod) (images []v1alpha1.PinnedImage, whole, made bool) {
-	digests, whole := found(template, p)
-	made = true
-	tagged(template, func(c *corev1.Container) {
-		_, known, asked := resolved(c, p)
-		whole, made = whole && known, made && !asked
-	})
-	taggedVolumes(template, func(v *corev1.Volume) {
-		_, known, asked := resolvedVolume(v, p)
-		whole, made = whole && known, made && !asked
-	})
-	for image, of := range digests {
+	is := read(template, p)
+	for image, of := range is.digests {
 		images = append(images, v1alpha1.PinnedImage{Image: image, Digest: of})
 	}
 	slices.SortFunc(images, func(a, b v1alpha1.PinnedImage) int { return cmp.Compare(a.Image, b.Image) })
-	return images, whole, made
+	return images, is.whole && is.one, is.made
 }
 
 // resolved returns the digest that a pod has for a container of the template, "" for none. Known tells that it has

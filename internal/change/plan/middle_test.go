@@ -92,22 +92,7 @@ func TestPlanInTheMiddle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var out bytes.Buffer
-		f.Write(&out)
-		text := strings.ReplaceAll(out.String(), "\n    ", " ")
-		if f.Changes() != c.changes {
-			t.Errorf("%s: that something changes is %v:\n%s", title, f.Changes(), text)
-		}
-		for _, want := range c.says {
-			if !strings.Contains(text, want) {
-				t.Errorf("%s: it says\n%s\nwithout %q", title, text, want)
-			}
-		}
-		for _, bad := range c.never {
-			if strings.Contains(text, bad) {
-				t.Errorf("%s: it says\n%s\nwith %q", title, text, bad)
-			}
-		}
+		judge(t, title, f, c.changes, c.says, c.never)
 	}
 }
 
@@ -145,22 +130,7 @@ func TestPlanInTheMiddleOfContent(t *testing.T) {
 			next = edited(ds, c.edit)
 		}
 		f := forecast(t, w, ds, next)
-		var out bytes.Buffer
-		f.Write(&out)
-		text := strings.ReplaceAll(out.String(), "\n    ", " ")
-		if f.Changes() != c.changes {
-			t.Errorf("%s: that something changes is %v:\n%s", title, f.Changes(), text)
-		}
-		for _, want := range c.says {
-			if !strings.Contains(text, want) {
-				t.Errorf("%s: it says\n%s\nwithout %q", title, text, want)
-			}
-		}
-		for _, bad := range c.never {
-			if strings.Contains(text, bad) {
-				t.Errorf("%s: it says\n%s\nwith %q", title, text, bad)
-			}
-		}
+		judge(t, title, f, c.changes, c.says, c.never)
 	}
 }
 
@@ -226,5 +196,26 @@ func TestPlanOfWhatComesBeforeAnybodyAnswers(t *testing.T) {
 	f := forecast(t, w, ds, ds)
 	if !f.Changes() || f.WaitsFor != "" || f.Nodes.Change != 4 {
 		t.Errorf("all wait for %q, then %+v", f.WaitsFor, f.Nodes)
+	}
+}
+
+// judge checks that something changes or not, and what people are told.
+func judge(t *testing.T, title string, f *Forecast, changes bool, says, never []string) {
+	t.Helper()
+	var out bytes.Buffer
+	f.Write(&out)
+	text := strings.ReplaceAll(out.String(), "\n    ", " ")
+	if f.Changes() != changes {
+		t.Errorf("%s: that something changes is %v:\n%s", title, f.Changes(), text)
+	}
+	for _, want := range says {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s: it says\n%s\nwithout %q", title, text, want)
+		}
+	}
+	for _, bad := range never {
+		if strings.Contains(text, bad) {
+			t.Errorf("%s: it says\n%s\nwith %q", title, text, bad)
+		}
 	}
 }

@@ -176,9 +176,7 @@ func TestAStartWithoutAPolicyThatCanBeFollowedKeepsTheDigests(t *testing.T) {
 // A second pod was asked for, since the first one says nothing. News of the first do not let a third begin.
 func TestNewsOfAnEarlierFirstAreNoLeave(t *testing.T) {
 	w := newWorld(t, pinned)
-	for i := range 6 {
-		w.slow[fmt.Sprint("n", i)] = true
-	}
+	w.slowAll()
 	w.start()
 	w.tick(Patience)
 	w.book.Begun("ds", "t1", "agent-second")
@@ -195,9 +193,7 @@ func TestNewsOfAnEarlierFirstAreNoLeave(t *testing.T) {
 // Whoever let the first pod through had a clock that is ahead, or somebody wrote a mark: another is first in time.
 func TestAMarkThatIsAheadHoldsNobody(t *testing.T) {
 	w := newWorld(t, pinned)
-	for i := range 6 {
-		w.slow[fmt.Sprint("n", i)] = true
-	}
+	w.slowAll()
 	w.start()
 	for _, p := range w.pods {
 		p.Annotations = map[string]string{pinning.Annotation: pinning.Mark(w.now.Add(1000*time.Hour), p.Name)}
@@ -214,9 +210,7 @@ func TestTheFirstNodeHasItsTimeByAnyClock(t *testing.T) {
 	for _, off := range []time.Duration{0, -time.Hour, time.Hour} {
 		w := newWorld(t, "{waves: [{name: all, percent: 100}], failure: {max: 50, min: 50}, images: Pinned}")
 		w.off = off
-		for i := range 6 {
-			w.slow[fmt.Sprint("n", i)] = true
-		}
+		w.slowAll()
 		w.start()
 		w.pass(5 * time.Minute)
 		if len(w.pods) != 1 {

@@ -294,6 +294,13 @@ func (w *world) count() {
 	w.most = max(w.most, n)
 }
 
+// slowAll has all nodes pull until told otherwise.
+func (w *world) slowAll() {
+	for i := range 6 {
+		w.slow[fmt.Sprint("n", i)] = true
+	}
+}
+
 // again has all pods say what they know now.
 func (w *world) again() {
 	w.Helper()
@@ -324,9 +331,7 @@ func byDigest(n int) string { return "demo@" + sha(n) + " docker.io/library/demo
 
 func TestAllGetWhatTheFirstNodeGot(t *testing.T) {
 	w := newWorld(t, pinned)
-	for i := range 6 {
-		w.slow[fmt.Sprint("n", i)] = true
-	}
+	w.slowAll()
 	w.start()
 	w.pass(time.Minute)
 	if len(w.pods) != 1 || w.most != 1 {
@@ -362,9 +367,7 @@ func TestOthersKeepTheirPodsWhileTheFirstNodePulls(t *testing.T) {
 	w := newWorld(t, pinned)
 	w.start()
 	w.pass(10 * time.Minute)
-	for i := range 6 {
-		w.slow[fmt.Sprint("n", i)] = true
-	}
+	w.slowAll()
 	w.edit()
 	w.pass(5 * time.Minute)
 	old := 0
@@ -399,9 +402,7 @@ func TestTagThatMovesWithinTheFirstPod(t *testing.T) {
 	w := newWorld(t, pinned)
 	w.start()
 	w.pass(10 * time.Minute)
-	for i := range 6 {
-		w.slow[fmt.Sprint("n", i)] = true
-	}
+	w.slowAll()
 	w.edit()
 	w.pass(30 * time.Second)
 	for _, p := range w.pods {
@@ -472,9 +473,7 @@ func TestFirstNodeThatCannotTellGivesWay(t *testing.T) {
 // Nodes that have their turn lose their pods before any could say so: their next ones come one at a time too.
 func TestPodsThatAreMadeAgainAskOneAtATime(t *testing.T) {
 	w := newWorld(t, "{waves: [{name: all, percent: 100}], failure: {max: 5, min: 5}, images: Pinned}")
-	for i := range 6 {
-		w.slow[fmt.Sprint("n", i)] = true
-	}
+	w.slowAll()
 	w.start()
 	w.pass(time.Hour)
 	if len(w.pods) < 2 {

@@ -49,9 +49,7 @@ func (w *world) byRevision(revision string) (tag, digest int) {
 func TestTemplateEditedBeforeItsFirstNodeTold(t *testing.T) {
 	for _, restarts := range []bool{false, true} {
 		w := canaryWorld(t, longCanary)
-		for i := range 6 {
-			w.slow[fmt.Sprint("n", i)] = true
-		}
+		w.slowAll()
 		w.start()
 		w.pass(time.Minute)
 		if tag, digest := w.byRevision("t1"); tag != 1 || digest != 0 {
@@ -239,9 +237,7 @@ func TestDigestsThatAreReadLate(t *testing.T) {
 	w.pass(10 * time.Minute)
 	stored := w.stored
 	w.pods, w.stored = map[types.UID]*corev1.Pod{}, nil
-	for i := range 6 {
-		w.slow[fmt.Sprint("n", i)] = true
-	}
+	w.slowAll()
 	w.registry["demo:v1"] = sha(7)
 	w.matrix = matrix.New(row.Config{})
 	w.book = New(w.matrix)

@@ -55,9 +55,7 @@ func (w *world) volumes() string {
 func TestAllMountWhatTheFirstNodeGot(t *testing.T) {
 	w := newWorld(t, pinned).withVolume(rules)
 	w.registry[rules] = sha(5)
-	for i := range 6 {
-		w.slow[fmt.Sprint("n", i)] = true
-	}
+	w.slowAll()
 	w.start()
 	w.pass(time.Minute)
 	if len(w.pods) != 1 {
