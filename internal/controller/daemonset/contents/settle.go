@@ -58,7 +58,7 @@ func (b *Book) settle(s *set) {
 		}
 	}
 	whole, err := b.whole(s, s.known[want.ID])
-	if why := b.unsound(s, b.stable(s)); why != "" {
+	if why := b.unsound(s, b.stable(s), true); why != "" {
 		err = errors.New(why)
 	}
 	switch {
@@ -179,9 +179,9 @@ func (sp *space) readable(refs []content.Ref) error {
 	return nil
 }
 
-// unsound says why a revision cannot be given; "" if it can. A copy that is gone is no hindrance while it can be made
-// again.
-func (b *Book) unsound(s *set, revision string) string {
+// unsound says why a revision cannot be given; "" if it can. A copy that is gone is no hindrance where it is made again
+// meanwhile.
+func (b *Book) unsound(s *set, revision string, meanwhile bool) (why string) {
 	id := content.IDOf(revision)
 	if id == "" {
 		return ""
@@ -191,35 +191,30 @@ func (b *Book) unsound(s *set, revision string) string {
 		return fmt.Sprintf("the list of what revision %s holds is gone", revision)
 	}
 	for _, m := range k.Members {
-		if why := b.flaw(s, k, m); why != "" && (why != gone || b.held(s, &k.Content, m) == nil) {
-			return fmt.Sprintf("revision %s cannot be given: %s %s %s", revision, m.Kind, m.Copy, why)
+		switch flaw := b.flaw(s, k, m); {
+		case flaw == "":
+		case flaw != gone || b.held(s, &k.Content, m) == nil:
+			return fmt.Sprintf("revision %s cannot be given: %s %s %s", revision, m.Kind, m.Copy, flaw)
+		case !meanwhile:
+			why = cmp.Or(why, fmt.Sprintf("%s %s, which revision %s needs, is gone, and is to be made first",
+				m.Kind, m.Copy, revision))
 		}
 	}
 	if k.spoiled || !b.adds(s, k) {
 		return fmt.Sprintf("revision %s cannot be given: ConfigMap %s %s", revision,
 			content.ManifestName(s.object.Name, id), spoiled)
 	}
-	return ""
+	return why
 }
 
 // Unsound says why no pod of a revision is to be made or pointed at its content; "" if it may. What somebody has put in
 // place of a copy is read by nobody, and what is not there yet, or again, is waited for: a pod whose reference is
 // optional would start without it.
 func (b *Book) Unsound(uid types.UID, revision string) string {
-	s := b.sets[uid]
-	if s == nil || s.object == nil {
-		return ""
+	if s := b.sets[uid]; s != nil && s.object != nil {
+		return b.unsound(s, content.WithVariants(revision, ""), false)
 	}
-	plain := content.WithVariants(revision, "")
-	why := b.unsound(s, plain)
-	if why != "" || content.IDOf(plain) == "" {
-		return why
-	}
-	of, why := b.missing(s, s.known[content.IDOf(plain)])
-	if why == "" {
-		return ""
-	}
-	return fmt.Sprintf("%s, which revision %s needs, %s, and is to be made first", of, plain, why)
+	return ""
 }
 
 // Given are the members of a revision's content; false where no pod may be pointed at it.

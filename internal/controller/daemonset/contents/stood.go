@@ -57,7 +57,7 @@ func (b *Book) stood(uid types.UID, s *set) string {
 	}
 	without := b.rows.PodsOfRevision(uid, content.TemplateOf(stable)) - all
 	failed := rolloutpolicy.HasFailed(s.rollout.Status, content.WithVariants(most, ""))
-	if have <= without || failed || b.unsound(s, most) != "" {
+	if have <= without || failed || b.unsound(s, most, true) != "" {
 		return ""
 	}
 	return most
