@@ -42,7 +42,8 @@ func forkForever(ctx context.Context, _ []string, out io.Writer) error {
 func flood(ctx context.Context, _ []string, out io.Writer) error {
 	w := bufio.NewWriter(out)
 	for n := 0; ctx.Err() == nil; n++ {
-		if _, err := fmt.Fprintf(w, "line %d of a program that says far too much, and does not stop to think about it\n", n); err != nil {
+		if _, err := fmt.Fprintf(w, "line %d of a program that says far too much, and does not stop to think about it\n",
+			n); err != nil {
 			return err
 		}
 	}

@@ -88,19 +88,29 @@ only the first time; after that the node has a certificate of its own.`,
 	f.StringVar(&config, "config", "", "file with a KubeletConfiguration (kubelet.config.k8s.io/v1beta1); flags win "+
 		"over it")
 	f.StringVar(&c.Server, "server", "", "URL of the API, such as https://10.0.0.1:6443")
-	f.StringVar(&c.Token, "token", "", "join token; the environment variable "+local.TokenVariable+" keeps it out of the process list")
+	f.StringVar(&c.Token, "token", "",
+		"join token; the environment variable "+local.TokenVariable+" keeps it out of the process list")
 	f.StringVar(&c.NodeName, "node-name", "", "name of the node (default: the host name)")
-	f.StringVar(&ip, "node-ip", "", "address at which the cluster reaches this machine (default: the one with which it speaks to the server, looked up every ten seconds)")
-	f.StringVar(&c.DataDir, "data-dir", "/var/lib/everynode-agent", "where the node keeps its certificates and its pods' files")
-	f.StringVar(&c.ManifestPath, "pod-manifest-path", "", "folder of manifests of static pods, or one manifest (default DATA-DIR/manifests)")
-	f.StringVar(&c.RuntimeEndpoint, "runtime-endpoint", "unix:///run/containerd/containerd.sock", "socket of the container runtime")
-	f.StringVar(&c.CgroupRoot, "cgroup-root", "", "cgroup of the node's pods (default /everynode/NODE, and / where the container runtime leaves cgroups to systemd)")
+	f.StringVar(&ip, "node-ip", "",
+		"address at which the cluster reaches this machine (default: the one with which it speaks to the server, looked up "+
+			"every ten seconds)")
+	f.StringVar(&c.DataDir, "data-dir", "/var/lib/everynode-agent",
+		"where the node keeps its certificates and its pods' files")
+	f.StringVar(&c.ManifestPath, "pod-manifest-path", "",
+		"folder of manifests of static pods, or one manifest (default DATA-DIR/manifests)")
+	f.StringVar(&c.RuntimeEndpoint, "runtime-endpoint", "unix:///run/containerd/containerd.sock",
+		"socket of the container runtime")
+	f.StringVar(&c.CgroupRoot, "cgroup-root", "",
+		"cgroup of the node's pods (default /everynode/NODE, and / where the container runtime leaves cgroups to systemd)")
 	f.StringToStringVar(&c.Labels, "node-labels", nil, "labels for the node, as key=value")
 	f.StringSliceVar(&taints, "register-with-taints", nil, "taints that the node registers with, as key=value:Effect")
-	f.StringVar(&c.RememberSecrets, "remember-secrets", agentconfig.RememberNoSecrets, "what the node keeps of Secrets on its disk, for a start without a control plane: none, plain, or the path of a file with a key that encrypts everything that it remembers of pods")
+	f.StringVar(&c.RememberSecrets, "remember-secrets", agentconfig.RememberNoSecrets,
+		"what the node keeps of Secrets on its disk, for a start without a control plane: none, plain, or the path of a "+
+			"file with a key that encrypts everything that it remembers of pods")
 	addRoomFlags(cmd, &c)
 	f.Int32Var(&c.Port, "port", 10250, "port at which the node serves logs, exec and metrics to those who may have them")
-	f.StringVar(&c.HealthAddress, "healthz-bind-address", "127.0.0.1:10248", "where the node reports its health, at /healthz; empty for nowhere")
+	f.StringVar(&c.HealthAddress, "healthz-bind-address", "127.0.0.1:10248",
+		"where the node reports its health, at /healthz; empty for nowhere")
 	pods.addFlags(cmd, &c)
 	return cmd
 }

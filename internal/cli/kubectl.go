@@ -33,7 +33,8 @@ func newKubectlCommand() *cobra.Command {
 			if dataDir == "" && len(all) > 0 && strings.HasPrefix(all[0], "--data-dir") {
 				return fmt.Errorf("%s names no folder; %s", all[0], command.SeeHelp(cmd.Root()))
 			}
-			flags := genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag().WithDiscoveryBurst(300).WithDiscoveryQPS(50)
+			flags := genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag().WithDiscoveryBurst(300).
+				WithDiscoveryQPS(50)
 			if !mentions(args, "--kubeconfig") && (dataDir != "" || os.Getenv("KUBECONFIG") == "") {
 				if dataDir == "" {
 					dataDir = command.DefaultDataDir()

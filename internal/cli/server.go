@@ -92,18 +92,28 @@ Three can lose one, five can lose two, and go on.`,
 		"(default: the first --listen address that is not loopback)")
 	f.StringVar(&join, "join", "", "URL of a server, such as https://10.0.0.1:6443, whose cluster this one joins; not "+
 		"used once it has joined")
-	f.StringVar(&token, "token", "", "token for servers, with which it joins; the environment variable "+local.TokenVariable+" keeps it out of the process list")
+	f.StringVar(&token, "token", "",
+		"token for servers, with which it joins; the environment variable "+
+			""+local.TokenVariable+" keeps it out of the process list")
 	f.StringVar(&o.Name, "server-name", "", "name of this server among others (default: the host name)")
-	f.StringVar(&o.PeerAddress, "peer-address", "", "host:port at which other servers reach this one's database; opened once there are others (default: port 2380 of the address at which nodes reach the API)")
-	f.StringSliceVar(&o.Balancers, "balancer", nil, "host:port at which something passes connections on to the servers, so that the certificate is for it, too; may be given more than once. The first one is written to the kubeconfig")
+	f.StringVar(&o.PeerAddress, "peer-address", "",
+		"host:port at which other servers reach this one's database; opened once there are others (default: port 2380 of "+
+			"the address at which nodes reach the API)")
+	f.StringSliceVar(&o.Balancers, "balancer", nil,
+		"host:port at which something passes connections on to the servers, so that the certificate is for it, too; may be "+
+			"given more than once. The first one is written to the kubeconfig")
 	addEtcdFlags(cmd, o.API)
 	addAPIFlags(cmd, o.API)
 	f.StringVar(&o.ServiceCIDR, "service-cidr", o.ServiceCIDR, "network from which Services get their addresses")
-	f.StringVar(&o.ClusterCIDR, "cluster-cidr", "", "network from which nodes get their pod addresses (default 10.244.0.0/16, or 10.128.0.0/9 with simulated nodes)")
-	f.IntVar(&o.NodeMaskSize, "node-cidr-mask-size", 0, "length of the prefix of one node's part of that network (default 24, or 25 with more simulated nodes than that has room for)")
+	f.StringVar(&o.ClusterCIDR, "cluster-cidr", "",
+		"network from which nodes get their pod addresses (default 10.244.0.0/16, or 10.128.0.0/9 with simulated nodes)")
+	f.IntVar(&o.NodeMaskSize, "node-cidr-mask-size", 0,
+		"length of the prefix of one node's part of that network (default 24, or 25 with more simulated nodes than that "+
+			"has room for)")
 	f.IntVar(&o.SimulatedNodes, "simulated-nodes", 0, "number of simulated nodes to run in this process")
 	faults = addFaultsFlag(f)
-	f.DurationVar(&o.SigningDuration, "cluster-signing-duration", longestSigning, "how long certificates of nodes are good for at most; nodes renew theirs by themselves")
+	f.DurationVar(&o.SigningDuration, "cluster-signing-duration", longestSigning,
+		"how long certificates of nodes are good for at most; nodes renew theirs by themselves")
 	addDaemonSetFlags(f, &daemonSets, &withNode, &o.RecordDecisions)
 	addBackupFlags(cmd, &o.Backups)
 	return cmd

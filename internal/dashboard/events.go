@@ -46,7 +46,8 @@ func eventsOf(q url.Values) metav1.ListOptions {
 
 // newest reads events page by page, and returns the newest of them, the newest last, and from where on to watch; more
 // tells that there are others that were not looked at.
-func newest(ctx context.Context, client typedcorev1.EventInterface, options metav1.ListOptions) (events []corev1.Event, version string, more bool, err error) {
+func newest(ctx context.Context, client typedcorev1.EventInterface,
+	options metav1.ListOptions) (events []corev1.Event, version string, more bool, err error) {
 	byTime := func(a, b corev1.Event) int { return timeOf(&a).Compare(timeOf(&b)) }
 	options.Limit = eventPage
 	for read := 0; ; {

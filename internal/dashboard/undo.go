@@ -76,7 +76,8 @@ func (d *Dashboard) goBack(ctx context.Context, ds *appsv1.DaemonSet, hash strin
 }
 
 // revisionOf reads one revision of the DaemonSet.
-func (d *Dashboard) revisionOf(ctx context.Context, ds *appsv1.DaemonSet, hash string) (*appsv1.ControllerRevision, error) {
+func (d *Dashboard) revisionOf(ctx context.Context, ds *appsv1.DaemonSet,
+	hash string) (*appsv1.ControllerRevision, error) {
 	selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
 	if err != nil {
 		return nil, fmt.Errorf("read the selector of daemonset %s/%s: %w", ds.Namespace, ds.Name, err)

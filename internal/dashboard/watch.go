@@ -170,7 +170,8 @@ func (c *cluster) run(ctx context.Context, ready func()) error {
 }
 
 // informer watches a kind, once it is run. One object reports whether it may be read: an informer would try for ever.
-func (c *cluster) informer(ctx context.Context, what string, l lister, example runtime.Object) (cache.SharedIndexInformer, error) {
+func (c *cluster) informer(ctx context.Context, what string, l lister,
+	example runtime.Object) (cache.SharedIndexInformer, error) {
 	soon, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if _, err := l.list(soon, metav1.ListOptions{Limit: 1}); err != nil {

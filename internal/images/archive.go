@@ -28,7 +28,8 @@ type named struct {
 
 // demoNames are the names that the demo program goes by in its image, besides
 // its own, so that `kubectl exec POD -- cat FILE` works without a shell.
-var demoNames = []string{"cat", "echo", "env", "false", "get", "ls", "resolve", "rm", "sleep", "tar", "test", "true", "version", "write"}
+var demoNames = []string{"cat", "echo", "env", "false", "get", "ls", "resolve", "rm", "sleep", "tar", "test", "true",
+	"version", "write"}
 
 // Load makes the archive of the images in this binary, or returns ErrNotBuilt.
 func Load() (*Archive, error) { return load(embedded) }
@@ -208,7 +209,8 @@ func (w layoutWriter) file(name string, content []byte) error {
 		return nil
 	}
 	w.written[name] = true
-	header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(content)), Format: tar.FormatUSTAR}
+	header := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(content)),
+		Format: tar.FormatUSTAR}
 	if err := w.tar.WriteHeader(header); err != nil {
 		return fmt.Errorf("write archive entry %s: %w", name, err)
 	}

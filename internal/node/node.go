@@ -46,7 +46,8 @@ func Address(n *corev1.Node, t corev1.NodeAddressType) string {
 	return ""
 }
 
-// AgentAddress returns HOST:PORT where the node's agent serves, or "" if the node reports none: simulated nodes have no agent.
+// AgentAddress returns HOST:PORT where the node's agent serves, or "" if the node reports none: simulated nodes have no
+// agent.
 func AgentAddress(n *corev1.Node) string {
 	port := n.Status.DaemonEndpoints.KubeletEndpoint.Port
 	for _, t := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP, corev1.NodeHostName} {

@@ -51,8 +51,10 @@ func (p PodNetworks) Part(text string) (netip.Prefix, error) {
 	switch {
 	case err != nil:
 		return netip.Prefix{}, fmt.Errorf("the pod network %q is not a CIDR", text)
-	case part.Addr().Is4() != p.Cluster.Addr().Is4() || !p.Cluster.Contains(part.Addr()) || part.Bits() != p.NodeBits || part != part.Masked():
-		return netip.Prefix{}, fmt.Errorf("the pod network %s is not a /%d of the cluster's network %s", part, p.NodeBits, p.Cluster)
+	case part.Addr().Is4() != p.Cluster.Addr().Is4() || !p.Cluster.Contains(part.Addr()) || part.Bits() != p.NodeBits ||
+		part != part.Masked():
+		return netip.Prefix{}, fmt.Errorf("the pod network %s is not a /%d of the cluster's network %s",
+			part, p.NodeBits, p.Cluster)
 	}
 	return part, nil
 }

@@ -127,7 +127,8 @@ func (b *binder) give(ctx context.Context, use volumes.Use, nodeName string) err
 }
 
 func (w clientWriter) UpdateClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
-	if _, err := w.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Update(ctx, claim, metav1.UpdateOptions{}); err != nil {
+	if _, err := w.client.CoreV1().PersistentVolumeClaims(claim.Namespace).
+		Update(ctx, claim, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("write the node of claim %s: %w", klog.KObj(claim), err)
 	}
 	return nil

@@ -288,7 +288,8 @@ func (b *binder) giveBack(ctx context.Context, pod *fit.Pod, gift devices.Gift) 
 	b.notSettled(gift, err)
 }
 
-func (w clientWriter) BindClaim(ctx context.Context, was, next *resourcev1.ResourceClaim) (*resourcev1.ResourceClaim, error) {
+func (w clientWriter) BindClaim(ctx context.Context,
+	was, next *resourcev1.ResourceClaim) (*resourcev1.ResourceClaim, error) {
 	api := w.client.ResourceV1().ResourceClaims(next.Namespace)
 	if !slices.Equal(was.Finalizers, next.Finalizers) {
 		protected := was.DeepCopy()
@@ -308,7 +309,8 @@ func (w clientWriter) BindClaim(ctx context.Context, was, next *resourcev1.Resou
 	return written, nil
 }
 
-func (w clientWriter) ReadClaim(ctx context.Context, claim *resourcev1.ResourceClaim) (*resourcev1.ResourceClaim, error) {
+func (w clientWriter) ReadClaim(ctx context.Context,
+	claim *resourcev1.ResourceClaim) (*resourcev1.ResourceClaim, error) {
 	read, err := w.client.ResourceV1().ResourceClaims(claim.Namespace).Get(ctx, claim.Name, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("read ResourceClaim %s: %w", klog.KObj(claim), err)
@@ -316,7 +318,8 @@ func (w clientWriter) ReadClaim(ctx context.Context, claim *resourcev1.ResourceC
 	return read, nil
 }
 
-func (w clientWriter) FreeClaim(ctx context.Context, pod *corev1.Pod, claim *resourcev1.ResourceClaim) (*resourcev1.ResourceClaim, error) {
+func (w clientWriter) FreeClaim(ctx context.Context, pod *corev1.Pod,
+	claim *resourcev1.ResourceClaim) (*resourcev1.ResourceClaim, error) {
 	live, err := w.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("read pod %s, whose devices are to be given back: %w", klog.KObj(pod), err)

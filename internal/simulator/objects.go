@@ -96,7 +96,8 @@ func correct(config *Config, node *corev1.Node, number int, state illness.State,
 	if !equality.Semantic.DeepEqual(status.Capacity, want.Capacity) ||
 		!equality.Semantic.DeepEqual(status.Allocatable, want.Allocatable) ||
 		!slices.Equal(status.Addresses, want.Addresses) || !equality.Semantic.DeepEqual(status.NodeInfo, want.NodeInfo) {
-		status.Capacity, status.Allocatable, status.Addresses, status.NodeInfo = want.Capacity, want.Allocatable, want.Addresses, want.NodeInfo
+		status.Capacity, status.Allocatable = want.Capacity, want.Allocatable
+		status.Addresses, status.NodeInfo = want.Addresses, want.NodeInfo
 		changed = true
 	}
 	return setConditions(node, state, now) || changed

@@ -350,7 +350,8 @@ func (p *pod) restore(object *corev1.Pod) {
 			container.State, container.StartedAt = podworker.Running, status.State.Running.StartedAt.Time
 		case status.State.Terminated != nil:
 			end := status.State.Terminated
-			container.State, container.StartedAt, container.FinishedAt = podworker.Exited, end.StartedAt.Time, end.FinishedAt.Time
+			container.State = podworker.Exited
+			container.StartedAt, container.FinishedAt = end.StartedAt.Time, end.FinishedAt.Time
 			container.ExitCode, container.Reason, container.Message = end.ExitCode, end.Reason, end.Message
 		default:
 			continue

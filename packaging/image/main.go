@@ -163,7 +163,8 @@ func pack(file, dir string) (err error) {
 		if err != nil {
 			return err
 		}
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: relative, Mode: 0o644, Size: int64(len(content))}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: relative, Mode: 0o644,
+			Size: int64(len(content))}); err != nil {
 			return err
 		}
 		_, err = w.Write(content)

@@ -41,14 +41,16 @@ func write(path, version string, out io.Writer) error {
 		BOMRef: name, Type: cyclonedx.ComponentTypeApplication, Name: "everynode", Version: version,
 		PackageURL: name + "?goos=" + setting["GOOS"] + "&goarch=" + setting["GOARCH"],
 	}}
-	runtime := cyclonedx.Component{BOMRef: "go", Type: cyclonedx.ComponentTypeLibrary, Name: "std", Version: strings.TrimPrefix(info.GoVersion, "go"),
+	runtime := cyclonedx.Component{BOMRef: "go", Type: cyclonedx.ComponentTypeLibrary, Name: "std",
+		Version:    strings.TrimPrefix(info.GoVersion, "go"),
 		PackageURL: "pkg:golang/std@" + strings.TrimPrefix(info.GoVersion, "go")}
 	components, refs := []cyclonedx.Component{runtime}, []string{runtime.BOMRef}
 	for _, m := range info.Deps {
 		for m.Replace != nil {
 			m = m.Replace
 		}
-		c := cyclonedx.Component{BOMRef: "pkg:golang/" + m.Path + "@" + m.Version, Type: cyclonedx.ComponentTypeLibrary, Name: m.Path, Version: m.Version}
+		c := cyclonedx.Component{BOMRef: "pkg:golang/" + m.Path + "@" + m.Version, Type: cyclonedx.ComponentTypeLibrary,
+			Name: m.Path, Version: m.Version}
 		c.PackageURL = c.BOMRef
 		if m.Sum != "" {
 			// It is a hash of hashes, as in go.sum, and not one of a file.

@@ -89,7 +89,8 @@ func (g *Guard) review(ctx context.Context, token string) (*authenticator.Respon
 	for key, values := range u.Extra {
 		extra[key] = values
 	}
-	return &authenticator.Response{User: &user.DefaultInfo{Name: u.Username, UID: u.UID, Groups: u.Groups, Extra: extra}}, true, nil
+	who := &user.DefaultInfo{Name: u.Username, UID: u.UID, Groups: u.Groups, Extra: extra}
+	return &authenticator.Response{User: who}, true, nil
 }
 
 // Protect lets requests through to next whose callers may make them. Others are answered in a kubelet's words.

@@ -69,7 +69,8 @@ func newLayout(driver Driver, root, node string) (layout, error) {
 			)
 		}
 	}
-	if name, _ := l.unit(ofPod(corev1.PodQOSBestEffort, types.UID(strings.Repeat("x", longestUID)))); len(name) > longestUnit {
+	if name, _ := l.unit(ofPod(corev1.PodQOSBestEffort,
+		types.UID(strings.Repeat("x", longestUID)))); len(name) > longestUnit {
 		return l, fmt.Errorf("--cgroup-root %s is too long for the name of a slice of systemd", root)
 	}
 	return l, nil

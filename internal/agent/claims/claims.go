@@ -2,7 +2,7 @@
 // prepare the devices of the pod's ResourceClaims, tells the container runtime their names in the Container Device
 // Interface, and has the drivers undo it when the pod has ended.
 //
-//	Prepare: read the claims, check that they are the pod's ──► note on disk ──► NodePrepareResources ──► note the devices
+//	Prepare: read the claims, check whose they are ──► note on disk ──► NodePrepareResources ──► note the devices
 //	Release: is the pod the last one? ──► NodeUnprepareResources ──► forget
 //
 // What drivers were asked to prepare is on disk before they are asked: an agent that starts again knows what is to be

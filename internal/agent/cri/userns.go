@@ -60,7 +60,8 @@ func (r *Runtime) checkUsers(ctx context.Context, pod *corev1.Pod, handler strin
 }
 
 // can says whether the runtime has a feature in one of its ways of running pods. Old runtimes say nothing.
-func (r *Runtime) can(ctx context.Context, handler string, feature func(*runtimeapi.RuntimeHandlerFeatures) bool) (bool, error) {
+func (r *Runtime) can(ctx context.Context, handler string,
+	feature func(*runtimeapi.RuntimeHandlerFeatures) bool) (bool, error) {
 	resp, err := r.service.Status(ctx, false)
 	return slices.ContainsFunc(resp.GetRuntimeHandlers(), func(h *runtimeapi.RuntimeHandler) bool {
 		return h.GetName() == handler && feature(h.GetFeatures())

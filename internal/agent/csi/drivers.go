@@ -262,7 +262,8 @@ func (d *Drivers) annotate(ctx context.Context, name string, info *csiapi.NodeGe
 	if err != nil {
 		return fmt.Errorf("annotation %s of node %s: %w", nodeIDAnnotation, node.Name, err)
 	}
-	if _, err := d.cfg.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := d.cfg.Client.CoreV1().Nodes().Patch(ctx, node.Name, types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("tell of storage driver %s on node %s: %w", name, node.Name, err)
 	}
 	return nil

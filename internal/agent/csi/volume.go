@@ -114,7 +114,8 @@ func (d *Drivers) SetUp(ctx context.Context, pod *corev1.Pod, volume *corev1.Vol
 }
 
 // publication asks for the volume of the ID at target.
-func publication(id, target string, source *corev1.CSIVolumeSource, told, secrets map[string]string) *csiapi.NodePublishVolumeRequest {
+func publication(id, target string, source *corev1.CSIVolumeSource,
+	told, secrets map[string]string) *csiapi.NodePublishVolumeRequest {
 	request := &csiapi.NodePublishVolumeRequest{
 		VolumeId: id, TargetPath: target, Secrets: secrets,
 		Readonly: source.ReadOnly != nil && *source.ReadOnly, VolumeContext: told,
@@ -187,7 +188,8 @@ func (d *Drivers) addTokens(
 	for _, r := range wishes.TokenRequests {
 		request := &authenticationv1.TokenRequest{
 			Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: r.ExpirationSeconds,
-				BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}},
+				BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name,
+					UID: pod.UID}},
 		}
 		if r.Audience != "" {
 			request.Spec.Audiences = []string{r.Audience}
@@ -209,7 +211,8 @@ func (d *Drivers) addTokens(
 }
 
 // secrets is what the pod says that the driver may know; never nil without an error.
-func (d *Drivers) secrets(ctx context.Context, pod *corev1.Pod, source *corev1.CSIVolumeSource) (map[string]string, error) {
+func (d *Drivers) secrets(ctx context.Context, pod *corev1.Pod,
+	source *corev1.CSIVolumeSource) (map[string]string, error) {
 	if source.NodePublishSecretRef == nil {
 		return map[string]string{}, nil
 	}

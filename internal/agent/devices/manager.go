@@ -41,7 +41,7 @@ type Manager struct {
 	saved []byte
 	// watching counts the connections to plugins; they end with life, which is nil before Run.
 	watching sync.WaitGroup
-	life     context.Context //nolint:containedctx // the connections' lifetime, given to Run; calls of plugins end long before
+	life     context.Context //nolint:containedctx // Given to Run; calls of plugins end long before.
 }
 
 // New reads what pods have of an earlier life of the agent; Run does the rest.

@@ -28,7 +28,8 @@ var signals = []Signal{
 }
 
 // Default is what a node keeps free unless it is told otherwise, as Parse reads it.
-const Default = "memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%,imagefs.available<15%,pid.available<1%"
+const Default = "memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%," +
+	"imagefs.available<15%,pid.available<1%"
 
 // None instead of thresholds says that a node is never under pressure.
 const None = "none"

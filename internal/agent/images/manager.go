@@ -135,7 +135,8 @@ func (m *Manager) Ensure(ctx context.Context, pod *corev1.Pod, container *corev1
 	return m.pullAndTell(ctx, pod, container, name)
 }
 
-func (m *Manager) pullAndTell(ctx context.Context, pod *corev1.Pod, container *corev1.Container, name string) (Image, error) {
+func (m *Manager) pullAndTell(ctx context.Context, pod *corev1.Pod, container *corev1.Container,
+	name string) (Image, error) {
 	creds, err := m.credentials(ctx, pod, name)
 	m.tellMissing(pod, creds.missing)
 	if err != nil {

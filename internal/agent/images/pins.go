@@ -125,7 +125,9 @@ func (p *Pins) Mend() (mended []string, err error) {
 }
 
 // Beside adds them to the images that others need. While it is not known which there are, nobody knows what may go.
-func (p *Pins) Beside(used func(context.Context) (map[string]bool, error)) func(context.Context) (map[string]bool, error) {
+func (p *Pins) Beside(
+	used func(context.Context) (map[string]bool, error),
+) func(context.Context) (map[string]bool, error) {
 	return func(ctx context.Context) (map[string]bool, error) {
 		names, err := p.Names()
 		if err != nil {

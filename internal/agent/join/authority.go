@@ -19,7 +19,8 @@ import (
 
 // fetchAuthority asks the server for its certificate chain, without showing it anything, and returns the CA with the
 // given hash, PEM encoded. An unreachable server is tried again until patience is over.
-func fetchAuthority(ctx context.Context, server *url.URL, caHash string, patience time.Duration, clock clock.Clock) ([]byte, error) {
+func fetchAuthority(ctx context.Context, server *url.URL, caHash string, patience time.Duration,
+	clock clock.Clock) ([]byte, error) {
 	deadline := clock.Now().Add(patience)
 	for first := true; ; first = false {
 		chain, err := fetchChain(ctx, server)

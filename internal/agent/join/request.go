@@ -117,7 +117,8 @@ func requestCertificate(
 }
 
 // awaitCertificate looks at the request, ever less often, until it is signed or refused.
-func awaitCertificate(ctx context.Context, client kubernetes.Interface, name string, clock clock.Clock) ([]byte, error) {
+func awaitCertificate(ctx context.Context, client kubernetes.Interface, name string,
+	clock clock.Clock) ([]byte, error) {
 	logger := klog.FromContext(ctx)
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		csr, err := client.CertificatesV1().CertificateSigningRequests().Get(ctx, name, metav1.GetOptions{})

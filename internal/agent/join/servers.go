@@ -117,7 +117,8 @@ func dialer(patience time.Duration) *net.Dialer {
 	return &net.Dialer{Timeout: patience, KeepAliveConfig: alive, Control: func(_, _ string, c syscall.RawConn) error {
 		var set error
 		err := c.Control(func(fd uintptr) {
-			set = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(takesNothing.Milliseconds())) //nolint:gosec // A descriptor.
+			//nolint:gosec // A descriptor.
+			set = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(takesNothing.Milliseconds()))
 		})
 		return errors.Join(err, set)
 	}}

@@ -277,7 +277,8 @@ func (n *Network) sync(ctx context.Context, complete bool) error {
 }
 
 // learn takes what nodes said into account. It returns what that means for paths, and which commands the rules need.
-func (n *Network) learn(pending map[string]facts, limits bounds, complete bool) (changes []delta, commands string, err error) {
+func (n *Network) learn(pending map[string]facts, limits bounds,
+	complete bool) (changes []delta, commands string, err error) {
 	n.working.Lock()
 	defer n.working.Unlock()
 	servers := n.apiServers()

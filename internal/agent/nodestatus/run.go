@@ -216,7 +216,8 @@ func (r *Reporter) gather(ctx context.Context) (facts, error) {
 		return facts{}, err
 	}
 	r.mu.Lock()
-	r.allocatable, r.capacity, r.processes = r.cfg.allocatable(f.machine.capacity), f.machine.capacity, f.machine.processes.total
+	r.allocatable, r.capacity = r.cfg.allocatable(f.machine.capacity), f.machine.capacity
+	r.processes = f.machine.processes.total
 	f.shuttingDown = r.closing
 	r.mu.Unlock()
 	if r.cfg.Healthy != nil {

@@ -87,7 +87,8 @@ func (s *Server) Get(_ context.Context, r *api.GetPodResourcesRequest) (*api.Get
 }
 
 // GetAllocatableResources tells what pods can have.
-func (s *Server) GetAllocatableResources(context.Context, *api.AllocatableResourcesRequest) (*api.AllocatableResourcesResponse, error) {
+func (s *Server) GetAllocatableResources(context.Context,
+	*api.AllocatableResourcesRequest) (*api.AllocatableResourcesResponse, error) {
 	out := &api.AllocatableResourcesResponse{}
 	for _, d := range s.cfg.Healthy() {
 		out.Devices = append(out.Devices, device(d))

@@ -13,7 +13,8 @@ import (
 const runtimeScheme = "containerd://"
 
 // containers returns the statuses of the containers in the order of the spec.
-func (b *statusBuilder) containers(specs []corev1.Container, prev []corev1.ContainerStatus, init bool) []corev1.ContainerStatus {
+func (b *statusBuilder) containers(specs []corev1.Container, prev []corev1.ContainerStatus,
+	init bool) []corev1.ContainerStatus {
 	if len(specs) == 0 {
 		return nil
 	}

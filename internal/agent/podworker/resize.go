@@ -175,7 +175,8 @@ func (s *sizes) hasRoom(rt *Runtime, wanted map[string]corev1.ResourceRequiremen
 
 // compare returns the running containers that have other resources than they are to have, and what the others were
 // given, by ID.
-func (s *sizes) compare(in *Input, wanted map[string]corev1.ResourceRequirements) (differ []*Container, kept map[string]corev1.ResourceRequirements) {
+func (s *sizes) compare(in *Input,
+	wanted map[string]corev1.ResourceRequirements) (differ []*Container, kept map[string]corev1.ResourceRequirements) {
 	kept = map[string]corev1.ResourceRequirements{}
 	for i := range in.Runtime.Containers {
 		c := &in.Runtime.Containers[i]

@@ -75,7 +75,8 @@ func (c checker) do(ctx context.Context, t *target, probe *corev1.Probe) (outcom
 }
 
 // command runs a command in the container; a zero exit code is success.
-func (c checker) command(ctx context.Context, t *target, action *corev1.ExecAction, timeout time.Duration) (outcome, error) {
+func (c checker) command(ctx context.Context, t *target, action *corev1.ExecAction,
+	timeout time.Duration) (outcome, error) {
 	fixed := make([]env.Var, 0, len(t.container.Env))
 	for _, v := range t.container.Env {
 		fixed = append(fixed, env.Var{Name: v.Name, Value: v.Value})
@@ -90,7 +91,8 @@ func (c checker) command(ctx context.Context, t *target, action *corev1.ExecActi
 	}
 	stdout, stderr, exitCode, err := c.exec(ctx, t.containerID, command, timeout)
 	if errors.Is(err, context.DeadlineExceeded) || status.Code(err) == codes.DeadlineExceeded {
-		return outcome{output: fmt.Sprintf("command timed out: %q timed out after %v", strings.Join(command, " "), timeout)}, nil
+		said := fmt.Sprintf("command timed out: %q timed out after %v", strings.Join(command, " "), timeout)
+		return outcome{output: said}, nil
 	}
 	if err != nil {
 		return outcome{}, err

@@ -27,7 +27,8 @@ func newTransport() http.RoundTripper {
 
 // get requests a URL; 200 to 399 is success. It follows redirects on the same host, and counts one to another host as a
 // success with a warning.
-func (c checker) get(ctx context.Context, action *corev1.HTTPGetAction, host string, port int, timeout time.Duration) (outcome, error) {
+func (c checker) get(ctx context.Context, action *corev1.HTTPGetAction, host string, port int,
+	timeout time.Duration) (outcome, error) {
 	request, err := newRequest(ctx, action, host, port)
 	if err != nil {
 		return outcome{}, err

@@ -14,7 +14,8 @@ import (
 
 // Exec runs a command in a container and waits for it. A command that takes longer than timeout is an error for which
 // errors.Is(err, context.DeadlineExceeded) or the gRPC code DeadlineExceeded holds.
-type Exec func(ctx context.Context, containerID string, cmd []string, timeout time.Duration) (stdout, stderr []byte, exitCode int32, err error)
+type Exec func(ctx context.Context, containerID string, cmd []string,
+	timeout time.Duration) (stdout, stderr []byte, exitCode int32, err error)
 
 // Config says how to probe and whom to tell.
 type Config struct {

@@ -209,7 +209,8 @@ func (m *Manager) patch(ctx context.Context, pod Pod, before, after corev1.PodSt
 	sent := after
 	sent.Conditions = merged(before.Conditions, after.Conditions)
 	// Which claims the pod has got is not for the node to say, and a status that changes it is refused.
-	sent.ResourceClaimStatuses, sent.ExtendedResourceClaimStatus = before.ResourceClaimStatuses, before.ExtendedResourceClaimStatus
+	sent.ResourceClaimStatuses = before.ResourceClaimStatuses
+	sent.ExtendedResourceClaimStatus = before.ExtendedResourceClaimStatus
 	got, err := m.writer.PatchStatus(ctx, pod, &before, &sent)
 	if err != nil {
 		return fmt.Errorf("patch the status of pod %s/%s: %w", pod.Namespace, pod.Name, err)

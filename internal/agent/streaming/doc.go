@@ -1,6 +1,7 @@
 // Package streaming is a node's HTTPS server: logs, exec, attach and port-forward, under the kubelet's paths.
 //
-//	/containerLogs/{namespace}/{pod}/{container}?follow&previous&tailLines&sinceSeconds&sinceTime&timestamps&limitBytes&stream
+//	/containerLogs/{namespace}/{pod}/{container}?follow&previous&stream and how much:
+//	    tailLines&sinceSeconds&sinceTime&timestamps&limitBytes
 //	/exec/{namespace}/{pod}/{container}?command&input&output&error&tty
 //	/attach/{namespace}/{pod}/{container}?input&output&error&tty
 //	/portForward/{namespace}/{pod}?port

@@ -31,7 +31,8 @@ type Objects interface {
 	ConfigMap(ctx context.Context, namespace, name string) (*corev1.ConfigMap, error)
 	Secret(ctx context.Context, namespace, name string) (*corev1.Secret, error)
 	// ServiceAccountToken asks the API server for a token of a service account.
-	ServiceAccountToken(ctx context.Context, namespace, serviceAccount string, request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error)
+	ServiceAccountToken(ctx context.Context, namespace, serviceAccount string,
+		request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error)
 	// NodeAllocatable is what pods on this node can use in all; it stands in for limits that a container doesn't set.
 	NodeAllocatable() corev1.ResourceList
 }

@@ -82,7 +82,8 @@ func (s *Stored) GetNode(ctx context.Context, name string) (*corev1.Node, error)
 	return fresh[*corev1.Node](ctx, s.Nodes, "nodes", "", name)
 }
 
-func fresh[T runtime.Object](ctx context.Context, from rest.Getter, resource, namespace, name string) (found T, err error) {
+func fresh[T runtime.Object](ctx context.Context, from rest.Getter,
+	resource, namespace, name string) (found T, err error) {
 	if !possible(namespace, name) {
 		return found, apierrors.NewNotFound(corev1.Resource(resource), name)
 	}

@@ -14,7 +14,8 @@ import (
 // OtherIssuers accept tokens that others have issued, OpenID Connect's. Until ctx ends
 // they ask each issuer for its keys; while one does not answer, its tokens are refused
 // and all others work. None may call itself one of our own.
-func OtherIssuers(ctx context.Context, issuers []apiserver.JWTAuthenticator, algorithms, own []string) (out []authenticator.Token, err error) {
+func OtherIssuers(ctx context.Context, issuers []apiserver.JWTAuthenticator,
+	algorithms, own []string) (out []authenticator.Token, err error) {
 	compiler := authenticationcel.NewDefaultCompiler()
 	for _, issuer := range issuers {
 		o := oidc.Options{

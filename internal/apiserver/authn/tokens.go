@@ -125,7 +125,8 @@ type Issued struct {
 
 // Generate issues a token for an account that ends after ttl. Without audiences
 // it is for this API server.
-func (t *Tokens) Generate(account *corev1.ServiceAccount, bound Binding, audiences []string, ttl time.Duration) (Issued, error) {
+func (t *Tokens) Generate(account *corev1.ServiceAccount, bound Binding, audiences []string,
+	ttl time.Duration) (Issued, error) {
 	if len(audiences) == 0 {
 		audiences = t.audiences
 	}

@@ -27,7 +27,8 @@ type state struct {
 // unreachable is why nobody needs to be asked: the words are Kubernetes'. Nil if somebody does.
 func unreachable(s *apiregistrationv1.APIService, now state) *apiregistrationv1.APIServiceCondition {
 	to := s.Spec.Service
-	no := func(status apiregistrationv1.ConditionStatus, reason, format string, args ...any) *apiregistrationv1.APIServiceCondition {
+	no := func(status apiregistrationv1.ConditionStatus, reason, format string,
+		args ...any) *apiregistrationv1.APIServiceCondition {
 		return &apiregistrationv1.APIServiceCondition{
 			Type:    apiregistrationv1.Available,
 			Status:  status,

@@ -228,7 +228,8 @@ func (m *minder) readAll(ctx context.Context, b *backend) error {
 
 // report writes the status, if it is another, and returns what was found, or that it
 // could not be written.
-func (m *minder) report(ctx context.Context, available, documents *apiregistrationv1.APIServiceCondition, found error) error {
+func (m *minder) report(ctx context.Context, available, documents *apiregistrationv1.APIServiceCondition,
+	found error) error {
 	current, err := m.keeper.config.APIServices.Lister().Get(m.now().Name)
 	if apierrors.IsNotFound(err) {
 		return found
@@ -249,7 +250,8 @@ func (m *minder) report(ctx context.Context, available, documents *apiregistrati
 	if equality.Semantic.DeepEqual(current.Status, next.Status) {
 		return found
 	}
-	if _, err = m.keeper.config.Client.APIServices().UpdateStatus(ctx, next, metav1.UpdateOptions{}); apierrors.IsNotFound(err) {
+	if _, err = m.keeper.config.Client.APIServices().UpdateStatus(ctx, next,
+		metav1.UpdateOptions{}); apierrors.IsNotFound(err) {
 		err = nil
 	}
 	return errors.Join(found, err)

@@ -116,7 +116,8 @@ func Print(out io.Writer) error {
 	return nil
 }
 
-func define(kind resource.Kind, rules rules, columns []apiextensionsv1.CustomResourceColumnDefinition) (*apiextensionsv1.CustomResourceDefinition, error) {
+func define(kind resource.Kind, rules rules,
+	columns []apiextensionsv1.CustomResourceColumnDefinition) (*apiextensionsv1.CustomResourceDefinition, error) {
 	schema, err := schemaOf(kind)
 	if err == nil {
 		err = rules.addTo(schema)

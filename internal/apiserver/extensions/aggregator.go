@@ -48,7 +48,8 @@ type Aggregator struct {
 const discoveryHook = "apiservice-discovery-controller"
 
 // NewAggregator puts the aggregator in front of a server.
-func NewAggregator(c Config, front Front, behind *genericapiserver.GenericAPIServer, custom *CustomResources) (*Aggregator, error) {
+func NewAggregator(c Config, front Front, behind *genericapiserver.GenericAPIServer,
+	custom *CustomResources) (*Aggregator, error) {
 	config := c.copied()
 	setOpenAPI(&config, apiServices, c.Schemes)
 	// The aggregator serves one for all servers of the chain instead.

@@ -119,7 +119,8 @@ type encoding struct {
 var _ runtime.CacheableObject = (*encodedOnce)(nil)
 
 // CacheEncode implements runtime.CacheableObject.
-func (o *encodedOnce) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+func (o *encodedOnce) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error,
+	w io.Writer) error {
 	o.mu.Lock()
 	if o.results == nil {
 		o.results = map[runtime.Identifier]*encoding{}

@@ -163,7 +163,8 @@ func (c *Cache) list(ctx context.Context, key string, options storage.ListOption
 
 // candidates returns how to find all objects below a key that may be chosen, in the order
 // of keys, and by which index. The lock is held; what it returns needs none.
-func (c *Cache) candidates(ctx context.Context, key string, options storage.ListOptions) (func() ([]any, error), string) {
+func (c *Cache) candidates(ctx context.Context, key string,
+	options storage.ListOptions) (func() ([]any, error), string) {
 	if !options.Recursive {
 		element, ok, err := c.objects.GetByKey(key)
 		return func() ([]any, error) {
@@ -197,7 +198,8 @@ func below(elements []any, prefix string) []any {
 }
 
 // choose returns those that the predicate matches, and whether there may be more.
-func choose(items []any, attributesOf storage.AttrFunc, options storage.ListOptions) (out []*store.Element, more bool, err error) {
+func choose(items []any, attributesOf storage.AttrFunc,
+	options storage.ListOptions) (out []*store.Element, more bool, err error) {
 	limit := int(options.Predicate.Limit)
 	if options.ResourceVersion == "0" {
 		limit = 0 // Clients of old are used to getting all.

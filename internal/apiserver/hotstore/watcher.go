@@ -211,7 +211,8 @@ func (w *watcher) begin(ctx context.Context) bool {
 		slices.SortStableFunc(events, byRevision)
 	}
 	w.initial, w.missed, w.renewed = nil, nil, nil
-	metrics.InitCounter.WithLabelValues(w.cache.GroupResource.Group, w.cache.GroupResource.Resource).Add(float64(len(events)))
+	metrics.InitCounter.WithLabelValues(w.cache.GroupResource.Group, w.cache.GroupResource.Resource).
+		Add(float64(len(events)))
 	for i, e := range events {
 		d := &delivery{event: e, attributesOf: w.cache.Attributes, versioner: w.cache.versioner}
 		if !w.send(ctx, w.convert(d)) {

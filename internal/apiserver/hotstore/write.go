@@ -38,7 +38,8 @@ func (c *Cache) Delete(ctx context.Context, key string, out runtime.Object, prec
 	defer c.writing(key, out)()
 	known := c.known(key)
 	if options.ExpectTransformOrDecodeError {
-		return c.Storage.Delete(ctx, key, out, preconditions, validate, known.object, options) //nolint:wrapcheck // The registry knows these errors.
+		//nolint:wrapcheck // The registry knows these errors.
+		return c.Storage.Delete(ctx, key, out, preconditions, validate, known.object, options)
 	}
 	v, err := conversion.EnforcePtr(out)
 	if err != nil {
@@ -63,7 +64,8 @@ func (c *Cache) Delete(ctx context.Context, key string, out runtime.Object, prec
 		last = last.DeepCopyObject()
 	}
 	v.Set(reflect.ValueOf(last).Elem())
-	return c.versioner.UpdateObject(out, uint64(done.revision)) //nolint:wrapcheck // It cannot fail for objects with metadata.
+	//nolint:wrapcheck // It cannot fail for objects with metadata.
+	return c.versioner.UpdateObject(out, uint64(done.revision))
 }
 
 // GuaranteedUpdate implements storage.Interface. It begins with the object in memory.
@@ -91,7 +93,8 @@ func (c *Cache) GuaranteedUpdate(ctx context.Context, key string, out runtime.Ob
 		return update(current, meta)
 	}
 	defer c.Decoder.answer(ctx, out)()
-	return c.Storage.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, try, known.object) //nolint:wrapcheck // The registry knows these errors.
+	//nolint:wrapcheck // The registry knows these errors.
+	return c.Storage.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, try, known.object)
 }
 
 // Stats implements storage.Interface.

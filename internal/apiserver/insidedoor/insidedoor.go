@@ -379,7 +379,8 @@ func (d *Door) prepare(t Target) (*write, error) {
 	return w, nil
 }
 
-func (w *write) attributes(obj, old runtime.Object, operation admission.Operation, options runtime.Object) admission.Attributes {
+func (w *write) attributes(obj, old runtime.Object, operation admission.Operation,
+	options runtime.Object) admission.Attributes {
 	return admission.NewAttributesRecord(
 		obj, old, w.kind, w.Namespace, w.Name, w.Resource, w.Subresource, operation, options, false, w.writer,
 	)

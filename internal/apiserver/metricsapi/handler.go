@@ -120,7 +120,8 @@ func (h *handler) node(ctx context.Context, name string) (*metricsv1beta1.NodeMe
 	return nil, apierrors.NewNotFound(metricsv1beta1.Resource("nodes"), name)
 }
 
-func (h *handler) pods(ctx context.Context, namespace string, selector labels.Selector) (*metricsv1beta1.PodMetricsList, error) {
+func (h *handler) pods(ctx context.Context, namespace string,
+	selector labels.Selector) (*metricsv1beta1.PodMetricsList, error) {
 	pods, err := h.reader.Pods(ctx, namespace, selector)
 	if err != nil {
 		return nil, err

@@ -71,7 +71,8 @@ func (b *book) follow(ctx context.Context, nodes Nodes) {
 			return filtered.Watch(w, plain), nil
 		},
 	}
-	cache.NewReflectorWithOptions(source, &corev1.Node{}, b, cache.ReflectorOptions{Name: "the networks of all nodes"}).RunWithContext(ctx)
+	cache.NewReflectorWithOptions(source, &corev1.Node{}, b, cache.ReflectorOptions{Name: "the networks of all nodes"}).
+		RunWithContext(ctx)
 }
 
 func inside(o *metav1.ListOptions) (*metainternalversion.ListOptions, error) {

@@ -88,7 +88,8 @@ func (a *API) check(info *request.RequestInfo, r *http.Request) (*metainternalve
 		return nil, apierrors.NewMethodNotSupported(resource, info.Verb)
 	}
 	options := &metainternalversion.ListOptions{}
-	if err := metainternalversionscheme.ParameterCodec.DecodeParameters(r.URL.Query(), metav1.SchemeGroupVersion, options); err != nil {
+	if err := metainternalversionscheme.ParameterCodec.DecodeParameters(r.URL.Query(), metav1.SchemeGroupVersion,
+		options); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	if errs := metainternalversionvalidation.ValidateListOptions(options, true); len(errs) > 0 {

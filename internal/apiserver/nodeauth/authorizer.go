@@ -143,7 +143,8 @@ func (n *nodes) toUsed(ctx context.Context, node string, a authorizer.Attributes
 
 // concerns reports whether an object is one that a pod on the node uses, the volume of a claim that it uses, or what is
 // attached to the node or lists its devices.
-func (n *nodes) concerns(ctx context.Context, node string, resource schema.GroupResource, a authorizer.Attributes) (bool, error) {
+func (n *nodes) concerns(ctx context.Context, node string, resource schema.GroupResource,
+	a authorizer.Attributes) (bool, error) {
 	switch resource {
 	case volumeResource:
 		v, err := n.objects.GetVolume(ctx, a.GetName())

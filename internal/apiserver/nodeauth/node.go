@@ -71,7 +71,8 @@ func checkNewNode(node string, now *corev1.Node) error {
 }
 
 func checkChangedNode(node string, now, before *corev1.Node, subresource string) error {
-	if now.Spec.ConfigSource != nil && !alike.Values(now.Spec.ConfigSource, before.Spec.ConfigSource) { //nolint:staticcheck // Deprecated, and still to be refused.
+	//nolint:staticcheck // Deprecated, and still to be refused.
+	if now.Spec.ConfigSource != nil && !alike.Values(now.Spec.ConfigSource, before.Spec.ConfigSource) {
 		return fmt.Errorf("node %q is not allowed to update configSource to a new non-nil configSource", node)
 	}
 	if !sameTaints(now, before, subresource) {

@@ -194,7 +194,8 @@ func checkClaimStatus(node string, a admission.Attributes) error {
 	rest := func(c *corev1.PersistentVolumeClaim) *corev1.PersistentVolumeClaim {
 		c = c.DeepCopy()
 		c.ResourceVersion, c.ManagedFields = "", nil
-		c.Status.Capacity, c.Status.Conditions, c.Status.AllocatedResources, c.Status.AllocatedResourceStatuses = nil, nil, nil, nil
+		c.Status.Capacity, c.Status.Conditions = nil, nil
+		c.Status.AllocatedResources, c.Status.AllocatedResourceStatuses = nil, nil
 		return c
 	}
 	if before, after := rest(old), rest(claim); !alike.Values(before, after) {

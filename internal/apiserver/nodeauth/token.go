@@ -54,7 +54,8 @@ func (r *Restriction) checkToken(ctx context.Context, node string, a admission.A
 }
 
 // checkAudience lets a token be for nobody that the pod does not name.
-func (r *Restriction) checkAudience(ctx context.Context, pod *corev1.Pod, audiences []string, a admission.Attributes) error {
+func (r *Restriction) checkAudience(ctx context.Context, pod *corev1.Pod, audiences []string,
+	a admission.Attributes) error {
 	audience := "" // that of the API
 	switch len(audiences) {
 	case 0:

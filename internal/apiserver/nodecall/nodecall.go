@@ -47,7 +47,8 @@ type Refusals interface {
 // New makes a Caller. Identity is what agents know the API server by, and verifies
 // that the agent is the node's in its ServerName; nodes reads a Node; refusals has
 // a last word, and ends connections that stand.
-func New(identity *tls.Config, nodes func(ctx context.Context, name string) (*corev1.Node, error), refusals Refusals) *Caller {
+func New(identity *tls.Config,
+	nodes func(ctx context.Context, name string) (*corev1.Node, error), refusals Refusals) *Caller {
 	c := &Caller{nodes: nodes, dialer: net.Dialer{Timeout: dialPatience}}
 	identity = identity.Clone()
 	verify := identity.VerifyConnection

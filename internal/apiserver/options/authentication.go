@@ -112,7 +112,8 @@ func (a *Authentication) check(config *apiserver.AuthenticationConfiguration, ow
 			)
 		}
 	}
-	if errs := validation.ValidateAuthenticationConfiguration(authenticationcel.NewDefaultCompiler(), config, own); len(errs) > 0 {
+	if errs := validation.ValidateAuthenticationConfiguration(authenticationcel.NewDefaultCompiler(), config,
+		own); len(errs) > 0 {
 		return fmt.Errorf("%s: %s", from, oneLine(errs.ToAggregate()))
 	}
 	for _, algorithm := range a.OIDC.SigningAlgorithms {

@@ -29,7 +29,8 @@ func NewAuthorizer(resolver *Resolver) *Authorizer { return &Authorizer{resolver
 // waits for them: a refusal would be final for the caller, who loses an event or
 // gives up, only because the server has just started. An error means that the
 // request ended first.
-func (a *Authorizer) Authorize(ctx context.Context, request authorizer.Attributes) (authorizer.Decision, string, error) {
+func (a *Authorizer) Authorize(ctx context.Context,
+	request authorizer.Attributes) (authorizer.Decision, string, error) {
 	if err := a.resolver.waitForSync(ctx); err != nil {
 		return authorizer.DecisionNoOpinion, "", fmt.Errorf("wait for roles and bindings: %w", err)
 	}
@@ -64,17 +65,20 @@ func (a *Authorizer) Authorize(ctx context.Context, request authorizer.Attribute
 }
 
 // ConditionsAwareAuthorize implements authorizer.Authorizer; rules know no conditions.
-func (a *Authorizer) ConditionsAwareAuthorize(ctx context.Context, request authorizer.Attributes) authorizer.ConditionsAwareDecision {
+func (a *Authorizer) ConditionsAwareAuthorize(ctx context.Context,
+	request authorizer.Attributes) authorizer.ConditionsAwareDecision {
 	return authorizer.ConditionsAwareDecisionFromParts(a.Authorize(ctx, request))
 }
 
 // EvaluateConditions implements authorizer.Authorizer; rules know no conditions.
-func (a *Authorizer) EvaluateConditions(context.Context, authorizer.ConditionsAwareDecision, authorizer.ConditionsData) (authorizer.Decision, string, error) {
+func (a *Authorizer) EvaluateConditions(context.Context, authorizer.ConditionsAwareDecision,
+	authorizer.ConditionsData) (authorizer.Decision, string, error) {
 	return authorizer.DecisionDeny, "", authorizer.ErrorConditionEvaluationNotSupported
 }
 
 // RulesFor implements authorizer.RuleResolver.
-func (a *Authorizer) RulesFor(_ context.Context, who user.Info, namespace string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
+func (a *Authorizer) RulesFor(_ context.Context, who user.Info,
+	namespace string) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
 	rules, err := a.resolver.Rules(who, namespace)
 	var resources []authorizer.ResourceRuleInfo
 	var paths []authorizer.NonResourceRuleInfo

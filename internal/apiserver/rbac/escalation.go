@@ -91,7 +91,8 @@ func (e *Escalation) checkRole(
 
 // checkClusterRole treats an aggregation rule as everything: what other roles
 // will match the selector cannot be known.
-func (e *Escalation) checkClusterRole(ctx context.Context, who user.Info, role *rbacv1.ClusterRole, old runtime.Object) error {
+func (e *Escalation) checkClusterRole(ctx context.Context, who user.Info, role *rbacv1.ClusterRole,
+	old runtime.Object) error {
 	if e.may(ctx, who, "escalate", "clusterroles", "", role.Name) {
 		return nil
 	}

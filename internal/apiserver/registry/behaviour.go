@@ -83,7 +83,8 @@ func addBehaviour(built storages, d Dependencies, targets *pod.Targets) (map[str
 
 // extendAddresses has Services given addresses, and IPAddresses show whose they are.
 func extendAddresses(built storages, d Dependencies) (*service.Repair, error) {
-	services, addresses, cidrs := schema.GroupResource{Resource: "services"}, networkingResource("ipaddresses"), networkingResource("servicecidrs")
+	services := schema.GroupResource{Resource: "services"}
+	addresses, cidrs := networkingResource("ipaddresses"), networkingResource("servicecidrs")
 	encode, err := d.Encoder(addresses, built[addresses].Definition.New())
 	if err != nil {
 		return nil, err

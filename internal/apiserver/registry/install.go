@@ -46,7 +46,8 @@ type Dependencies struct {
 	// open storage hold.
 	Reservations func(schema.GroupResource) service.Reservations
 	// Encoder makes of objects like the example what is stored of them at a key.
-	Encoder func(resource schema.GroupResource, example runtime.Object) (func(key string, obj runtime.Object) ([]byte, error), error)
+	Encoder func(resource schema.GroupResource, example runtime.Object) (
+		func(key string, obj runtime.Object) ([]byte, error), error)
 }
 
 // storages is every built kind by resource.

@@ -35,7 +35,8 @@ type checkedDecoder struct {
 }
 
 // Decode implements runtime.Decoder.
-func (d checkedDecoder) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (d checkedDecoder) Decode(data []byte, defaults *schema.GroupVersionKind,
+	into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	obj, kind, err := d.Decoder.Decode(data, defaults, into)
 	// An object with unknown fields is complained of, and used all the same.
 	if obj == nil || err != nil && !runtime.IsStrictDecodingError(err) {

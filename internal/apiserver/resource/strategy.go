@@ -158,7 +158,8 @@ type gracefulStrategy struct{ strategy }
 
 var _ rest.RESTGracefulDeleteStrategy = gracefulStrategy{}
 
-func (s gracefulStrategy) CheckGracefulDelete(ctx context.Context, obj runtime.Object, options *metav1.DeleteOptions) bool {
+func (s gracefulStrategy) CheckGracefulDelete(ctx context.Context, obj runtime.Object,
+	options *metav1.DeleteOptions) bool {
 	if asked, ok := ctx.Value(askedKey{}).(*int64); ok {
 		options.GracePeriodSeconds = asked
 	}

@@ -39,7 +39,8 @@ func (i *identity) token(ctx context.Context, obj runtime.Object, validate func(
 	return nil
 }
 
-func (i *identity) check(ctx context.Context, spec authenticationv1.TokenReviewSpec) authenticationv1.TokenReviewStatus {
+func (i *identity) check(ctx context.Context,
+	spec authenticationv1.TokenReviewSpec) authenticationv1.TokenReviewStatus {
 	wanted := authenticator.Audiences(spec.Audiences)
 	if len(wanted) == 0 {
 		wanted = i.apiAudiences

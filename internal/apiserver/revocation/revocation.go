@@ -197,7 +197,8 @@ func (l *List) await(ctx context.Context) {
 }
 
 // begin notes a request, so that it can be ended.
-func (l *List) begin(ctx context.Context, node string, issued time.Time) (_ context.Context, done func(), refused bool) {
+func (l *List) begin(ctx context.Context, node string,
+	issued time.Time) (_ context.Context, done func(), refused bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &request{issued: issued, end: cancel}
 	l.mu.Lock()

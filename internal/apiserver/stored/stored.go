@@ -49,7 +49,8 @@ func List[T runtime.Object](ctx context.Context, from rest.Lister, namespace str
 // errUnknown is the answer before the storages are there.
 var errUnknown = errors.New("the server does not know its storages yet")
 
-func get[T runtime.Object](ctx context.Context, from rest.Getter, namespace, name string, options *metav1.GetOptions) (found T, err error) {
+func get[T runtime.Object](ctx context.Context, from rest.Getter, namespace, name string,
+	options *metav1.GetOptions) (found T, err error) {
 	if from == nil {
 		return found, errUnknown
 	}

@@ -81,7 +81,8 @@ func (c *converter[T]) ConvertToTable(_ context.Context, obj, options runtime.Ob
 		return out, add(obj)
 	}
 	if m, err := meta.ListAccessor(obj); err == nil {
-		out.ResourceVersion, out.Continue, out.RemainingItemCount = m.GetResourceVersion(), m.GetContinue(), m.GetRemainingItemCount()
+		out.ResourceVersion, out.Continue = m.GetResourceVersion(), m.GetContinue()
+		out.RemainingItemCount = m.GetRemainingItemCount()
 	}
 	return out, meta.EachListItem(obj, add)
 }

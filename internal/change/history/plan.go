@@ -138,7 +138,8 @@ func newRevision(o Owner, patch []byte, number int64) *appsv1.ControllerRevision
 		ObjectMeta: metav1.ObjectMeta{
 			Name: Name(o.Object.GetName(), hash), Namespace: o.Object.GetNamespace(),
 			Labels: labels, Annotations: maps.Clone(o.Object.GetAnnotations()),
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(o.Object, appsv1.SchemeGroupVersion.WithKind(o.Kind))},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(o.Object,
+				appsv1.SchemeGroupVersion.WithKind(o.Kind))},
 		},
 		Data:     runtime.RawExtension{Raw: patch},
 		Revision: number,

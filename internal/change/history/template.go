@@ -66,7 +66,8 @@ func HashOf(r *appsv1.ControllerRevision) string {
 
 // Holds reports whether the revision holds the template, by meaning. normalize,
 // which may be nil, fills a template's defaults in.
-func Holds(r *appsv1.ControllerRevision, template *corev1.PodTemplateSpec, patch []byte, normalize func(*corev1.PodTemplateSpec)) bool {
+func Holds(r *appsv1.ControllerRevision, template *corev1.PodTemplateSpec, patch []byte,
+	normalize func(*corev1.PodTemplateSpec)) bool {
 	if bytes.Equal(r.Data.Raw, patch) {
 		return true
 	}

@@ -81,7 +81,8 @@ func (l *lists) look(ctx context.Context) (s *survey.Survey, hidden string, err 
 	if err != nil {
 		return nil, "", err
 	}
-	o.Nodes, o.Pods, o.DaemonSets, o.Revisions = pointers(nodes.Items), pointers(pods.Items), pointers(sets.Items), pointers(revisions.Items)
+	o.Nodes, o.Pods = pointers(nodes.Items), pointers(pods.Items)
+	o.DaemonSets, o.Revisions = pointers(sets.Items), pointers(revisions.Items)
 	startups, err := l.own.NodeStartups().List(ctx, cached)
 	switch {
 	case err == nil:

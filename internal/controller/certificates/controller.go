@@ -232,7 +232,8 @@ func holds(other *corev1.Node, san string, node *corev1.Node) bool {
 
 // may asks whether the requester may create the virtual subresource that stands
 // for getting a certificate without a person's approval.
-func (r *reconciler) may(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, subresource string) (bool, error) {
+func (r *reconciler) may(ctx context.Context, csr *certificatesv1.CertificateSigningRequest,
+	subresource string) (bool, error) {
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: csr.Spec.Username, UID: csr.Spec.UID, Groups: csr.Spec.Groups, Extra: map[string]authorizationv1.ExtraValue{},
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
@@ -251,7 +252,8 @@ func (r *reconciler) may(ctx context.Context, csr *certificatesv1.CertificateSig
 }
 
 // apply does what was decided and returns the request as it is then, nil if it is gone.
-func (r *reconciler) apply(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, d Decision) (*certificatesv1.CertificateSigningRequest, error) {
+func (r *reconciler) apply(ctx context.Context, csr *certificatesv1.CertificateSigningRequest,
+	d Decision) (*certificatesv1.CertificateSigningRequest, error) {
 	requests := r.Client.CertificatesV1().CertificateSigningRequests()
 	switch d.Action {
 	case Approve:

@@ -30,7 +30,8 @@ func (r *reconciler) secrets() typedcorev1.SecretInterface {
 
 // claim reads what is known about the name of a node, from the database: what is
 // decided on old news could give a name to two machines.
-func (r *reconciler) claim(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, node string) (c Claim, err error) {
+func (r *reconciler) claim(ctx context.Context, csr *certificatesv1.CertificateSigningRequest,
+	node string) (c Claim, err error) {
 	if identity.CheckName(node) != nil {
 		return Claim{}, nil
 	}

@@ -173,7 +173,8 @@ func (r *reconciler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Resu
 // cache does not show are looked for in the API.
 func (r *reconciler) gather(ctx context.Context, c *batchv1.CronJob) ([]*batchv1.Job, error) {
 	var list batchv1.JobList
-	if err := r.reader.List(ctx, &list, client.InNamespace(c.Namespace), client.MatchingFields{ownerIndex: string(c.UID)}); err != nil {
+	if err := r.reader.List(ctx, &list, client.InNamespace(c.Namespace),
+		client.MatchingFields{ownerIndex: string(c.UID)}); err != nil {
 		return nil, fmt.Errorf("list the Jobs of CronJob %s: %w", klog.KObj(c), err)
 	}
 	var cached []*batchv1.Job

@@ -145,7 +145,8 @@ func (r *reconciler) tellScaled(d *appsv1.Deployment, s *appsv1.ReplicaSet, from
 }
 
 // report writes the status, and the number of the template if it is known.
-func (r *reconciler) report(ctx context.Context, d *appsv1.Deployment, status appsv1.DeploymentStatus, revision string) (bool, error) {
+func (r *reconciler) report(ctx context.Context, d *appsv1.Deployment, status appsv1.DeploymentStatus,
+	revision string) (bool, error) {
 	// A copy of the struct is enough to set another status: the Deployment is shared.
 	next := *d
 	next.Status = status

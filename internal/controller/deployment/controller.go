@@ -57,7 +57,8 @@ func Add(mgr manager.Manager, cfg Config) error {
 	if cfg.Workers == 0 {
 		cfg.Workers = 5
 	}
-	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &appsv1.ReplicaSet{}, ownerIndex, byOwner); err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(context.Background(), &appsv1.ReplicaSet{}, ownerIndex,
+		byOwner); err != nil {
 		return fmt.Errorf("index ReplicaSets by their controllers: %w", err)
 	}
 	r := newReconciler(mgr.GetClient(), clientWriter{cfg.Client}, cfg)
@@ -155,7 +156,8 @@ func (r *reconciler) gather(ctx context.Context, d *appsv1.Deployment) (plan.Inp
 		return in, nil
 	}
 	var pods corev1.PodList
-	if err := r.reader.List(ctx, &pods, client.InNamespace(d.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+	if err := r.reader.List(ctx, &pods, client.InNamespace(d.Namespace),
+		client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return in, fmt.Errorf("list the pods of Deployment %s: %w", klog.KObj(d), err)
 	}
 	for i := range pods.Items {
@@ -167,7 +169,8 @@ func (r *reconciler) gather(ctx context.Context, d *appsv1.Deployment) (plan.Inp
 // sets lists the ReplicaSets that an owner controls.
 func (r *reconciler) sets(ctx context.Context, namespace, owner string) ([]*appsv1.ReplicaSet, error) {
 	var list appsv1.ReplicaSetList
-	if err := r.reader.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{ownerIndex: owner}); err != nil {
+	if err := r.reader.List(ctx, &list, client.InNamespace(namespace),
+		client.MatchingFields{ownerIndex: owner}); err != nil {
 		return nil, fmt.Errorf("list the ReplicaSets of %s in namespace %s: %w", owner, namespace, err)
 	}
 	out := make([]*appsv1.ReplicaSet, 0, len(list.Items))

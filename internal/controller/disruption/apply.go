@@ -54,7 +54,8 @@ func (r *reconciler) tell(in plan.Input, result plan.Result) {
 	}
 	if result.Unmanaged > 0 {
 		r.event(in.Budget, corev1.EventTypeWarning, "UnmanagedPods",
-			"%d of the selected pods have no controller, so nobody replaces them: set minAvailable to a number to protect them", result.Unmanaged)
+			"%d of the selected pods have no controller, so nobody replaces them: set minAvailable to a number to protect them",
+			result.Unmanaged)
 	}
 	for _, p := range result.Overdue {
 		r.event(

@@ -88,7 +88,8 @@ func Add(mgr manager.Manager, cfg Config) error {
 func selected(ctx context.Context, reader client.Reader, svc *corev1.Service) ([]*corev1.Pod, error) {
 	var list corev1.PodList
 	selector := labels.SelectorFromSet(svc.Spec.Selector)
-	if err := reader.List(ctx, &list, client.InNamespace(svc.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+	if err := reader.List(ctx, &list, client.InNamespace(svc.Namespace),
+		client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return nil, fmt.Errorf("list the pods of service %s/%s: %w", svc.Namespace, svc.Name, err)
 	}
 	pods := make([]*corev1.Pod, len(list.Items))
@@ -99,7 +100,8 @@ func selected(ctx context.Context, reader client.Reader, svc *corev1.Service) ([
 }
 
 // slicesOf lists the slices of a Service that a manager keeps.
-func slicesOf(ctx context.Context, reader client.Reader, key client.ObjectKey, manager string) ([]*discoveryv1.EndpointSlice, error) {
+func slicesOf(ctx context.Context, reader client.Reader, key client.ObjectKey,
+	manager string) ([]*discoveryv1.EndpointSlice, error) {
 	var list discoveryv1.EndpointSliceList
 	err := reader.List(ctx, &list, client.InNamespace(key.Namespace),
 		client.MatchingLabels{discoveryv1.LabelServiceName: key.Name, discoveryv1.LabelManagedBy: manager})

@@ -25,7 +25,8 @@ type api interface {
 	// Get reads the object at id's coordinates, whatever its UID.
 	Get(ctx context.Context, id graph.Identity) (*metav1.PartialObjectMetadata, error)
 	Delete(ctx context.Context, id graph.Identity, options metav1.DeleteOptions) error
-	Patch(ctx context.Context, id graph.Identity, patchType types.PatchType, body []byte) (*metav1.PartialObjectMetadata, error)
+	Patch(ctx context.Context, id graph.Identity, patchType types.PatchType,
+		body []byte) (*metav1.PartialObjectMetadata, error)
 	// Dependents reads all objects that name the owner as theirs, from the API server and not from a cache.
 	Dependents(ctx context.Context, owner graph.Identity) ([]graph.Identity, error)
 }
@@ -246,7 +247,8 @@ func (a *metadataAPI) Dependents(ctx context.Context, owner graph.Identity) (fou
 // parallelLists is the number of kinds listed at a time.
 const parallelLists = 4
 
-func (a *metadataAPI) dependentsOf(ctx context.Context, r Resource, owner graph.Identity) (found []graph.Identity, err error) {
+func (a *metadataAPI) dependentsOf(ctx context.Context, r Resource,
+	owner graph.Identity) (found []graph.Identity, err error) {
 	builtin, bounded, apiVersion := a.kinds.isBuiltin(r), ctx, r.GVK.GroupVersion().String()
 	if !builtin {
 		var cancel context.CancelFunc

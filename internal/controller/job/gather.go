@@ -62,7 +62,8 @@ func (r *reconciler) list(ctx context.Context, namespace, owner string) ([]*core
 
 func ownedPods(ctx context.Context, reader client.Reader, namespace, owner string) ([]*corev1.Pod, error) {
 	var list corev1.PodList
-	if err := reader.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{ownerIndex: owner}); err != nil {
+	if err := reader.List(ctx, &list, client.InNamespace(namespace),
+		client.MatchingFields{ownerIndex: owner}); err != nil {
 		return nil, fmt.Errorf("list the pods of %s in namespace %s: %w", owner, namespace, err)
 	}
 	out := make([]*corev1.Pod, 0, len(list.Items))

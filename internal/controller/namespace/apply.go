@@ -27,7 +27,8 @@ const parallel = 8
 type api interface {
 	// DeleteAll asks all objects of a resource in a namespace to go, pods with their grace period.
 	DeleteAll(ctx context.Context, resource schema.GroupVersionResource, namespace string) error
-	List(ctx context.Context, resource schema.GroupVersionResource, namespace string) ([]metav1.PartialObjectMetadata, error)
+	List(ctx context.Context, resource schema.GroupVersionResource,
+		namespace string) ([]metav1.PartialObjectMetadata, error)
 	UpdateStatus(ctx context.Context, ns *corev1.Namespace) (*corev1.Namespace, error)
 	Finalize(ctx context.Context, ns *corev1.Namespace) error
 }
@@ -79,7 +80,8 @@ func (r *reconciler) emptyResources(
 }
 
 // emptyResource lists first: most resources of most namespaces hold nothing.
-func (r *reconciler) emptyResource(ctx context.Context, namespace string, resource schema.GroupVersionResource) ([]metav1.PartialObjectMetadata, error) {
+func (r *reconciler) emptyResource(ctx context.Context, namespace string,
+	resource schema.GroupVersionResource) ([]metav1.PartialObjectMetadata, error) {
 	left, err := r.api.List(ctx, resource, namespace)
 	if apierrors.IsNotFound(err) {
 		return nil, nil // the kind itself is gone
@@ -161,7 +163,8 @@ func (a clientAPI) DeleteAll(ctx context.Context, resource schema.GroupVersionRe
 }
 
 // List implements api.
-func (a clientAPI) List(ctx context.Context, resource schema.GroupVersionResource, namespace string) ([]metav1.PartialObjectMetadata, error) {
+func (a clientAPI) List(ctx context.Context, resource schema.GroupVersionResource,
+	namespace string) ([]metav1.PartialObjectMetadata, error) {
 	list, err := a.metadata.Resource(resource).Namespace(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err

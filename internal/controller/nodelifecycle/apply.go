@@ -82,7 +82,8 @@ func NewWriter(client kubernetes.Interface) Writer { return clientWriter{client}
 type object map[string]any
 
 // SetConditions implements Writer.
-func (w clientWriter) SetConditions(ctx context.Context, node *corev1.Node, conditions []corev1.NodeCondition) (*corev1.Node, error) {
+func (w clientWriter) SetConditions(ctx context.Context, node *corev1.Node,
+	conditions []corev1.NodeCondition) (*corev1.Node, error) {
 	return w.patchNode(
 		ctx, node, types.StrategicMergePatchType, object{"status": object{"conditions": conditions}}, "status",
 	)

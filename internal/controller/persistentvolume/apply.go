@@ -93,7 +93,8 @@ func (c controller) protectVolume(ctx context.Context, v *corev1.PersistentVolum
 	}
 	next := v.DeepCopy()
 	next.Finalizers = finalizers
-	if _, err := c.cfg.VolumeProtection.Client.CoreV1().PersistentVolumes().Update(ctx, next, metav1.UpdateOptions{}); err != nil {
+	if _, err := c.cfg.VolumeProtection.Client.CoreV1().PersistentVolumes().
+		Update(ctx, next, metav1.UpdateOptions{}); err != nil {
 		return false, fmt.Errorf("write the finalizers of PersistentVolume %s: %w", v.Name, err)
 	}
 	klog.FromContext(ctx).V(3).Info("Wrote finalizers", "volume", v.Name, "finalizers", finalizers)

@@ -59,7 +59,8 @@ func (c controller) offer(ctx context.Context, v *corev1.PersistentVolume, q que
 		return
 	}
 	var list corev1.PersistentVolumeClaimList
-	if err := c.reader.List(ctx, &list, client.MatchingFields{byWish: volume.Class(v)}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.reader.List(ctx, &list, client.MatchingFields{byWish: volume.Class(v)},
+		client.UnsafeDisableDeepCopy); err != nil {
 		klog.FromContext(ctx).Error(err, "Could not find the claims for which a volume is good", "volume", v.Name)
 		return
 	}

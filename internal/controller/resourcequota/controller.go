@@ -142,7 +142,8 @@ func (r *reconciler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Resu
 }
 
 // report writes the status if it is news. It is false if somebody else wrote it since it was read.
-func (r *reconciler) report(ctx context.Context, q *corev1.ResourceQuota, next corev1.ResourceQuotaStatus) (bool, error) {
+func (r *reconciler) report(ctx context.Context, q *corev1.ResourceQuota,
+	next corev1.ResourceQuotaStatus) (bool, error) {
 	if q.Status.Hard != nil && q.Status.Used != nil && apiequality.Semantic.DeepEqual(q.Status.Hard, next.Hard) &&
 		quota.Equals(q.Status.Used, next.Used) {
 		return true, nil

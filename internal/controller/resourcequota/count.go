@@ -88,7 +88,8 @@ func (r *reconciler) list(ctx context.Context, of schema.GroupResource, namespac
 }
 
 // number asks how many objects there are of a kind that the cache does not show. It returns as many of nothing.
-func (r *reconciler) number(ctx context.Context, of schema.GroupVersionResource, namespace string) ([]runtime.Object, error) {
+func (r *reconciler) number(ctx context.Context, of schema.GroupVersionResource,
+	namespace string) ([]runtime.Object, error) {
 	found, err := r.cfg.Metadata.Resource(of).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
 		return nil, fmt.Errorf("count %s in namespace %s: %w", of.GroupResource(), namespace, err)

@@ -132,7 +132,8 @@ func (r *reconciler) mark(ctx context.Context, set *appsv1.StatefulSet, p *corev
 
 // report writes the status. It returns the set as it is then; nil if the set has
 // changed meanwhile, which brings us back.
-func (r *reconciler) report(ctx context.Context, set *appsv1.StatefulSet, status appsv1.StatefulSetStatus) (*appsv1.StatefulSet, error) {
+func (r *reconciler) report(ctx context.Context, set *appsv1.StatefulSet,
+	status appsv1.StatefulSetStatus) (*appsv1.StatefulSet, error) {
 	next := *set // a copy of the struct is enough to set another status: the set is shared
 	next.Status = status
 	defer r.sets.Begin()()
@@ -172,17 +173,20 @@ func (w clientWriter) GetRevision(ctx context.Context, namespace, name string) (
 }
 
 // CreateRevision implements writer.
-func (w clientWriter) CreateRevision(ctx context.Context, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
+func (w clientWriter) CreateRevision(ctx context.Context,
+	r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
 	return w.Client.AppsV1().ControllerRevisions(r.Namespace).Create(ctx, r, metav1.CreateOptions{})
 }
 
 // UpdateRevision implements writer.
-func (w clientWriter) UpdateRevision(ctx context.Context, r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
+func (w clientWriter) UpdateRevision(ctx context.Context,
+	r *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
 	return w.Client.AppsV1().ControllerRevisions(r.Namespace).Update(ctx, r, metav1.UpdateOptions{})
 }
 
 // PatchRevision implements writer.
-func (w clientWriter) PatchRevision(ctx context.Context, namespace, name string, patch []byte) (*appsv1.ControllerRevision, error) {
+func (w clientWriter) PatchRevision(ctx context.Context, namespace, name string,
+	patch []byte) (*appsv1.ControllerRevision, error) {
 	return w.Client.AppsV1().ControllerRevisions(namespace).Patch(
 		ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{},
 	)

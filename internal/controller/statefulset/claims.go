@@ -118,11 +118,13 @@ func (r *reconciler) settleClaims(ctx context.Context, set *appsv1.StatefulSet, 
 }
 
 // CreateClaim implements writer.
-func (w clientWriter) CreateClaim(ctx context.Context, c *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, error) {
+func (w clientWriter) CreateClaim(ctx context.Context,
+	c *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, error) {
 	return w.Client.CoreV1().PersistentVolumeClaims(c.Namespace).Create(ctx, c, metav1.CreateOptions{})
 }
 
 // UpdateClaim implements writer.
-func (w clientWriter) UpdateClaim(ctx context.Context, c *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, error) {
+func (w clientWriter) UpdateClaim(ctx context.Context,
+	c *corev1.PersistentVolumeClaim) (*corev1.PersistentVolumeClaim, error) {
 	return w.Client.CoreV1().PersistentVolumeClaims(c.Namespace).Update(ctx, c, metav1.UpdateOptions{})
 }

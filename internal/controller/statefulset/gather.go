@@ -72,7 +72,8 @@ func (r *reconciler) own(ctx context.Context, set *appsv1.StatefulSet) ([]*corev
 // list lists the pods that an owner controls.
 func (r *reconciler) list(ctx context.Context, namespace, owner string) ([]*corev1.Pod, error) {
 	var list corev1.PodList
-	if err := r.reader.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{ownerIndex: owner}); err != nil {
+	if err := r.reader.List(ctx, &list, client.InNamespace(namespace),
+		client.MatchingFields{ownerIndex: owner}); err != nil {
 		return nil, fmt.Errorf("list the pods of %s in namespace %s: %w", owner, namespace, err)
 	}
 	out := make([]*corev1.Pod, 0, len(list.Items))

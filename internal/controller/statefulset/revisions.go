@@ -70,14 +70,16 @@ func (r *reconciler) settleRevisions(ctx context.Context, set *appsv1.StatefulSe
 
 // claimRevisions lists the revisions of a set; those that have lost their owner and
 // match its selector are taken.
-func (r *reconciler) claimRevisions(ctx context.Context, set *appsv1.StatefulSet) ([]*appsv1.ControllerRevision, error) {
+func (r *reconciler) claimRevisions(ctx context.Context,
+	set *appsv1.StatefulSet) ([]*appsv1.ControllerRevision, error) {
 	selector, err := metav1.LabelSelectorAsSelector(set.Spec.Selector)
 	if err != nil {
 		return nil, fmt.Errorf("read the selector of StatefulSet %s: %w", klog.KObj(set), err)
 	}
 	list := func(owner string) (out []*appsv1.ControllerRevision, _ error) {
 		var l appsv1.ControllerRevisionList
-		if err := r.reader.List(ctx, &l, client.InNamespace(set.Namespace), client.MatchingFields{ownerIndex: owner}); err != nil {
+		if err := r.reader.List(ctx, &l, client.InNamespace(set.Namespace),
+			client.MatchingFields{ownerIndex: owner}); err != nil {
 			return nil, fmt.Errorf("list the revisions of %s in namespace %s: %w", owner, set.Namespace, err)
 		}
 		for i := range l.Items {
@@ -106,7 +108,8 @@ func (r *reconciler) claimRevisions(ctx context.Context, set *appsv1.StatefulSet
 
 // createRevision makes a revision. If its name is taken by something else, the set
 // gets another number for its hash, and nil is returned.
-func (r *reconciler) createRevision(ctx context.Context, set *appsv1.StatefulSet, c *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
+func (r *reconciler) createRevision(ctx context.Context, set *appsv1.StatefulSet,
+	c *appsv1.ControllerRevision) (*appsv1.ControllerRevision, error) {
 	created, err := r.writer.CreateRevision(ctx, c)
 	switch {
 	case err == nil:

@@ -232,7 +232,8 @@ func Labels(nodes []*corev1.Node, most int) []string {
 const maxGroups = 100
 
 func rank(label string) int {
-	known := []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelInstanceTypeStable, corev1.LabelArchStable}
+	known := []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelInstanceTypeStable,
+		corev1.LabelArchStable}
 	if i := slices.Index(known, label); i >= 0 {
 		return i
 	}

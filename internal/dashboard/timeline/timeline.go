@@ -80,7 +80,8 @@ func Of(in Input) []Moment {
 	b.status()
 	b.revisions()
 	b.writers()
-	slices.SortStableFunc(b.out, func(a, b Moment) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(rank(a), rank(b))) })
+	slices.SortStableFunc(b.out,
+		func(a, b Moment) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(rank(a), rank(b))) })
 	out := b.out[max(0, len(b.out)-Most):]
 	for i := range out {
 		until := in.Now
@@ -194,7 +195,8 @@ func (b *builder) writers() {
 
 func (b *builder) fields(entries []metav1.ManagedFieldsEntry, field, what string) {
 	for _, m := range entries {
-		if m.Subresource != "" || m.Time == nil || m.FieldsV1 == nil || !strings.Contains(m.FieldsV1.String(), `"`+field+`"`) {
+		if m.Subresource != "" || m.Time == nil || m.FieldsV1 == nil ||
+			!strings.Contains(m.FieldsV1.String(), `"`+field+`"`) {
 			continue
 		}
 		b.add(m.Time.Time, written, fmt.Sprintf("%s wrote %s last", m.Manager, what), Plain)

@@ -50,7 +50,8 @@ func ReadWritten(dir string) (w Written, err error) {
 		err = errors.New("it names no version of data")
 	}
 	if err != nil {
-		return w, fmt.Errorf("read which version wrote the data from %s: %w; if no newer everynode has run there, remove that file", path, err)
+		return w, fmt.Errorf("read which version wrote the data from %s: %w; if no newer everynode has run there, remove "+
+			"that file", path, err)
 	}
 	return w, nil
 }
@@ -62,7 +63,9 @@ func CheckWritten(dir string, here Written) error {
 		return err
 	}
 	if before.Data > here.Data {
-		return fmt.Errorf("the data in %s is of everynode %s and has version %d, and this is everynode %s, which knows data up to version %d; start that version or a newer one, or restore a backup from before the upgrade into another folder",
+		return fmt.Errorf("the data in %s is of everynode %s and has version %d, and this is everynode %s, which knows "+
+			"data up to version %d; start that version or a newer one, or restore a backup from before the upgrade into "+
+			"another folder",
 			dir, before.Everynode, before.Data, here.Everynode, here.Data)
 	}
 	return nil

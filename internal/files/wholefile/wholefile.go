@@ -87,8 +87,8 @@ func same(one, other string) bool {
 	return err == nil && otherErr == nil && os.SameFile(a, b)
 }
 
-// SyncFolder has the names in a folder be on the disk. A file system that cannot write those by themselves, as CIFS, writes
-// them with the files.
+// SyncFolder has the names in a folder be on the disk. A file system that cannot write those by themselves, as CIFS,
+// writes them with the files.
 func SyncFolder(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

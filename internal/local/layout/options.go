@@ -105,7 +105,8 @@ func (o Options) Complete(last *State) (Options, error) {
 		o.APIPort = DefaultAPIPort
 	}
 	if last != nil && o.ControlPlanes < last.Plan.ControlPlanes() {
-		return o, fmt.Errorf("this cluster has %d control planes, and the database of each counts in a majority; use --control-planes %[1]d or more, or start afresh with everynode down --purge",
+		return o, fmt.Errorf("this cluster has %d control planes, and the database of each counts in a majority; use "+
+			"--control-planes %[1]d or more, or start afresh with everynode down --purge",
 			last.Plan.ControlPlanes())
 	}
 	return o, o.Validate()
@@ -119,7 +120,8 @@ func (o Options) Validate() error {
 	case o.Nodes < 1:
 		return fmt.Errorf("%d nodes: a cluster needs at least one; use --nodes 1 or more", o.Nodes)
 	case o.ControlPlanes%2 == 0 || o.ControlPlanes < 1 || o.ControlPlanes > maxControlPlanes:
-		return fmt.Errorf("%d control planes: one more than an odd number can lose no more of them; use --control-planes 1, 3 or %d", o.ControlPlanes, maxControlPlanes)
+		return fmt.Errorf("%d control planes: one more than an odd number can lose no more of them; use --control-planes "+
+			"1, 3 or %d", o.ControlPlanes, maxControlPlanes)
 	case o.APIPort < 1 || o.APIPort > 65535:
 		return fmt.Errorf("port %d does not exist; use --api-port 1 to 65535", o.APIPort)
 	}

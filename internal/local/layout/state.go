@@ -78,7 +78,8 @@ func Load(dataDir string) (*State, error) {
 // for a person to look at, because it says what must be cleaned up.
 func parseState(path, dataDir string, raw []byte) (*State, error) {
 	broken := func(why string) error {
-		return fmt.Errorf("state file %s is broken (%s); nothing was changed: repair it, or move it away once nothing of the cluster runs", path, why)
+		return fmt.Errorf("state file %s is broken (%s); nothing was changed: repair it, or move it away once nothing of "+
+			"the cluster runs", path, why)
 	}
 	var s State
 	if err := json.Unmarshal(raw, &s); err != nil {

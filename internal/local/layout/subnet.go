@@ -29,7 +29,8 @@ func PickSubnet(id string, taken []netip.Prefix) (netip.Prefix, error) {
 			return candidate, nil
 		}
 	}
-	return netip.Prefix{}, fmt.Errorf("every subnet of 10.0.0.0/8 overlaps with a route of this machine; free one (see: ip route)")
+	return netip.Prefix{},
+		fmt.Errorf("every subnet of 10.0.0.0/8 overlaps with a route of this machine; free one (see: ip route)")
 }
 
 // Free reports whether a subnet overlaps with none that is taken. A default

@@ -119,21 +119,26 @@ func ChooseRuntime(asked layout.Runtime, m Machine) (Choice, error) {
 	missing := m.Missing()
 	switch {
 	case asked == layout.RuntimeSimulated:
-		return Choice{layout.RuntimeSimulated, "Nodes are simulated, as asked; --runtime containerd runs real containers."}, nil
+		return Choice{layout.RuntimeSimulated,
+			"Nodes are simulated, as asked; --runtime containerd runs real containers."}, nil
 	case asked == layout.RuntimeContainerd && !m.Root:
-		return Choice{}, errors.New("--runtime containerd needs root, to make namespaces; run it with sudo, or use --runtime simulated")
+		return Choice{},
+			errors.New("--runtime containerd needs root, to make namespaces; run it with sudo, or use --runtime simulated")
 	case asked == layout.RuntimeContainerd && len(missing) > 0:
 		return Choice{}, fmt.Errorf("--runtime containerd needs %s; install it (%s), or use --runtime simulated",
 			strings.Join(missing, " and "), installHint)
 	case asked == layout.RuntimeContainerd:
-		return Choice{layout.RuntimeContainerd, "Nodes run real containers with containerd " + m.ContainerdVersion + ", as asked; --runtime simulated needs none."}, nil
+		return Choice{layout.RuntimeContainerd, "Nodes run real containers with containerd " + m.ContainerdVersion +
+			", as asked; --runtime simulated needs none."}, nil
 	case !m.Root:
-		return Choice{layout.RuntimeSimulated, "Nodes are simulated, because real containers need root; run it with sudo to get them."}, nil
+		return Choice{layout.RuntimeSimulated,
+			"Nodes are simulated, because real containers need root; run it with sudo to get them."}, nil
 	case len(missing) > 0:
 		return Choice{layout.RuntimeSimulated, "Nodes are simulated, because this machine lacks " + strings.Join(missing,
 			" and ") + "; for real containers: " + installHint}, nil
 	default:
-		return Choice{layout.RuntimeContainerd, "Nodes run real containers with containerd " + m.ContainerdVersion + ", because this machine can; --runtime simulated needs none."}, nil
+		return Choice{layout.RuntimeContainerd, "Nodes run real containers with containerd " + m.ContainerdVersion +
+			", because this machine can; --runtime simulated needs none."}, nil
 	}
 }
 

@@ -95,7 +95,8 @@ func (o Owned[T]) enqueue(ctx context.Context, q queue, object client.Object) {
 	}
 	takers, err := o.Takers(ctx, object)
 	if err != nil {
-		utilruntime.HandleErrorWithContext(ctx, err, "Could not look who would take an object that nobody controls", "namespace", object.GetNamespace())
+		utilruntime.HandleErrorWithContext(ctx, err, "Could not look who would take an object that nobody controls",
+			"namespace", object.GetNamespace())
 		return
 	}
 	for _, taker := range takers {

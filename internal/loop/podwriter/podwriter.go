@@ -32,7 +32,8 @@ func (w Writer) TryPod(ctx context.Context, p *corev1.Pod) error {
 
 // DeletePod deletes the pod of that UID, and no later one of the same name.
 func (w Writer) DeletePod(ctx context.Context, namespace, name string, uid types.UID) error {
-	return w.Client.CoreV1().Pods(namespace).Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(uid))})
+	return w.Client.CoreV1().Pods(namespace).
+		Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(uid))})
 }
 
 // PatchPod sends a strategic merge patch, and returns the pod as it is stored.

@@ -67,7 +67,8 @@ func (h *handler) reply(ctx context.Context, w dns.ResponseWriter, request *dns.
 	reply.Authoritative, reply.RecursionAvailable = true, true
 	reply.Answer, reply.Ns, reply.Extra = answer.Records, answer.Negative, answer.Extra
 	if len(answer.Records) > 1 {
-		rand.Shuffle(len(reply.Answer), func(i, j int) { reply.Answer[i], reply.Answer[j] = reply.Answer[j], reply.Answer[i] })
+		records := reply.Answer
+		rand.Shuffle(len(records), func(i, j int) { records[i], records[j] = records[j], records[i] })
 	}
 	h.follow(ctx, z, w, reply, answer.Target)
 	return reply

@@ -76,7 +76,8 @@ func New(config Config) (*Server, error) {
 	}
 	u := newUpstream(config.ResolvConf, own)
 	return &Server{config: config, upstream: u, connections: newPlaces(maxConnections, maxConnectionsOf),
-		handler: &handler{memory: memory, outside: u, door: newDoorkeeper(config.Serves), waiting: newPlaces(maxForwarded, maxOfClient)}}, nil
+		handler: &handler{memory: memory, outside: u, door: newDoorkeeper(config.Serves),
+			waiting: newPlaces(maxForwarded, maxOfClient)}}, nil
 }
 
 // Run answers until ctx ends. An address that is missing or taken is tried again:
@@ -119,7 +120,8 @@ func (s *Server) serve(ctx context.Context) error {
 			return err
 		}
 		sockets, where = append(sockets, tcp, udp), append(where, tcp.Addr())
-		servers = append(servers, &dns.Server{PacketConn: udp, Handler: s.handler}, &dns.Server{Listener: guardedListener{tcp, s.handler.door, s.connections}, Handler: s.handler})
+		servers = append(servers, &dns.Server{PacketConn: udp, Handler: s.handler},
+			&dns.Server{Listener: guardedListener{tcp, s.handler.door, s.connections}, Handler: s.handler})
 	}
 	failed := make(chan error, len(servers))
 	for _, server := range servers {

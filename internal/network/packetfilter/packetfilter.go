@@ -1,5 +1,5 @@
-// Package packetfilter counts what the kernel has in a table of the packet filter. Who keeps such a table notices by that
-// when somebody else has flushed it: the command nft would read the rules of the whole machine to say so.
+// Package packetfilter counts what the kernel has in a table of the packet filter. Who keeps such a table notices by
+// that when somebody else has flushed it: the command nft would read the rules of the whole machine to say so.
 package packetfilter
 
 import (

@@ -57,7 +57,8 @@ func newMetrics() *metrics {
 	m.slices = counter("sync_proxy_rules_endpoint_changes_total", "News about EndpointSlices.", family).WithLabelValues(
 		"IPv4",
 	)
-	m.failed = counter("sync_proxy_rules_nftables_sync_failures_total", "Times that rules could not be written.", family).WithLabelValues("IPv4")
+	m.failed = counter("sync_proxy_rules_nftables_sync_failures_total", "Times that rules could not be written.", family).
+		WithLabelValues("IPv4")
 	m.healthz = counter("proxy_healthz_total", "Answers of /healthz, by their code.", []string{"code"})
 	m.livez = counter("proxy_livez_total", "Answers of /livez, by their code.", []string{"code"})
 	return m

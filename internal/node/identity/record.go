@@ -75,7 +75,8 @@ func (r Record) Write(into *corev1.Secret) {
 // ReadRecord reads a record.
 func ReadRecord(from *corev1.Secret) (Record, error) {
 	r := Record{
-		Node: string(from.Data[nodeKey]), KeyHash: string(from.Data[hashKey]), Registered: string(from.Data[registeredKey]) == "true",
+		Node: string(from.Data[nodeKey]), KeyHash: string(from.Data[hashKey]),
+		Registered:   string(from.Data[registeredKey]) == "true",
 		ClientIssuer: string(from.Data[clientIssuerKey]), ServingIssuer: string(from.Data[servingIssuerKey]),
 	}
 	if from.Type != RecordType || r.Node == "" || r.KeyHash == "" || from.Name != RecordName(r.Node) {

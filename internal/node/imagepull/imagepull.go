@@ -1,10 +1,11 @@
-// Package imagepull is how a client asks a node's agent to pull an image before a pod needs it, to keep it, and to let it go again.
+// Package imagepull is how a client asks a node's agent to pull an image before a pod needs it, to keep it, and to let
+// it go again.
 package imagepull
 
 import "time"
 
-// Paths of an agent. PullPath is posted to, with the parameters below, and answers with lines of JSON, each a Progress. PinsPath
-// tells the names of the images that are kept, as Pins; one is let go by DELETE with its name.
+// Paths of an agent. PullPath is posted to, with the parameters below, and answers with lines of JSON, each a Progress.
+// PinsPath tells the names of the images that are kept, as Pins; one is let go by DELETE with its name.
 const (
 	PullPath = "/images/pull"
 	PinsPath = "/images/pins"

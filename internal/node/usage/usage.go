@@ -1,5 +1,5 @@
-// Package usage is what a node's agent says, and the API server reads, about how much the node and its containers use. On the wire
-// it is a part of the kubelet's /stats/summary.
+// Package usage is what a node's agent says, and the API server reads, about how much the node and its containers use.
+// On the wire it is a part of the kubelet's /stats/summary.
 package usage
 
 import (

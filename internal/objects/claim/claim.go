@@ -56,7 +56,8 @@ func AdoptPatch(owner metav1.Object, kind schema.GroupVersionKind, obj metav1.Ob
 // ReleasePatch is the strategic merge patch that takes the owner off the owners
 // of the object. The UID in it is a precondition. The finalizers are taken off too.
 func ReleasePatch(owner, obj metav1.Object, finalizers ...string) []byte {
-	return patch(obj, []any{map[string]any{"$patch": "delete", "uid": owner.GetUID()}}, "$deleteFromPrimitiveList/finalizers", finalizers)
+	return patch(obj, []any{map[string]any{"$patch": "delete", "uid": owner.GetUID()}},
+		"$deleteFromPrimitiveList/finalizers", finalizers)
 }
 
 func patch(obj metav1.Object, references any, key string, finalizers []string) []byte {

@@ -98,9 +98,11 @@ func (o Owner[T]) mayAdopt() error {
 	case err != nil:
 		return fmt.Errorf("read its future owner: %w", err)
 	case live.GetUID() != o.Object.GetUID():
-		return fmt.Errorf("original %s %s/%s is gone: got uid %s, wanted %s", o.Kind.Kind, live.GetNamespace(), live.GetName(), live.GetUID(), o.Object.GetUID())
+		return fmt.Errorf("original %s %s/%s is gone: got uid %s, wanted %s",
+			o.Kind.Kind, live.GetNamespace(), live.GetName(), live.GetUID(), o.Object.GetUID())
 	case live.GetDeletionTimestamp() != nil:
-		return fmt.Errorf("%s %s/%s has just been deleted at %v", o.Kind.Kind, live.GetNamespace(), live.GetName(), live.GetDeletionTimestamp())
+		return fmt.Errorf("%s %s/%s has just been deleted at %v",
+			o.Kind.Kind, live.GetNamespace(), live.GetName(), live.GetDeletionTimestamp())
 	}
 	return nil
 }

@@ -9,8 +9,8 @@ type Class interface {
 	metav1.Object
 }
 
-// Default returns the newest of the classes that are marked as the default, and of those made at once the first by name; nil if there is
-// none.
+// Default returns the newest of the classes that are marked as the default, and of those made at once the first by
+// name; nil if there is none.
 func Default[C Class](all []C, marked func(C) bool) (found C) {
 	var none C
 	for _, c := range all {

@@ -46,7 +46,8 @@ func Parse(text string, completions int) (s Set, _ error) {
 func parseInterval(text string, completions int) (v Interval, err error) {
 	first, last, ranged := strings.Cut(text, "-")
 	if ranged && strings.Contains(last, "-") {
-		return v, fmt.Errorf("the fragment %q violates the requirement that an index interval can have at most two parts separated by '-'", text)
+		return v, fmt.Errorf("the fragment %q violates the requirement that an index interval can have at most two parts "+
+			"separated by '-'", text)
 	}
 	v.First, err = parseIndex(first, completions)
 	if err != nil || !ranged {

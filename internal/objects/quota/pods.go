@@ -109,7 +109,8 @@ func (p *pods) MatchingResources(input []corev1.ResourceName) []corev1.ResourceN
 func isHugePages(name string) bool { return strings.HasPrefix(name, corev1.ResourceHugePagesPrefix) }
 
 // MatchingScopes implements quota.Evaluator.
-func (p *pods) MatchingScopes(item runtime.Object, scopes []corev1.ScopedResourceSelectorRequirement) ([]corev1.ScopedResourceSelectorRequirement, error) {
+func (p *pods) MatchingScopes(item runtime.Object,
+	scopes []corev1.ScopedResourceSelectorRequirement) ([]corev1.ScopedResourceSelectorRequirement, error) {
 	out := []corev1.ScopedResourceSelectorRequirement{}
 	for _, s := range scopes {
 		ok, err := podInScope(s, item)
@@ -124,7 +125,8 @@ func (p *pods) MatchingScopes(item runtime.Object, scopes []corev1.ScopedResourc
 }
 
 // UncoveredQuotaScopes implements quota.Evaluator.
-func (p *pods) UncoveredQuotaScopes(limited, matched []corev1.ScopedResourceSelectorRequirement) ([]corev1.ScopedResourceSelectorRequirement, error) {
+func (p *pods) UncoveredQuotaScopes(limited,
+	matched []corev1.ScopedResourceSelectorRequirement) ([]corev1.ScopedResourceSelectorRequirement, error) {
 	out := []corev1.ScopedResourceSelectorRequirement{}
 	for _, l := range limited {
 		if !slices.ContainsFunc(matched, func(m corev1.ScopedResourceSelectorRequirement) bool {
@@ -188,7 +190,8 @@ func computed(requests, limits corev1.ResourceList) corev1.ResourceList {
 			out[corev1.DefaultResourceRequestsPrefix+name] = amount
 		}
 	}
-	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
+	measured := []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
+	for _, name := range measured {
 		if amount, ok := limits[name]; ok {
 			out["limits."+name] = amount
 		}

@@ -16,11 +16,13 @@ func (unscoped) Handles(a admission.Attributes) bool {
 }
 
 // MatchingScopes implements quota.Evaluator.
-func (unscoped) MatchingScopes(runtime.Object, []corev1.ScopedResourceSelectorRequirement) ([]corev1.ScopedResourceSelectorRequirement, error) {
+func (unscoped) MatchingScopes(runtime.Object,
+	[]corev1.ScopedResourceSelectorRequirement) ([]corev1.ScopedResourceSelectorRequirement, error) {
 	return []corev1.ScopedResourceSelectorRequirement{}, nil
 }
 
 // UncoveredQuotaScopes implements quota.Evaluator.
-func (unscoped) UncoveredQuotaScopes(_, _ []corev1.ScopedResourceSelectorRequirement) ([]corev1.ScopedResourceSelectorRequirement, error) {
+func (unscoped) UncoveredQuotaScopes(_,
+	_ []corev1.ScopedResourceSelectorRequirement) ([]corev1.ScopedResourceSelectorRequirement, error) {
 	return []corev1.ScopedResourceSelectorRequirement{}, nil
 }

@@ -96,7 +96,8 @@ func (w Wanted) Ranked(volumes []*corev1.PersistentVolume) (good []*corev1.Persi
 
 // Best returns the volume that wastes the least for the claim: of those that take it the one with the fewest access
 // modes, of these the smallest, of these the first by name; nil if none takes it.
-func (w Wanted) Best(volumes []*corev1.PersistentVolume, allowed func(*corev1.PersistentVolume) bool) (best *corev1.PersistentVolume) {
+func (w Wanted) Best(volumes []*corev1.PersistentVolume,
+	allowed func(*corev1.PersistentVolume) bool) (best *corev1.PersistentVolume) {
 	for _, v := range volumes {
 		if (best == nil || wastes(v, best) < 0) && w.Takes(v) && allowed(v) {
 			best = v

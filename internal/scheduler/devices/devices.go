@@ -1,6 +1,6 @@
-// Package devices knows the devices that drivers offer and the claims to them, and chooses devices for the claims of a pod that may get
-// a node. The choice among devices is that of Kubernetes' own allocator; what is asked, in which state, and how long it may take is
-// decided here.
+// Package devices knows the devices that drivers offer and the claims to them, and chooses devices for the claims of a
+// pod that may get a node. The choice among devices is that of Kubernetes' own allocator; what is asked, in which
+// state, and how long it may take is decided here.
 package devices
 
 import (
@@ -18,7 +18,8 @@ import (
 	"github.com/everynode/everynode/internal/objects/objectversion"
 )
 
-// features are those parts of claims and slices that are acted on. Devices with conditions that are to be waited for are not given out.
+// features are those parts of claims and slices that are acted on. Devices with conditions that are to be waited for
+// are not given out.
 var features = structured.Features{
 	AdminAccess: true, PrioritizedList: true, PartitionableDevices: true, DeviceTaints: true, ConsumableCapacity: true,
 }
@@ -39,8 +40,8 @@ type promise struct {
 // gives says whether the claim is to get devices.
 func (p *promise) gives() bool { return p.next.Status.Allocation != nil }
 
-// kept says whether a claim that the API shows makes an end of the promise. What has the devices, or lacks them, as promised does also
-// before the answer to the write is here.
+// kept says whether a claim that the API shows makes an end of the promise. What has the devices, or lacks them, as
+// promised does also before the answer to the write is here.
 func (p *promise) kept(c *resourcev1.ResourceClaim) bool {
 	return p.gives() == (c.Status.Allocation != nil) || p.until != "" && !objectversion.Older(c.ResourceVersion, p.until)
 }
@@ -57,7 +58,8 @@ type Book struct {
 	// promised are claims as they are to become, by UID: what was decided here and the API does not show yet.
 	promised map[types.UID]*promise
 
-	// taken are the devices that claims have, counts how many claims have each: more than one only if somebody else gave it twice.
+	// taken are the devices that claims have, counts how many claims have each: more than one only if somebody else gave
+	// it twice.
 	taken  sets.Set[structured.DeviceID]
 	counts map[structured.DeviceID]int
 	shares sets.Set[structured.SharedDeviceID]
@@ -75,9 +77,11 @@ type Book struct {
 func New(clock clock.PassiveClock) *Book {
 	return &Book{
 		clock: clock, pace: pace{},
-		claims: map[string]*resourcev1.ResourceClaim{}, classes: classes{}, slices: map[pool]map[types.UID]*resourcev1.ResourceSlice{},
+		claims: map[string]*resourcev1.ResourceClaim{}, classes: classes{},
+		slices: map[pool]map[types.UID]*resourcev1.ResourceSlice{},
 		onNode: map[string]map[pool]int{}, anywhere: map[pool]int{}, promised: map[types.UID]*promise{},
-		taken: sets.New[structured.DeviceID](), counts: map[structured.DeviceID]int{}, shares: sets.New[structured.SharedDeviceID](), used: structured.NewConsumedCapacityCollection(),
+		taken: sets.New[structured.DeviceID](), counts: map[structured.DeviceID]int{},
+		shares: sets.New[structured.SharedDeviceID](), used: structured.NewConsumedCapacityCollection(),
 		patience: patience,
 	}
 }
@@ -156,7 +160,8 @@ func (b *Book) count(s *resourcev1.ResourceSlice, of pool, change int) {
 	}
 }
 
-// near lists the slices of all pools that may have a device for a node, and no others: a fleet has a pool for each node.
+// near lists the slices of all pools that may have a device for a node, and no others: a fleet has a pool for each
+// node.
 func (b *Book) near(node string) (out []*resourcev1.ResourceSlice) {
 	pools := maps.Clone(b.anywhere)
 	maps.Copy(pools, b.onNode[node])
@@ -178,8 +183,8 @@ func (b *Book) SetClaim(c *resourcev1.ResourceClaim) *resourcev1.ResourceClaim {
 	return before
 }
 
-// DeleteClaim forgets a claim, and returns it as it was known, nil if it was not: the last word of the API may be that it has no devices any
-// more, which nobody was told before.
+// DeleteClaim forgets a claim, and returns it as it was known, nil if it was not: the last word of the API may be that
+// it has no devices any more, which nobody was told before.
 func (b *Book) DeleteClaim(c *resourcev1.ResourceClaim) *resourcev1.ResourceClaim {
 	before := b.claim(key(c))
 	if before != nil && before.UID != c.UID {
@@ -218,20 +223,22 @@ func (b *Book) claim(key string) *resourcev1.ResourceClaim {
 	return known
 }
 
-// Promise notes what a claim is to become, until the API shows it or Forget is called. Devices that it gets are taken from now on; those
-// that it gives back are not free before the API says so. Meanwhile no pod gets a node because of the claim.
+// Promise notes what a claim is to become, until the API shows it or Forget is called. Devices that it gets are taken
+// from now on; those that it gives back are not free before the API says so. Meanwhile no pod gets a node because of
+// the claim.
 func (b *Book) Promise(c *resourcev1.ResourceClaim) {
 	known := b.claims[key(c)]
 	// Another user of devices that a claim has takes none.
-	if known == nil || known.UID != c.UID || b.promised[c.UID] != nil || (known.Status.Allocation != nil) == (c.Status.Allocation != nil) {
+	if known == nil || known.UID != c.UID || b.promised[c.UID] != nil ||
+		(known.Status.Allocation != nil) == (c.Status.Allocation != nil) {
 		return
 	}
 	b.promised[c.UID] = &promise{next: c}
 	b.book(c, 1)
 }
 
-// Until says that nothing of a promise can be written any more from a version of the claim on: it ends when the API shows that one or a
-// later one. It says whether it has ended now.
+// Until says that nothing of a promise can be written any more from a version of the claim on: it ends when the API
+// shows that one or a later one. It says whether it has ended now.
 func (b *Book) Until(c *resourcev1.ResourceClaim, version string) bool {
 	p := b.promised[c.UID]
 	if p == nil || p.next != c {
@@ -276,7 +283,8 @@ func (b *Book) book(c *resourcev1.ResourceClaim, change int) {
 			}
 			continue
 		}
-		share, amount := structured.MakeSharedDeviceID(id, r.ShareID), structured.NewDeviceConsumedCapacity(id, r.ConsumedCapacity)
+		share := structured.MakeSharedDeviceID(id, r.ShareID)
+		amount := structured.NewDeviceConsumedCapacity(id, r.ConsumedCapacity)
 		if change > 0 {
 			b.shares.Insert(share)
 			b.used.Insert(amount)
@@ -289,7 +297,8 @@ func (b *Book) book(c *resourcev1.ResourceClaim, change int) {
 
 // state is what the allocator is told of devices that are taken.
 func (b *Book) state() structured.AllocatedState {
-	return structured.AllocatedState{AllocatedDevices: b.taken, AllocatedSharedDeviceIDs: b.shares, AggregatedCapacity: b.used}
+	return structured.AllocatedState{AllocatedDevices: b.taken, AllocatedSharedDeviceIDs: b.shares,
+		AggregatedCapacity: b.used}
 }
 
 func key(c *resourcev1.ResourceClaim) string { return c.Namespace + "/" + c.Name }

@@ -6,14 +6,15 @@ import (
 )
 
 const (
-	// cheap is what the choice of devices on one node costs at most if its claims are ordinary, also when a selector is compiled for it.
+	// cheap is what the choice of devices on one node costs at most if its claims are ordinary, also when a selector is
+	// compiled for it.
 	cheap = 5 * time.Millisecond
 	// pauses is how many times as long as a costly choice the pause after it is.
 	pauses = 10
 )
 
-// pace keeps namespaces whose claims are costly to meet from taking the time of all others. What a choice costs above the ordinary is
-// followed by a pause in which nothing is chosen for pods of the namespace.
+// pace keeps namespaces whose claims are costly to meet from taking the time of all others. What a choice costs above
+// the ordinary is followed by a pause in which nothing is chosen for pods of the namespace.
 type pace map[string]time.Time
 
 // spent notes what the choice on one node has cost, which ended now.

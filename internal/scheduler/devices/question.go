@@ -25,13 +25,13 @@ const (
 	TextPause     = "choosing devices takes long for pods of this namespace, and is done again after a pause"
 )
 
-// patience is how long the choice of devices for one pod may take, over all nodes. Selectors and constraints can be written that would
-// take for ever, and all other pods wait meanwhile.
+// patience is how long the choice of devices for one pod may take, over all nodes. Selectors and constraints can be
+// written that would take for ever, and all other pods wait meanwhile.
 const patience = 2 * time.Second
 
-// Attempt begins an attempt to place a pod, in which nothing else is told to the book until the pod has its node: within it no node is asked
-// twice. If devices would have to be chosen, and the pod's namespace has taken so much of everybody's time that it is not to have more yet,
-// it returns until when; zero otherwise.
+// Attempt begins an attempt to place a pod, in which nothing else is told to the book until the pod has its node:
+// within it no node is asked twice. If devices would have to be chosen, and the pod's namespace has taken so much of
+// everybody's time that it is not to have more yet, it returns until when; zero otherwise.
 func (b *Book) Attempt(pod *corev1.Pod) (pausing time.Time) {
 	b.last = nil
 	if len(pod.Spec.ResourceClaims) == 0 {
@@ -126,7 +126,8 @@ func unusable(pod *corev1.Pod, name string, own bool, c *resourcev1.ResourceClai
 		return fmt.Sprintf("resourceclaim %q was not created for the pod", name)
 	case c.DeletionTimestamp != nil:
 		return fmt.Sprintf("resourceclaim %q is being deleted", name)
-	case len(c.Status.ReservedFor) >= resourcev1.ResourceClaimReservedForMaxSize && !resourceclaim.IsReservedForPod(pod, c, false):
+	case len(c.Status.ReservedFor) >= resourcev1.ResourceClaimReservedForMaxSize &&
+		!resourceclaim.IsReservedForPod(pod, c, false):
 		return fmt.Sprintf("resourceclaim %q is used by as many pods as can share one", name)
 	}
 	return ""
@@ -193,7 +194,8 @@ func (q *question) choose(node *corev1.Node) ([]resourcev1.AllocationResult, str
 	}()
 	ctx, cancel := context.WithTimeout(context.Background(), q.book.patience-q.spent)
 	defer cancel()
-	allocator, err := structured.NewAllocator(ctx, features, q.book.state(), q.book.classes, q.book.near(node.Name), q.book.cache)
+	allocator, err := structured.NewAllocator(ctx, features, q.book.state(), q.book.classes,
+		q.book.near(node.Name), q.book.cache)
 	if err != nil {
 		return nil, err.Error()
 	}
@@ -212,7 +214,8 @@ func (q *question) choose(node *corev1.Node) ([]resourcev1.AllocationResult, str
 // Gift is a claim, and what is to be written over it because a pod gets a node.
 type Gift struct{ Was, Next *resourcev1.ResourceClaim }
 
-// Gifts are the claims of a pod as they are to become if it gets the node, on which they fit. Those that are so already are left out.
+// Gifts are the claims of a pod as they are to become if it gets the node, on which they fit. Those that are so already
+// are left out.
 func (b *Book) Gifts(pod *corev1.Pod, node *corev1.Node) ([]Gift, error) {
 	if len(pod.Spec.ResourceClaims) == 0 {
 		return nil, nil
@@ -240,11 +243,13 @@ func (b *Book) Gifts(pod *corev1.Pod, node *corev1.Node) ([]Gift, error) {
 	return gifts, nil
 }
 
-// Stuck are the claims that nobody but a pod without a node has. They are given back, so that they can be met elsewhere.
+// Stuck are the claims that nobody but a pod without a node has. They are given back, so that they can be met
+// elsewhere.
 func (b *Book) Stuck(pod *corev1.Pod) (out []Gift) {
 	for name := range resourceclaim.PodClaims(pod) {
 		c := b.claims[pod.Namespace+"/"+name]
-		if c == nil || b.promised[c.UID] != nil || c.Status.Allocation == nil || len(c.Status.ReservedFor) != 1 || !resourceclaim.IsReservedForPod(pod, c, false) ||
+		if c == nil || b.promised[c.UID] != nil || c.Status.Allocation == nil || len(c.Status.ReservedFor) != 1 ||
+			!resourceclaim.IsReservedForPod(pod, c, false) ||
 			!slices.Contains(c.Finalizers, resourcev1.Finalizer) {
 			continue
 		}
@@ -268,11 +273,13 @@ func Key(namespace, name string) string { return "resourceclaim/" + namespace + 
 
 // Node is the only node on which a claim's devices are; "" if there are several, or none.
 func Node(c *resourcev1.ResourceClaim) string {
-	if c == nil || c.Status.Allocation == nil || c.Status.Allocation.NodeSelector == nil || len(c.Status.Allocation.NodeSelector.NodeSelectorTerms) != 1 {
+	if c == nil || c.Status.Allocation == nil || c.Status.Allocation.NodeSelector == nil ||
+		len(c.Status.Allocation.NodeSelector.NodeSelectorTerms) != 1 {
 		return ""
 	}
 	term := c.Status.Allocation.NodeSelector.NodeSelectorTerms[0]
-	if len(term.MatchFields) != 1 || term.MatchFields[0].Key != metav1.ObjectNameField || len(term.MatchFields[0].Values) != 1 {
+	if len(term.MatchFields) != 1 || term.MatchFields[0].Key != metav1.ObjectNameField ||
+		len(term.MatchFields[0].Values) != 1 {
 		return ""
 	}
 	return term.MatchFields[0].Values[0]

@@ -1,5 +1,5 @@
-// Package placement decides on which node a pod goes: it narrows the nodes to those the pod names, asks which fit, ranks
-// those, and says of every other node why not. When none is left it finds the pods whose removal would make room.
+// Package placement decides on which node a pod goes: it narrows the nodes to those the pod names, asks which fit,
+// ranks those, and says of every other node why not. When none is left it finds the pods whose removal would make room.
 //
 //	pod -> the nodes that it names, or all
 //	    -> fit   -> the reasons of the first rule that a node fails -> Diagnosis, Message

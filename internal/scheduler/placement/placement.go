@@ -99,8 +99,8 @@ func candidates(pod *fit.Pod, view View, diagnosis *Diagnosis) ([]*fit.Node, boo
 	return nodes, false
 }
 
-// nominated returns the node for which the pod has preempted others, or for which its claims get volumes, if it fits there now: it was
-// promised to it.
+// nominated returns the node for which the pod has preempted others, or for which its claims get volumes, if it fits
+// there now: it was promised to it.
 func nominated(pod *fit.Pod, question *fit.Question, view View) string {
 	name := cmp.Or(pod.Object.Status.NominatedNodeName, view.Nominated.Node(pod.UID))
 	if name == "" {
@@ -116,8 +116,8 @@ func nominated(pod *fit.Pod, question *fit.Question, view View) string {
 // TextRoomKept is what a node is reported with that has room for the pod, and keeps it.
 const TextRoomKept = "node(s) keep room for daemons that are still to start there"
 
-// check asks whether a pod fits on a node that some pods have left. Pods nominated to it that are not less important than
-// pod count as there, as do daemons that are still to come; it must fit without them too, for they may never come.
+// check asks whether a pod fits on a node that some pods have left. Pods nominated to it that are not less important
+// than pod count as there, as do daemons that are still to come; it must fit without them too, for they may never come.
 func check(pod *fit.Pod, node *fit.Node, left []*fit.Pod, question *fit.Question, view View) []fit.Reason {
 	promised := view.Nominated.on(node.Name, pod)
 	if len(promised) > 0 {
@@ -146,7 +146,8 @@ func (p *Placer) best(pod *fit.Pod, nodes []*fit.Node, view View) *fit.Node {
 	total := score.Nodes(pod, nodes, view.Cluster)
 	best := 0
 	for i := 1; i < len(nodes); i++ {
-		if total[i] > total[best] || total[i] == total[best] && p.rank(pod.UID, nodes[i].Name) < p.rank(pod.UID, nodes[best].Name) {
+		if total[i] > total[best] || total[i] == total[best] &&
+			p.rank(pod.UID, nodes[i].Name) < p.rank(pod.UID, nodes[best].Name) {
 			best = i
 		}
 	}
@@ -164,8 +165,8 @@ func (p *Placer) rank(uid types.UID, nodeName string) uint64 {
 	return hash.Sum64()
 }
 
-// nodesToFind is how many fitting nodes are enough to choose well among: all of up to 100, then a part that shrinks from
-// a half to a twentieth as clusters grow.
+// nodesToFind is how many fitting nodes are enough to choose well among: all of up to 100, then a part that shrinks
+// from a half to a twentieth as clusters grow.
 func nodesToFind(all int) int {
 	if all <= 100 {
 		return all

@@ -80,7 +80,8 @@ func New(config Config) *Queue {
 	if config.MaxParked == 0 {
 		config.MaxParked = 5 * time.Minute
 	}
-	q := &Queue{config: config, items: map[types.UID]*item{}, anywhere: map[types.UID]*item{}, pinned: map[string]map[types.UID]*item{},
+	q := &Queue{config: config, items: map[types.UID]*item{}, anywhere: map[types.UID]*item{},
+		pinned:  map[string]map[types.UID]*item{},
 		claimed: map[string]map[types.UID]*item{}}
 	q.active.less = byPriority
 	q.backoff.less = func(a, b *item) bool { return earlier(a, b, q.readyAt(a), q.readyAt(b)) }
@@ -185,8 +186,8 @@ func (q *Queue) Park(uid types.UID, wait Wait, now time.Time) {
 	q.shelve(known)
 }
 
-// Await puts a popped pod back whose place was found, and for which something has to be done first. When one of its claims changes it is
-// tried again at once.
+// Await puts a popped pod back whose place was found, and for which something has to be done first. When one of its
+// claims changes it is tried again at once.
 func (q *Queue) Await(uid types.UID, wait Wait, now time.Time) {
 	known := q.items[uid]
 	if known == nil || known.place != taken {
@@ -197,7 +198,8 @@ func (q *Queue) Await(uid types.UID, wait Wait, now time.Time) {
 	q.shelve(known)
 }
 
-// Abort puts a pod back for which Await was called, and what it was to wait for could not be begun: the attempt has failed after all.
+// Abort puts a pod back for which Await was called, and what it was to wait for could not be begun: the attempt has
+// failed after all.
 func (q *Queue) Abort(uid types.UID, now time.Time) {
 	known := q.items[uid]
 	if known == nil || !known.patient || known.place == taken {

@@ -33,10 +33,14 @@ func taints(pod *fit.Pod, nodes []*fit.Node, _ *fit.Cluster) []int64 {
 // nodeAffinity prefers the node that matches most of the pod's preferred node affinity, by weight.
 func nodeAffinity(pod *fit.Pod, nodes []*fit.Node, _ *fit.Cluster) []int64 {
 	affinity := pod.Object.Spec.Affinity
-	if affinity == nil || affinity.NodeAffinity == nil || len(affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) == 0 {
+	if affinity == nil || affinity.NodeAffinity == nil {
 		return nil
 	}
-	terms, err := nodeaffinity.NewPreferredSchedulingTerms(affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+	preferred := affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution
+	if len(preferred) == 0 {
+		return nil
+	}
+	terms, err := nodeaffinity.NewPreferredSchedulingTerms(preferred)
 	if err != nil {
 		// The API server refuses such terms; a preference that cannot be read prefers nothing.
 		return nil
@@ -72,7 +76,8 @@ func podAffinity(pod *fit.Pod, nodes []*fit.Node, all *fit.Cluster) []int64 {
 		found = weigh(scores, affinity.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution, 1, pod, nodes, all)
 	}
 	if affinity.PodAntiAffinity != nil {
-		found = weigh(scores, affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution, -1, pod, nodes, all) || found
+		avoided := affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution
+		found = weigh(scores, avoided, -1, pod, nodes, all) || found
 	}
 	if !found {
 		return nil
@@ -87,7 +92,8 @@ func podAffinity(pod *fit.Pod, nodes []*fit.Node, all *fit.Cluster) []int64 {
 	return normalize(scores, false)
 }
 
-func weigh(scores []int64, preferred []corev1.WeightedPodAffinityTerm, sign int64, pod *fit.Pod, nodes []*fit.Node, all *fit.Cluster) (found bool) {
+func weigh(scores []int64, preferred []corev1.WeightedPodAffinityTerm, sign int64, pod *fit.Pod, nodes []*fit.Node,
+	all *fit.Cluster) (found bool) {
 	for i := range preferred {
 		api := &preferred[i].PodAffinityTerm
 		term, ok := podaffinity.Parse(api, pod.Namespace)
@@ -105,8 +111,8 @@ func weigh(scores []int64, preferred []corev1.WeightedPodAffinityTerm, sign int6
 	return found
 }
 
-// siblings prefers the node that runs the fewest pods of the same controller, so that the pods of a ReplicaSet do not end
-// up on one node.
+// siblings prefers the node that runs the fewest pods of the same controller, so that the pods of a ReplicaSet do not
+// end up on one node.
 func siblings(pod *fit.Pod, nodes []*fit.Node, _ *fit.Cluster) []int64 {
 	if pod.Controller == "" {
 		return nil

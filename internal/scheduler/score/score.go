@@ -44,8 +44,8 @@ func Nodes(pod *fit.Pod, nodes []*fit.Node, all *fit.Cluster) []int64 {
 	return total
 }
 
-// normalize stretches raw scores to 0..MaxScore with the highest raw score as MaxScore; reverse turns them round so that
-// the lowest raw score is best. Raw scores are not negative. When all are 0 the result is alike for all nodes.
+// normalize stretches raw scores to 0..MaxScore with the highest raw score as MaxScore; reverse turns them round so
+// that the lowest raw score is best. Raw scores are not negative. When all are 0 the result is alike for all nodes.
 func normalize(raw []int64, reverse bool) []int64 {
 	var highest int64
 	for _, score := range raw {

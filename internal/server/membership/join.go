@@ -108,7 +108,8 @@ func NewJoiner(o config.Options, at, token string) (*Joiner, error) {
 	}
 	if j.token.CAHash == "" {
 		return nil, errors.New(
-			"the token lacks the fingerprint of the cluster's authority; give all that \"everynode token create --server\" has " +
+			"the token lacks the fingerprint of the cluster's authority; give all that \"everynode token create --server\" " +
+				"has " +
 				"printed",
 		)
 	}

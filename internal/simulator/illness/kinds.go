@@ -26,7 +26,8 @@ func (f *Fault) kinds() (names []string) {
 	for i, there := range []bool{
 		f.NotReady != nil, f.Pressure != nil, f.Flaps != nil, f.PowerLoss != nil, f.Room != nil, f.NoResize != nil,
 		f.Maintenance != nil,
-		f.Crash != nil, f.Memory != nil, f.Unready != nil, f.SlowPull != nil, f.SlowTask != nil, f.PullError != nil, f.Unstarted != nil, f.KillsNode != nil,
+		f.Crash != nil, f.Memory != nil, f.Unready != nil, f.SlowPull != nil, f.SlowTask != nil, f.PullError != nil,
+		f.Unstarted != nil, f.KillsNode != nil,
 		f.BadContent != nil, f.SlowStart != nil,
 	} {
 		if there {

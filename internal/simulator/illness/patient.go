@@ -63,8 +63,8 @@ func (p *Patient) Ails() bool {
 	return p.own != nil || len(p.deadly) > 0 || p.plan != nil && len(p.plan.Faults) > 0
 }
 
-// Read takes in the node's labels and annotations. A value of Annotation that cannot be read is an error, returned once, and
-// counts as none.
+// Read takes in the node's labels and annotations. A value of Annotation that cannot be read is an error, returned
+// once, and counts as none.
 func (p *Patient) Read(nodeLabels, annotations map[string]string, now time.Time) error {
 	var err error
 	if text := annotations[Annotation]; text != p.noted {
@@ -294,7 +294,8 @@ func (w *Ward) Reads() bool {
 	return w != nil && slices.ContainsFunc(w.faults, func(f *Fault) bool { return f.BadContent != nil })
 }
 
-// Ward returns what ails the pod on this node; nil if nothing can. The annotation of a pod that cannot be read is an error.
+// Ward returns what ails the pod on this node; nil if nothing can. The annotation of a pod that cannot be read is an
+// error.
 func (p *Patient) Ward(pod *corev1.Pod) (*Ward, error) {
 	text := pod.Annotations[Annotation]
 	if text == "" && !p.Ails() || p.spared {
@@ -321,7 +322,8 @@ func (p *Patient) Ward(pod *corev1.Pod) (*Ward, error) {
 	return w, nil
 }
 
-// Container says what ails a container of the pod; init containers must be named by the fault. A nil ward has no ill ones.
+// Container says what ails a container of the pod; init containers must be named by the fault. A nil ward has no ill
+// ones.
 func (w *Ward) Container(pod *corev1.Pod, spec *corev1.Container) Container {
 	var c Container
 	if w == nil || spec == nil {

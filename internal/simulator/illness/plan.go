@@ -87,7 +87,8 @@ type Fault struct {
 	share float64
 }
 
-// Pods chooses containers by what is said of them and their pod; all that is given must be so. Image may have "*" at its end.
+// Pods chooses containers by what is said of them and their pod; all that is given must be so. Image may have "*" at
+// its end.
 type Pods struct {
 	Namespace   string            `json:"namespace,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
@@ -191,8 +192,8 @@ type Refusal struct {
 	Message string `json:"message,omitempty"`
 }
 
-// KillsNode makes the node lose its power some time after the container started, 2 min by default. It comes back after For,
-// or never; once back, it starts its containers again and the time runs again.
+// KillsNode makes the node lose its power some time after the container started, 2 min by default. It comes back after
+// For, or never; once back, it starts its containers again and the time runs again.
 type KillsNode struct {
 	After *metav1.Duration `json:"after,omitempty"`
 	For   metav1.Duration  `json:"for,omitempty"`
@@ -237,7 +238,8 @@ func Parse(data []byte) (*Plan, error) {
 func strict(data []byte, into any) error {
 	if err := yaml.UnmarshalStrict(data, into); err != nil {
 		text := err.Error()
-		for _, noise := range []string{"error unmarshaling JSON: ", "while decoding JSON: ", "error converting YAML to JSON: "} {
+		for _, noise := range []string{"error unmarshaling JSON: ", "while decoding JSON: ",
+			"error converting YAML to JSON: "} {
 			text = strings.ReplaceAll(text, noise, "")
 		}
 		return errors.New(strings.ReplaceAll(text, "\n", " "))
@@ -316,7 +318,8 @@ func parseAnnotation(value string) (*Fault, error) {
 func (f *Fault) complete() error {
 	kinds := f.kinds()
 	if len(kinds) != 1 {
-		return fmt.Errorf("it names %d kinds of fault %v, and must name one of %s", len(kinds), kinds, strings.Join(kindNames, ", "))
+		return fmt.Errorf("it names %d kinds of fault %v, and must name one of %s", len(kinds), kinds,
+			strings.Join(kindNames, ", "))
 	}
 	if f.Pods != nil && f.ofNode() {
 		return fmt.Errorf("%s is a fault of nodes; pods say nothing about it", kinds[0])
@@ -363,7 +366,8 @@ func (p *Pods) matches(pod *corev1.Pod, c *corev1.Container) bool {
 	if !within(p.Labels, pod.Labels) || !within(p.Annotations, pod.Annotations) {
 		return false
 	}
-	if prefix, open := strings.CutSuffix(p.Image, "*"); p.Image != "" && p.Image != c.Image && !(open && strings.HasPrefix(c.Image, prefix)) {
+	if prefix, open := strings.CutSuffix(p.Image, "*"); p.Image != "" && p.Image != c.Image &&
+		!(open && strings.HasPrefix(c.Image, prefix)) {
 		return false
 	}
 	if len(p.Env) == 0 {

@@ -56,7 +56,8 @@ func Keys(content []byte) (Lock, error) {
 			if err != nil {
 				return Lock{}, errors.New("the file holds a secret key that cannot be read")
 			}
-			l.identities, l.recipients, l.secret = append(l.identities, identity), append(l.recipients, identity.Recipient()), true
+			l.identities, l.recipients = append(l.identities, identity), append(l.recipients, identity.Recipient())
+			l.secret = true
 		case strings.HasPrefix(line, "age1"):
 			recipient, err := age.ParseX25519Recipient(line)
 			if err != nil {

@@ -269,7 +269,8 @@ func (s *Server) standing(id string) string {
 func (s *Server) explain(err error) error {
 	if s.peers != nil && strings.Contains(err.Error(), "is out of range [lastIndex(") {
 		return fmt.Errorf("the database of this server is older than what it had before: an old disk or copy was put back; "+
-			"run \"everynode members remove %s\" on another server, move the folder etcd of this one away, and join again (%w)", s.peers.Name, err)
+			"run \"everynode members remove %s\" on another server, move the folder etcd of this one away, and join again (%w)",
+			s.peers.Name, err)
 	}
 	return err
 }

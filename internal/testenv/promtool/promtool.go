@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Find returns where it is: installed, or in the folder bin of the repository, whose root is given. A test without it is
-// skipped, with the command that gets it.
+// Find returns where it is: installed, or in the folder bin of the repository, whose root is given. A test without it
+// is skipped, with the command that gets it.
 func Find(t testing.TB, root string) string {
 	t.Helper()
 	if installed, err := exec.LookPath("promtool"); err == nil {

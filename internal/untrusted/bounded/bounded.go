@@ -6,7 +6,8 @@ import (
 	"io"
 )
 
-// Body is a body that ends with an error where it has more than limit bytes. What was read before the error is not the whole of it.
+// Body is a body that ends with an error where it has more than limit bytes. What was read before the error is not the
+// whole of it.
 func Body(of io.ReadCloser, limit int64) io.ReadCloser {
 	return &body{ReadCloser: of, limit: limit, left: limit}
 }

@@ -212,7 +212,8 @@ func (l *Line) answer(req *http.Request, res *http.Response, fault int) (*http.R
 func (l *Line) touch(req *http.Request) error {
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{"example.com/touched":"%d"}}}`, l.roll(1<<20))
 	touch := req.Clone(req.Context())
-	touch.Method, touch.Body, touch.ContentLength = http.MethodPatch, io.NopCloser(strings.NewReader(patch)), int64(len(patch))
+	touch.Method, touch.Body = http.MethodPatch, io.NopCloser(strings.NewReader(patch))
+	touch.ContentLength = int64(len(patch))
 	touch.URL.Path = strings.TrimSuffix(touch.URL.Path, "/status")
 	touch.Header.Set("Content-Type", "application/merge-patch+json")
 	res, err := l.send(touch)

@@ -28,7 +28,8 @@ type View struct {
 }
 
 // GetInformer returns an informer whose handlers get their events so.
-func (v *View) GetInformer(ctx context.Context, obj client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
+func (v *View) GetInformer(ctx context.Context, obj client.Object,
+	opts ...cache.InformerGetOption) (cache.Informer, error) {
 	i, err := v.Informers.GetInformer(ctx, obj, opts...)
 	if err != nil {
 		return nil, err
@@ -41,15 +42,19 @@ type informer struct {
 	view *View
 }
 
-func (i informer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+func (i informer) AddEventHandler(
+	h toolscache.ResourceEventHandler,
+) (toolscache.ResourceEventHandlerRegistration, error) {
 	return i.Informer.AddEventHandler(i.view.mix(h))
 }
 
-func (i informer) AddEventHandlerWithResyncPeriod(h toolscache.ResourceEventHandler, resync time.Duration) (toolscache.ResourceEventHandlerRegistration, error) {
+func (i informer) AddEventHandlerWithResyncPeriod(h toolscache.ResourceEventHandler,
+	resync time.Duration) (toolscache.ResourceEventHandlerRegistration, error) {
 	return i.Informer.AddEventHandlerWithResyncPeriod(i.view.mix(h), resync)
 }
 
-func (i informer) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler, options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
+func (i informer) AddEventHandlerWithOptions(h toolscache.ResourceEventHandler,
+	options toolscache.HandlerOptions) (toolscache.ResourceEventHandlerRegistration, error) {
 	return i.Informer.AddEventHandlerWithOptions(i.view.mix(h), options)
 }
 

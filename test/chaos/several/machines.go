@@ -159,7 +159,8 @@ func (m *machine) jump(by time.Duration) error {
 // throttle has the machine's disk read and write only so often in a second; 0 ends that.
 func (m *machine) throttle(times int) error {
 	return m.Tell(fmt.Sprintf(
-		`{"execute": "block_set_io_throttle", "arguments": {"device": "data", "bps": 0, "bps_rd": 0, "bps_wr": 0, "iops": %d, "iops_rd": 0, "iops_wr": 0}}`,
+		`{"execute": "block_set_io_throttle", "arguments": {"device": "data", "bps": 0, "bps_rd": 0, "bps_wr": 0, `+
+			`"iops": %d, "iops_rd": 0, "iops_wr": 0}}`,
 		times,
 	))
 }

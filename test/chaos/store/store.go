@@ -34,17 +34,24 @@ type kept struct {
 
 // Kept are the kinds whose history is judged.
 var Kept = []kept{
-	{corev1.SchemeGroupVersion, "pods", func() runtime.Object { return &corev1.Pod{} }, func() runtime.Object { return &corev1.PodList{} }, "/pods"},
-	{corev1.SchemeGroupVersion, "nodes", func() runtime.Object { return &corev1.Node{} }, func() runtime.Object { return &corev1.NodeList{} }, "/nodes"},
-	{corev1.SchemeGroupVersion, "configmaps", func() runtime.Object { return &corev1.ConfigMap{} }, func() runtime.Object { return &corev1.ConfigMapList{} }, "/configmaps"},
+	{corev1.SchemeGroupVersion, "pods", func() runtime.Object { return &corev1.Pod{} },
+		func() runtime.Object { return &corev1.PodList{} }, "/pods"},
+	{corev1.SchemeGroupVersion, "nodes", func() runtime.Object { return &corev1.Node{} },
+		func() runtime.Object { return &corev1.NodeList{} }, "/nodes"},
+	{corev1.SchemeGroupVersion, "configmaps", func() runtime.Object { return &corev1.ConfigMap{} },
+		func() runtime.Object { return &corev1.ConfigMapList{} }, "/configmaps"},
 	{
 		corev1.SchemeGroupVersion, "secrets",
 		func() runtime.Object { return &corev1.Secret{} }, func() runtime.Object { return &corev1.SecretList{} }, "/secrets",
 	},
-	{appsv1.SchemeGroupVersion, "daemonsets", func() runtime.Object { return &appsv1.DaemonSet{} }, func() runtime.Object { return &appsv1.DaemonSetList{} }, "/apps/daemonsets"},
-	{appsv1.SchemeGroupVersion, "controllerrevisions", func() runtime.Object { return &appsv1.ControllerRevision{} }, func() runtime.Object { return &appsv1.ControllerRevisionList{} }, "/apps/controllerrevisions"},
-	{v1alpha1.GroupVersion, "rolloutpolicies", func() runtime.Object { return &v1alpha1.RolloutPolicy{} }, func() runtime.Object { return &v1alpha1.RolloutPolicyList{} }, "/everynode.io/rolloutpolicies"},
-	{v1alpha1.GroupVersion, "daemonsetrollouts", func() runtime.Object { return &v1alpha1.DaemonSetRollout{} }, func() runtime.Object { return &v1alpha1.DaemonSetRolloutList{} }, "/everynode.io/daemonsetrollouts"},
+	{appsv1.SchemeGroupVersion, "daemonsets", func() runtime.Object { return &appsv1.DaemonSet{} },
+		func() runtime.Object { return &appsv1.DaemonSetList{} }, "/apps/daemonsets"},
+	{appsv1.SchemeGroupVersion, "controllerrevisions", func() runtime.Object { return &appsv1.ControllerRevision{} },
+		func() runtime.Object { return &appsv1.ControllerRevisionList{} }, "/apps/controllerrevisions"},
+	{v1alpha1.GroupVersion, "rolloutpolicies", func() runtime.Object { return &v1alpha1.RolloutPolicy{} },
+		func() runtime.Object { return &v1alpha1.RolloutPolicyList{} }, "/everynode.io/rolloutpolicies"},
+	{v1alpha1.GroupVersion, "daemonsetrollouts", func() runtime.Object { return &v1alpha1.DaemonSetRollout{} },
+		func() runtime.Object { return &v1alpha1.DaemonSetRolloutList{} }, "/everynode.io/daemonsetrollouts"},
 	{
 		v1alpha1.GroupVersion, "daemonsetvariants", func() runtime.Object { return &v1alpha1.DaemonSetVariant{} },
 		func() runtime.Object { return &v1alpha1.DaemonSetVariantList{} }, "/everynode.io/daemonsetvariants",
@@ -91,7 +98,8 @@ func Watch(ctx context.Context, db *etcd.Server, i int, follow bool, see func(hi
 
 // Since reads what a database that nobody writes to has of a kind, after a revision. It returns up to where, and leaves
 // the objects as they were.
-func Since(ctx context.Context, db *etcd.Server, resource string, revision int64, see func(history.Event)) (int64, error) {
+func Since(ctx context.Context, db *etcd.Server, resource string, revision int64,
+	see func(history.Event)) (int64, error) {
 	i := slices.IndexFunc(Kept, func(k kept) bool { return k.resource == resource })
 	store, err := open(db, i)
 	if err != nil {
@@ -124,7 +132,8 @@ func open(db *etcd.Server, i int) (storage.Interface, error) {
 	}
 	info, _ := runtime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), format)
 	codec := codecs.CodecForVersions(info.Serializer, codecs.UniversalDeserializer(), k.version, k.version)
-	config := storagebackend.NewDefaultConfig("/registry", codec).ForResource(schema.GroupResource{Group: k.version.Group, Resource: k.resource})
+	config := storagebackend.NewDefaultConfig("/registry", codec).
+		ForResource(schema.GroupResource{Group: k.version.Group, Resource: k.resource})
 	return db.Open(config, k.object, k.list, k.prefix)
 }
 

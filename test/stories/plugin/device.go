@@ -87,7 +87,8 @@ func (p *devicePlugin) serve(ctx context.Context, own, agent string) error {
 	return nil
 }
 
-func (p *devicePlugin) GetDevicePluginOptions(context.Context, *pluginapi.Empty) (*pluginapi.DevicePluginOptions, error) {
+func (p *devicePlugin) GetDevicePluginOptions(context.Context,
+	*pluginapi.Empty) (*pluginapi.DevicePluginOptions, error) {
 	return &pluginapi.DevicePluginOptions{PreStartRequired: true, GetPreferredAllocationAvailable: true}, nil
 }
 
@@ -115,7 +116,8 @@ func (p *devicePlugin) ListAndWatch(
 }
 
 // GetPreferredAllocation likes high numbers.
-func (p *devicePlugin) GetPreferredAllocation(_ context.Context, r *pluginapi.PreferredAllocationRequest) (*pluginapi.PreferredAllocationResponse, error) {
+func (p *devicePlugin) GetPreferredAllocation(_ context.Context,
+	r *pluginapi.PreferredAllocationRequest) (*pluginapi.PreferredAllocationResponse, error) {
 	answer := &pluginapi.PreferredAllocationResponse{}
 	for _, c := range r.ContainerRequests {
 		ids := slices.Clone(c.AvailableDeviceIDs)
@@ -148,7 +150,8 @@ func (p *devicePlugin) Allocate(_ context.Context, r *pluginapi.AllocateRequest)
 	return answer, nil
 }
 
-func (p *devicePlugin) PreStartContainer(_ context.Context, r *pluginapi.PreStartContainerRequest) (*pluginapi.PreStartContainerResponse, error) {
+func (p *devicePlugin) PreStartContainer(_ context.Context,
+	r *pluginapi.PreStartContainerRequest) (*pluginapi.PreStartContainerResponse, error) {
 	fmt.Println("prepared", strings.Join(r.DevicesIds, ","))
 	return &pluginapi.PreStartContainerResponse{}, nil
 }

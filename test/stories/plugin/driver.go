@@ -61,7 +61,8 @@ func serveAt(ctx context.Context, socket string, register func(*grpc.Server)) er
 	return nil
 }
 
-func (d *storageDriver) GetPluginInfo(context.Context, *csiapi.GetPluginInfoRequest) (*csiapi.GetPluginInfoResponse, error) {
+func (d *storageDriver) GetPluginInfo(context.Context,
+	*csiapi.GetPluginInfoRequest) (*csiapi.GetPluginInfoResponse, error) {
 	return &csiapi.GetPluginInfoResponse{Name: d.name, VendorVersion: "v1"}, nil
 }
 
@@ -70,7 +71,8 @@ func (d *storageDriver) NodeGetInfo(context.Context, *csiapi.NodeGetInfoRequest)
 		AccessibleTopology: &csiapi.Topology{Segments: map[string]string{"topology.example.com/rack": "r1"}}}, nil
 }
 
-func (d *storageDriver) NodePublishVolume(_ context.Context, r *csiapi.NodePublishVolumeRequest) (*csiapi.NodePublishVolumeResponse, error) {
+func (d *storageDriver) NodePublishVolume(_ context.Context,
+	r *csiapi.NodePublishVolumeRequest) (*csiapi.NodePublishVolumeResponse, error) {
 	if err := os.MkdirAll(r.TargetPath, 0o755); err != nil {
 		return nil, err
 	}
@@ -89,7 +91,8 @@ func (d *storageDriver) NodePublishVolume(_ context.Context, r *csiapi.NodePubli
 	return &csiapi.NodePublishVolumeResponse{}, nil
 }
 
-func (d *storageDriver) NodeUnpublishVolume(_ context.Context, r *csiapi.NodeUnpublishVolumeRequest) (*csiapi.NodeUnpublishVolumeResponse, error) {
+func (d *storageDriver) NodeUnpublishVolume(_ context.Context,
+	r *csiapi.NodeUnpublishVolumeRequest) (*csiapi.NodeUnpublishVolumeResponse, error) {
 	if err := syscall.Unmount(r.TargetPath, 0); err != nil && !errors.Is(err, syscall.EINVAL) &&
 		!errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -145,7 +148,8 @@ func (r *driverRegistrar) GetInfo(context.Context, *registerapi.InfoRequest) (*r
 	}, nil
 }
 
-func (r *driverRegistrar) NotifyRegistrationStatus(_ context.Context, s *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {
+func (r *driverRegistrar) NotifyRegistrationStatus(_ context.Context,
+	s *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {
 	fmt.Println("registered:", s.PluginRegistered, s.Error)
 	if !s.PluginRegistered {
 		r.refused(errors.New(s.Error))

@@ -28,7 +28,8 @@ var _ admission.ValidationInterface = &plugin{}
 // New makes the plugin; served are the groups and versions of the server's own kinds,
 // and offered are groups of them that others may take over.
 func New(served []schema.GroupVersion, offered ...string) admission.ValidationInterface {
-	p := &plugin{Handler: admission.NewHandler(admission.Create, admission.Update), served: map[schema.GroupVersion]bool{}, groups: map[string]bool{}}
+	p := &plugin{Handler: admission.NewHandler(admission.Create, admission.Update), served: map[schema.GroupVersion]bool{},
+		groups: map[string]bool{}}
 	for _, v := range served {
 		p.served[v], p.groups[v.Group] = true, true
 	}

@@ -27,5 +27,6 @@ func (p *plugin) validateService(a admission.Attributes) error {
 	if old, ok := a.GetOldObject().(*apiregistration.APIService); ok && old.Spec.Service != nil {
 		return nil
 	}
-	return admission.NewForbidden(a, fmt.Errorf("spec.service: the group %q is served by the server itself, and no other server may answer for it", service.Spec.Group))
+	return admission.NewForbidden(a, fmt.Errorf("spec.service: the group %q is served by the server itself, and no "+
+		"other server may answer for it", service.Spec.Group))
 }

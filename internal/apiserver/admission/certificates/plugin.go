@@ -49,7 +49,8 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	}
 	if a.GetOperation() == admission.Create {
 		if group := asksToRule(csr); a.GetSubresource() == "" && group != "" {
-			return admission.NewForbidden(a, fmt.Errorf("use of %s signer with %s group is not allowed", csr.Spec.SignerName, group))
+			return admission.NewForbidden(a, fmt.Errorf("use of %s signer with %s group is not allowed",
+				csr.Spec.SignerName, group))
 		}
 		return nil
 	}
@@ -61,7 +62,8 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	case "approval":
 		return p.need(ctx, a, "approve", old.Spec.SignerName)
 	case "status":
-		if string(csr.Status.Certificate) != string(old.Status.Certificate) || !alike.Values(csr.Status.Conditions, old.Status.Conditions) {
+		if string(csr.Status.Certificate) != string(old.Status.Certificate) ||
+			!alike.Values(csr.Status.Conditions, old.Status.Conditions) {
 			return p.need(ctx, a, "sign", old.Spec.SignerName)
 		}
 	}

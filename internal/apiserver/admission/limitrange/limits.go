@@ -123,7 +123,8 @@ type amount struct {
 }
 
 func (a amount) refuse(most string, bound resource.Quantity, format string, args ...any) []error {
-	return []error{fmt.Errorf("%s per %s is %s%s", fmt.Sprintf(most, a.name), a.of, bound.String(), fmt.Sprintf(format, args...))}
+	return []error{fmt.Errorf("%s per %s is %s%s", fmt.Sprintf(most, a.name), a.of, bound.String(),
+		fmt.Sprintf(format, args...))}
 }
 
 func (a amount) atLeast(bound resource.Quantity) []error {

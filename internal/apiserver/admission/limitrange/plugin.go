@@ -1,5 +1,5 @@
-// Package limitrange gives containers what a LimitRange of their namespace says that they get, and refuses pods and claims that ask
-// for more or less than it allows.
+// Package limitrange gives containers what a LimitRange of their namespace says that they get, and refuses pods and
+// claims that ask for more or less than it allows.
 package limitrange
 
 import (
@@ -44,13 +44,15 @@ func New(limits corev1listers.LimitRangeLister, synced func() bool) *Plugin {
 	return p
 }
 
-// concerns says whether a write is about what limit ranges limit. What a pod asks for stays as it is, unless it is resized.
+// concerns says whether a write is about what limit ranges limit. What a pod asks for stays as it is, unless it is
+// resized.
 func concerns(a admission.Attributes, of ...schema.GroupResource) bool {
 	resource := a.GetResource().GroupResource()
 	if resource == podResource && a.GetSubresource() == "resize" {
 		return a.GetOperation() == admission.Update && slices.Contains(of, resource)
 	}
-	return a.GetSubresource() == "" && slices.Contains(of, resource) && (resource != podResource || a.GetOperation() == admission.Create)
+	return a.GetSubresource() == "" && slices.Contains(of, resource) &&
+		(resource != podResource || a.GetOperation() == admission.Create)
 }
 
 // Admit implements admission.MutationInterface.
@@ -98,7 +100,8 @@ func (p *Plugin) each(a admission.Attributes, f func(*corev1.LimitRange, runtime
 	}
 	all, err := p.limits.LimitRanges(a.GetNamespace()).List(labels.Everything())
 	if err != nil {
-		return admission.NewForbidden(a, fmt.Errorf("unable to %s %v at this time because there was an error enforcing limit ranges: %w", a.GetOperation(), a.GetResource(), err))
+		return admission.NewForbidden(a, fmt.Errorf("unable to %s %v at this time because there was an error enforcing "+
+			"limit ranges: %w", a.GetOperation(), a.GetResource(), err))
 	}
 	slices.SortFunc(all, func(a, b *corev1.LimitRange) int { return strings.Compare(a.Name, b.Name) })
 	for _, l := range all {

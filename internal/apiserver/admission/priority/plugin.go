@@ -90,7 +90,8 @@ func keep(pod, old *corev1.Pod) {
 // assign computes the priority of a new pod. A pod may not bring another number
 // than its class gives.
 func (p *Plugin) assign(pod *corev1.Pod) error {
-	if podfacts.IsMirror(pod) && pod.Spec.PriorityClassName == "" && pod.Spec.Priority != nil && *pod.Spec.Priority == nodeCriticalValue {
+	if podfacts.IsMirror(pod) && pod.Spec.PriorityClassName == "" && pod.Spec.Priority != nil &&
+		*pod.Spec.Priority == nodeCriticalValue {
 		pod.Spec.PriorityClassName = nodeCriticalName
 	}
 	value, policy := int32(0), corev1.PreemptLowerPriority
@@ -166,7 +167,8 @@ func (p *Plugin) Validate(_ context.Context, a admission.Attributes, _ admission
 		return fmt.Errorf("find the default PriorityClass: %w", err)
 	}
 	if existing != nil && (a.GetOperation() == admission.Create || existing.Name != class.Name) {
-		return admission.NewForbidden(a, fmt.Errorf("PriorityClass %v is already marked as default. Only one default can exist", existing.Name))
+		return admission.NewForbidden(a,
+			fmt.Errorf("PriorityClass %v is already marked as default. Only one default can exist", existing.Name))
 	}
 	return nil
 }

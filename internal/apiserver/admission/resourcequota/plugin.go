@@ -1,5 +1,5 @@
-// Package resourcequota refuses what would take more than a ResourceQuota of its namespace leaves. The library decides and charges;
-// what objects use is measured by internal/objects/quota.
+// Package resourcequota refuses what would take more than a ResourceQuota of its namespace leaves. The library decides
+// and charges; what objects use is measured by internal/objects/quota.
 package resourcequota
 
 import (
@@ -42,12 +42,13 @@ func New(quotas cache.SharedIndexInformer) (*Plugin, error) {
 // SetDrainedNotification is told when the server ends; the library wants to know that before anything else.
 func (p *Plugin) SetDrainedNotification(stop <-chan struct{}) {
 	p.QuotaAdmission.SetDrainedNotification(stop)
-	events := map[schema.GroupResource]struct{}{corev1.Resource("events"): {}, {Group: "events.k8s.io", Resource: "events"}: {}}
+	events := map[schema.GroupResource]struct{}{corev1.Resource("events"): {},
+		{Group: "events.k8s.io", Resource: "events"}: {}}
 	p.SetQuotaConfiguration(generic.NewConfiguration(quota.Evaluators(nil, time.Now), events))
 }
 
-// Validate implements admission.ValidationInterface. Where no quota is, a write costs one look into memory: the library would have
-// the writes of a namespace wait for each other.
+// Validate implements admission.ValidationInterface. Where no quota is, a write costs one look into memory: the library
+// would have the writes of a namespace wait for each other.
 func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	if a.GetNamespace() == "" || p.none(a.GetNamespace()) {
 		return nil

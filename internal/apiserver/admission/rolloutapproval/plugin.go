@@ -38,7 +38,8 @@ type Stored struct {
 	Policies, DaemonSets rest.Lister
 }
 
-// New makes the plugin; the authorizer answers who may approve, and have is where the objects are that a write is compared with.
+// New makes the plugin; the authorizer answers who may approve, and have is where the objects are that a write is
+// compared with.
 func New(decider authorizer.UnconditionalAuthorizer, have *Stored) admission.ValidationInterface {
 	return &plugin{
 		Handler:    admission.NewHandler(admission.Create, admission.Update, admission.Delete),

@@ -1,4 +1,5 @@
-// Package runtimeclass gives pods what their RuntimeClass says: what it costs to run them that way, and which nodes can.
+// Package runtimeclass gives pods what their RuntimeClass says: what it costs to run them that way, and which nodes
+// can.
 package runtimeclass
 
 import (
@@ -89,7 +90,8 @@ func place(pod *corev1.Pod, scheduling *nodev1.Scheduling) error {
 	}
 	for key, value := range scheduling.NodeSelector {
 		if own, ok := selector[key]; ok && own != value {
-			return fmt.Errorf("conflict: runtimeClass.Scheduling.NodeSelector[%s] = %s; pod.Spec.NodeSelector[%s] = %s", key, value, key, own)
+			return fmt.Errorf("conflict: runtimeClass.Scheduling.NodeSelector[%s] = %s; pod.Spec.NodeSelector[%s] = %s",
+				key, value, key, own)
 		}
 		selector[key] = value
 	}

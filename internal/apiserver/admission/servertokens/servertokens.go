@@ -32,7 +32,8 @@ func New(decider authorizer.UnconditionalAuthorizer) admission.ValidationInterfa
 
 // Validate implements admission.ValidationInterface.
 func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	if a.GetResource().GroupResource() != corev1.Resource("secrets") || a.GetSubresource() != "" || a.GetNamespace() != metav1.NamespaceSystem {
+	if a.GetResource().GroupResource() != corev1.Resource("secrets") || a.GetSubresource() != "" ||
+		a.GetNamespace() != metav1.NamespaceSystem {
 		return nil
 	}
 	secret, ok := a.GetObject().(*corev1.Secret)
@@ -50,11 +51,13 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 		return admission.NewForbidden(a, errors.New("the Secret of a token of the group "+members.Group+
 			" must not hold the token itself; make it with \"everynode token create --server\""))
 	}
-	decision, _, err := p.authorizer.Authorize(ctx, authorizer.AttributesRecord{User: a.GetUserInfo(), Verb: "post", Path: members.Path})
+	decision, _, err := p.authorizer.Authorize(ctx,
+		authorizer.AttributesRecord{User: a.GetUserInfo(), Verb: "post", Path: members.Path})
 	if decision == authorizer.DecisionAllow {
 		return nil
 	}
-	const text = "a token of the group " + members.Group + " gives all keys of the cluster, so you need the right to post to " + members.Path + " to make one"
+	const text = "a token of the group " + members.Group +
+		" gives all keys of the cluster, so you need the right to post to " + members.Path + " to make one"
 	if err != nil {
 		return admission.NewForbidden(a, fmt.Errorf("%s: %w", text, err))
 	}

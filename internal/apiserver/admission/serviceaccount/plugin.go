@@ -102,7 +102,8 @@ func (p *Plugin) Validate(ctx context.Context, a admission.Attributes, _ admissi
 // account waits a little for the account that a controller is about to make.
 func (p *Plugin) account(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
 	if bad := content.IsPathSegmentName(name); len(bad) > 0 {
-		return nil, badName{fmt.Sprintf("error looking up service account %s/%s: invalid resource name %q: %v", namespace, name, name, bad)}
+		return nil, badName{fmt.Sprintf("error looking up service account %s/%s: invalid resource name %q: %v",
+			namespace, name, name, bad)}
 	}
 	attempts := 1
 	if name == DefaultName {

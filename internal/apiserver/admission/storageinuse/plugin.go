@@ -1,5 +1,5 @@
-// Package storageinuse gives new PersistentVolumes and claims the finalizers that keep them from going while they are in use. The
-// controller of PersistentVolumes takes them away.
+// Package storageinuse gives new PersistentVolumes and claims the finalizers that keep them from going while they are
+// in use. The controller of PersistentVolumes takes them away.
 package storageinuse
 
 import (

@@ -50,13 +50,15 @@ func (p *Plugin) Validate(_ context.Context, a admission.Attributes, _ admission
 		return nil
 	}
 	if old.Status.Phase != corev1.ClaimBound {
-		return admission.NewForbidden(a, errors.New("Only bound persistent volume claims can be expanded")) //nolint:staticcheck // as kube-apiserver says it
+		//nolint:staticcheck // as kube-apiserver says it
+		return admission.NewForbidden(a, errors.New("Only bound persistent volume claims can be expanded"))
 	}
 	if !p.WaitForReady() {
 		return admission.NewForbidden(a, errors.New("not yet ready to handle request"))
 	}
 	if !p.grows(volume.ClaimClass(claim), volume.ClaimClass(old)) {
-		return admission.NewForbidden(a, errors.New("only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"))
+		return admission.NewForbidden(a, errors.New("only dynamically provisioned pvc can be resized and the storageclass "+
+			"that provisions the pvc must support resize"))
 	}
 	return nil
 }

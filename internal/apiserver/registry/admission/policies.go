@@ -56,7 +56,8 @@ func validateValidatingPolicy(s *admissionv1.ValidatingAdmissionPolicySpec) fiel
 	return errs
 }
 
-func validateValidation(c *policyCompiler, v *admissionv1.Validation, hasParams bool, path *field.Path) field.ErrorList {
+func validateValidation(c *policyCompiler, v *admissionv1.Validation, hasParams bool,
+	path *field.Path) field.ErrorList {
 	errs := compiles(
 		c, &validating.ValidationCondition{Expression: v.Expression, Message: v.Message, Reason: v.Reason}, hasParams,
 		path.Child("expression"),

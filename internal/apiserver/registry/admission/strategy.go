@@ -53,7 +53,8 @@ func mutatingWebhooks() resource.Definition {
 
 // webhookRules are the rules of both kinds of webhook configuration. common is what
 // a webhook W has like every other; defaults, if given, sets what only W has.
-func webhookRules[T, W any](open func(*T) (*metav1.ObjectMeta, []W), common func(*W) webhook, defaults func(*W)) resource.Rules[T] {
+func webhookRules[T, W any](open func(*T) (*metav1.ObjectMeta, []W), common func(*W) webhook,
+	defaults func(*W)) resource.Rules[T] {
 	return resource.Rules[T]{
 		Default: func(c *T) {
 			_, webhooks := open(c)

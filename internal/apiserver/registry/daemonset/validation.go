@@ -68,7 +68,8 @@ func validateStrategy(s *appsv1.DaemonSetUpdateStrategy, path *field.Path) field
 		return validateRollingUpdate(s.RollingUpdate, path.Child("rollingUpdate"))
 	}
 	return field.ErrorList{field.NotSupported(path, shown(s),
-		[]appsv1.DaemonSetUpdateStrategyType{appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType})}
+		[]appsv1.DaemonSetUpdateStrategyType{appsv1.RollingUpdateDaemonSetStrategyType,
+			appsv1.OnDeleteDaemonSetStrategyType})}
 }
 
 func validateRollingUpdate(r *appsv1.RollingUpdateDaemonSet, path *field.Path) field.ErrorList {

@@ -139,7 +139,8 @@ func (r rights) toBind(ctx context.Context, now, before *resourcev1.ResourceClai
 		return field.ErrorList{field.Forbidden(
 			at,
 			fmt.Sprintf(
-				`changing status.allocation or status.reservedFor requires resource="resourceclaims/binding", verb="%s" permission: %s`,
+				`changing status.allocation or status.reservedFor requires resource="resourceclaims/binding", `+
+					`verb="%s" permission: %s`,
 				asked.verb, err,
 			),
 		)}

@@ -46,7 +46,8 @@ func validateDevice(d, old *resourcev1.Device, eachHasNodes bool, path *field.Pa
 		func(c resourcev1.DeviceCounterConsumption) string { return c.CounterSet },
 		func(c resourcev1.DeviceCounterConsumption, at *field.Path) field.ErrorList {
 			return append(validateSetName(c.CounterSet, at.Child("counterSet")),
-				validateCounters(c.Counters, resourcev1.ResourceSliceMaxCountersPerDeviceCounterConsumption, at.Child("counters"))...)
+				validateCounters(c.Counters, resourcev1.ResourceSliceMaxCountersPerDeviceCounterConsumption,
+					at.Child("counters"))...)
 		},
 	)...)
 	errs = append(errs, validateDeviceNodes(d, eachHasNodes, path)...)
@@ -161,7 +162,8 @@ func validateValues(usual, all resource.Quantity, values []resource.Quantity, pa
 	return errs
 }
 
-func validateRange(usual, all resource.Quantity, r *resourcev1.CapacityRequestPolicyRange, path *field.Path) field.ErrorList {
+func validateRange(usual, all resource.Quantity, r *resourcev1.CapacityRequestPolicyRange,
+	path *field.Path) field.ErrorList {
 	low := path.Child("min")
 	if r.Min == nil {
 		return field.ErrorList{field.Required(low, "required when validRange is defined")}

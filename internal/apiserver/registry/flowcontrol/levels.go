@@ -37,7 +37,8 @@ func ValidateLevel(l *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList 
 
 func validateLevelSpec(name string, spec *flowcontrolv1.PriorityLevelConfigurationSpec) field.ErrorList {
 	var errs field.ErrorList
-	if (name == flowcontrolv1.PriorityLevelConfigurationNameExempt) != (spec.Type == flowcontrolv1.PriorityLevelEnablementExempt) {
+	isExempt := spec.Type == flowcontrolv1.PriorityLevelEnablementExempt
+	if isExempt != (name == flowcontrolv1.PriorityLevelConfigurationNameExempt) {
 		errs = append(errs, field.Invalid(
 			specPath.Child("type"), spec.Type, "type must be 'Exempt' if and only if `name` is 'exempt'",
 		))

@@ -71,7 +71,8 @@ var actions = []batchv1.PodFailurePolicyAction{
 	batchv1.PodFailurePolicyActionFailJob, batchv1.PodFailurePolicyActionIgnore,
 }
 
-func validateFailureRule(s *batchv1.JobSpec, rule *batchv1.PodFailurePolicyRule, path *field.Path, containers []string) (errs field.ErrorList) {
+func validateFailureRule(s *batchv1.JobSpec, rule *batchv1.PodFailurePolicyRule, path *field.Path,
+	containers []string) (errs field.ErrorList) {
 	at := path.Child("action")
 	if rule.Action == batchv1.PodFailurePolicyActionFailIndex && s.BackoffLimitPerIndex == nil {
 		errs = append(errs, field.Invalid(at, rule.Action, "requires the backoffLimitPerIndex to be set"))
@@ -108,7 +109,8 @@ func chosen[T ~string](path *field.Path, value T, values []T) field.ErrorList {
 	return nil
 }
 
-func validatePatterns(patterns []batchv1.PodFailurePolicyOnPodConditionsPattern, path *field.Path) (errs field.ErrorList) {
+func validatePatterns(patterns []batchv1.PodFailurePolicyOnPodConditionsPattern,
+	path *field.Path) (errs field.ErrorList) {
 	if len(patterns) > mostPatterns {
 		errs = append(errs, field.TooMany(path, len(patterns), mostPatterns))
 	}
@@ -123,7 +125,8 @@ func validatePatterns(patterns []batchv1.PodFailurePolicyOnPodConditionsPattern,
 	return errs
 }
 
-func validateExitCodes(r *batchv1.PodFailurePolicyOnExitCodesRequirement, path *field.Path, containers []string) field.ErrorList {
+func validateExitCodes(r *batchv1.PodFailurePolicyOnExitCodesRequirement, path *field.Path,
+	containers []string) field.ErrorList {
 	errs := chosen(path.Child("operator"), r.Operator, []batchv1.PodFailurePolicyOnExitCodesOperator{
 		batchv1.PodFailurePolicyOnExitCodesOpIn, batchv1.PodFailurePolicyOnExitCodesOpNotIn,
 	})

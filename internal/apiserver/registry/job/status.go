@@ -142,7 +142,8 @@ func validateIndexes(j, old *batchv1.Job, path *field.Path) (errs field.ErrorLis
 	if _, err := indexset.Parse(*s.FailedIndexes, completions); err != nil && failedNew {
 		errs = append(errs, field.Invalid(atFailed, *s.FailedIndexes, "error parsing failedIndexes: "+err.Error()))
 	}
-	if both := indexset.Read(s.CompletedIndexes, completions).Common(indexset.Read(*s.FailedIndexes, completions)); len(both) > 0 && (doneNew || failedNew) {
+	if both := indexset.Read(s.CompletedIndexes, completions).
+		Common(indexset.Read(*s.FailedIndexes, completions)); len(both) > 0 && (doneNew || failedNew) {
 		errs = append(errs, field.Invalid(
 			atFailed, *s.FailedIndexes, fmt.Sprintf("failedIndexes and completedIndexes overlap at index: %d", both[0].First),
 		))

@@ -88,7 +88,8 @@ func warnOfPods(ctx context.Context, o *metav1.DeleteOptions) {
 }
 
 // Delete implements rest.GracefulDeleter.
-func (r *REST) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, o *metav1.DeleteOptions) (runtime.Object, bool, error) {
+func (r *REST) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc,
+	o *metav1.DeleteOptions) (runtime.Object, bool, error) {
 	warnOfPods(ctx, o)
 	return r.REST.Delete(ctx, name, validate, o)
 }

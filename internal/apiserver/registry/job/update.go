@@ -62,7 +62,8 @@ func rescheduled(old, template *corev1.PodTemplateSpec) *corev1.PodTemplateSpec 
 	out := old.DeepCopy()
 	out.Labels, out.Annotations = template.Labels, template.Annotations
 	spec := &out.Spec
-	spec.NodeSelector, spec.Tolerations, spec.SchedulingGates = template.Spec.NodeSelector, template.Spec.Tolerations, template.Spec.SchedulingGates
+	from := &template.Spec
+	spec.NodeSelector, spec.Tolerations, spec.SchedulingGates = from.NodeSelector, from.Tolerations, from.SchedulingGates
 	var nodes *corev1.NodeAffinity
 	if a := template.Spec.Affinity; a != nil {
 		nodes = a.NodeAffinity

@@ -59,11 +59,14 @@ func checkPreconditions(ns *corev1.Namespace, options *metav1.DeleteOptions) err
 	switch {
 	case p == nil:
 	case p.UID != nil && *p.UID != ns.UID:
-		return apierrors.NewConflict(corev1.Resource("namespaces"), ns.Name,
-			fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, ns.UID)) //nolint:staticcheck // Kubernetes' own words.
+		//nolint:staticcheck // Kubernetes' own words.
+		return apierrors.NewConflict(corev1.Resource("namespaces"), ns.Name, fmt.Errorf(
+			"Precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, ns.UID))
 	case p.ResourceVersion != nil && *p.ResourceVersion != ns.ResourceVersion:
-		return apierrors.NewConflict(corev1.Resource("namespaces"), ns.Name,
-			fmt.Errorf("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", *p.ResourceVersion, ns.ResourceVersion)) //nolint:staticcheck // Kubernetes' own words.
+		//nolint:staticcheck // Kubernetes' own words.
+		return apierrors.NewConflict(corev1.Resource("namespaces"), ns.Name, fmt.Errorf(
+			"Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v",
+			*p.ResourceVersion, ns.ResourceVersion))
 	}
 	return nil
 }

@@ -110,7 +110,8 @@ func success() *metav1.Status { return &metav1.Status{Status: metav1.StatusSucce
 
 // evictFreely deletes the pod if no budget has a say. A pod that changes
 // meanwhile, perhaps to one that a budget protects, is looked at again.
-func (r *EvictionREST) evictFreely(ctx context.Context, name string, asked *metav1.DeleteOptions) (target *corev1.Pod, gone bool, err error) {
+func (r *EvictionREST) evictFreely(ctx context.Context, name string,
+	asked *metav1.DeleteOptions) (target *corev1.Pod, gone bool, err error) {
 	again := func(err error) bool { return apierrors.IsConflict(err) && !versioned(asked) }
 	err = retry.OnError(retry.DefaultBackoff, again, func() error {
 		found, err := r.pods.Get(ctx, name, &metav1.GetOptions{})

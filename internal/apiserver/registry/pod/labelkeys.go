@@ -45,7 +45,8 @@ func resolveTerms(must []corev1.PodAffinityTerm, want []corev1.WeightedPodAffini
 
 // withKeys adds a requirement for every key that the labels have. A missing
 // selector stays missing: it is not valid together with keys.
-func withKeys(s *metav1.LabelSelector, keys []string, operator metav1.LabelSelectorOperator, labels map[string]string) *metav1.LabelSelector {
+func withKeys(s *metav1.LabelSelector, keys []string, operator metav1.LabelSelectorOperator,
+	labels map[string]string) *metav1.LabelSelector {
 	if s == nil || len(keys) == 0 {
 		return s
 	}

@@ -253,7 +253,8 @@ func (r *ConnectREST) NewConnectOptions() (runtime.Object, bool, string) {
 }
 
 // Connect implements rest.Connecter.
-func (r *ConnectREST) Connect(ctx context.Context, name string, options runtime.Object, responder rest.Responder) (http.Handler, error) {
+func (r *ConnectREST) Connect(ctx context.Context, name string, options runtime.Object,
+	responder rest.Responder) (http.Handler, error) {
 	if err := mayCreate(ctx, r.decider); err != nil {
 		return nil, err
 	}

@@ -119,7 +119,8 @@ func nothingElse(now, was *corev1.PodSpec) field.ErrorList {
 	for i := range same.InitContainers {
 		same.InitContainers[i].Image = was.InitContainers[i].Image
 	}
-	same.ActiveDeadlineSeconds, same.Tolerations, same.SchedulingGates = was.ActiveDeadlineSeconds, was.Tolerations, was.SchedulingGates
+	same.ActiveDeadlineSeconds = was.ActiveDeadlineSeconds
+	same.Tolerations, same.SchedulingGates = was.Tolerations, was.SchedulingGates
 	if g := was.TerminationGracePeriodSeconds; g != nil && *g < 0 && same.TerminationGracePeriodSeconds != nil &&
 		*same.TerminationGracePeriodSeconds == 1 {
 		same.TerminationGracePeriodSeconds = g

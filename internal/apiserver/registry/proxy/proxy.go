@@ -53,7 +53,8 @@ func (r *REST) ConnectMethods() []string {
 func (r *REST) NewConnectOptions() (runtime.Object, bool, string) { return r.options(), true, "path" }
 
 // Connect implements rest.Connecter.
-func (r *REST) Connect(ctx context.Context, name string, options runtime.Object, responder rest.Responder) (http.Handler, error) {
+func (r *REST) Connect(ctx context.Context, name string, options runtime.Object,
+	responder rest.Responder) (http.Handler, error) {
 	wanted, err := parse(name, r.kind)
 	if err != nil {
 		return nil, err

@@ -39,7 +39,8 @@ func ValidateUpdate(r, old *appsv1.ReplicaSet) field.ErrorList {
 // ValidateTemplate checks what replica sets and deployments have in common: a
 // selector that chooses something, and a template of pods that it chooses. The template
 // was old before, which is nil for a new one.
-func ValidateTemplate(s *metav1.LabelSelector, template, old *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
+func ValidateTemplate(s *metav1.LabelSelector, template, old *corev1.PodTemplateSpec,
+	path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	at := path.Child("selector")
 	if s == nil {

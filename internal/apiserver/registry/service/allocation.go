@@ -62,11 +62,13 @@ type allocator struct {
 	checked <-chan struct{}
 }
 
-func (a *allocator) beginCreate(ctx context.Context, obj runtime.Object, o *metav1.CreateOptions) (genericregistry.FinishFunc, error) {
+func (a *allocator) beginCreate(ctx context.Context, obj runtime.Object,
+	o *metav1.CreateOptions) (genericregistry.FinishFunc, error) {
 	return a.begin(ctx, obj.(*corev1.Service), nil, dryrun.IsDryRun(o.DryRun))
 }
 
-func (a *allocator) beginUpdate(ctx context.Context, obj, old runtime.Object, o *metav1.UpdateOptions) (genericregistry.FinishFunc, error) {
+func (a *allocator) beginUpdate(ctx context.Context, obj, old runtime.Object,
+	o *metav1.UpdateOptions) (genericregistry.FinishFunc, error) {
 	return a.begin(ctx, obj.(*corev1.Service), old.(*corev1.Service), dryrun.IsDryRun(o.DryRun))
 }
 

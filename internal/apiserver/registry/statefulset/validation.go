@@ -177,8 +177,10 @@ func withClaims(spec *appsv1.StatefulSetSpec) *corev1.PodTemplateSpec {
 func ValidateUpdate(s, old *appsv1.StatefulSet) field.ErrorList {
 	errs := validate(s, &old.Spec.Template)
 	same := s.Spec.DeepCopy()
-	same.Replicas, same.Template, same.UpdateStrategy, same.MinReadySeconds = old.Spec.Replicas, old.Spec.Template, old.Spec.UpdateStrategy, old.Spec.MinReadySeconds
-	same.Ordinals, same.RevisionHistoryLimit, same.PersistentVolumeClaimRetentionPolicy = old.Spec.Ordinals, old.Spec.RevisionHistoryLimit, old.Spec.PersistentVolumeClaimRetentionPolicy
+	same.Replicas, same.Template, same.UpdateStrategy = old.Spec.Replicas, old.Spec.Template, old.Spec.UpdateStrategy
+	same.MinReadySeconds, same.Ordinals = old.Spec.MinReadySeconds, old.Spec.Ordinals
+	same.RevisionHistoryLimit = old.Spec.RevisionHistoryLimit
+	same.PersistentVolumeClaimRetentionPolicy = old.Spec.PersistentVolumeClaimRetentionPolicy
 	if !alike.Values(*same, old.Spec) {
 		errs = append(errs, field.Forbidden(
 			field.NewPath("spec"),

@@ -40,10 +40,13 @@ func New(t *testing.T) *World {
 // Node adds a node that is well, with 2 CPUs, 1 GiB and room for 10 pods, unless it is edited.
 func (w *World) Node(name string, edits ...func(*corev1.Node)) {
 	n := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("node-" + name), Labels: map[string]string{"kubernetes.io/hostname": name}, CreationTimestamp: Ago(48 * time.Hour)},
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("node-" + name),
+			Labels: map[string]string{"kubernetes.io/hostname": name}, CreationTimestamp: Ago(48 * time.Hour)},
 		Status: corev1.NodeStatus{
-			Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("1Gi"), corev1.ResourcePods: resource.MustParse("10")},
-			Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: Ago(48 * time.Hour)}},
+			Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"),
+				corev1.ResourceMemory: resource.MustParse("1Gi"), corev1.ResourcePods: resource.MustParse("10")},
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue,
+				LastTransitionTime: Ago(48 * time.Hour)}},
 		},
 	}
 	for _, edit := range edits {
@@ -54,7 +57,8 @@ func (w *World) Node(name string, edits ...func(*corev1.Node)) {
 
 // Silent makes a node not answer for three hours.
 func Silent(n *corev1.Node) {
-	n.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Message: "Kubelet stopped posting node status.", LastTransitionTime: Ago(3 * time.Hour)}
+	n.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown,
+		Message: "Kubelet stopped posting node status.", LastTransitionTime: Ago(3 * time.Hour)}
 }
 
 // Label gives a node a label.
@@ -67,14 +71,17 @@ func Tainted(n *corev1.Node) {
 	n.Spec.Taints = []corev1.Taint{{Key: "dedicated", Value: "db", Effect: corev1.TaintEffectNoSchedule}}
 }
 
-// DaemonSet adds a DaemonSet with a history of images, the newest last, and returns it with the hashes of its revisions.
+// DaemonSet adds a DaemonSet with a history of images, the newest last, and returns it with the hashes of its
+// revisions.
 func (w *World) DaemonSet(name string, images ...string) (*appsv1.DaemonSet, []string) {
 	one := intstr.FromInt32(1)
 	ds := &appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, UID: types.UID("ds-" + name), Labels: map[string]string{"tier": "agent"}, Generation: int64(len(images))},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, UID: types.UID("ds-" + name),
+			Labels: map[string]string{"tier": "agent"}, Generation: int64(len(images))},
 		Spec: appsv1.DaemonSetSpec{
-			Selector:       &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
-			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType, RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &one}},
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
+			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.RollingUpdateDaemonSetStrategyType,
+				RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &one}},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": name}},
 				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "agent"}}},
@@ -116,7 +123,8 @@ func (w *World) Pod(ds *appsv1.DaemonSet, node, revision string, edits ...func(*
 	p := survey.Candidate(&ds.Spec.Template, ds.Namespace, node)
 	p.Name, p.UID, p.CreationTimestamp = name, types.UID("pod-"+name), Ago(time.Hour)
 	p.Labels["controller-revision-hash"] = revision
-	p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(ds, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}
+	p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(ds,
+		appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}
 	p.Spec.NodeName = node
 	p.Status.Phase = corev1.PodRunning
 	p.Status.Conditions = []corev1.PodCondition{
@@ -171,7 +179,8 @@ func (w *World) Other(node string) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "exporter-" + node, UID: types.UID("other-" + node)},
 		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{
 			Name: "main", Ports: []corev1.ContainerPort{{HostPort: 9100, ContainerPort: 9100}},
-			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("800Mi")}},
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+				corev1.ResourceMemory: resource.MustParse("800Mi")}},
 		}}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning},
 	})
@@ -179,7 +188,8 @@ func (w *World) Other(node string) {
 
 // Policy adds a policy with this spec.
 func (w *World) Policy(name, spec string) {
-	p := &v1alpha1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name, UID: types.UID("policy-" + name), CreationTimestamp: Ago(time.Hour), Generation: 1}}
+	p := &v1alpha1.RolloutPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name,
+		UID: types.UID("policy-" + name), CreationTimestamp: Ago(time.Hour), Generation: 1}}
 	p.Status.ObservedGeneration = 1
 	if err := yaml.UnmarshalStrict([]byte(spec), &p.Spec); err != nil {
 		w.t.Fatal(err)

@@ -16,7 +16,8 @@ type index[T metav1.Object] struct {
 }
 
 func newIndex[T metav1.Object]() index[T] {
-	return index[T]{all: map[types.UID]T{}, byOwner: map[types.UID]map[types.UID]T{}, orphans: map[string]map[types.UID]T{}}
+	return index[T]{all: map[types.UID]T{}, byOwner: map[types.UID]map[types.UID]T{},
+		orphans: map[string]map[types.UID]T{}}
 }
 
 func (x *index[T]) has(uid types.UID) bool { _, ok := x.all[uid]; return ok }

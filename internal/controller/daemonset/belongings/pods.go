@@ -56,7 +56,8 @@ func (b *Book) claimPod(p *corev1.Pod) {
 func (b *Book) claimOrphan(p *corev1.Pod) {
 	var taker *daemonSet
 	for _, s := range b.setsIn[p.Namespace] {
-		if s.mayAct() && claim.Judge(s.latest, s.selector, p) == claim.Adopt && (taker == nil || s.latest.Name < taker.latest.Name) {
+		if s.mayAct() && claim.Judge(s.latest, s.selector, p) == claim.Adopt &&
+			(taker == nil || s.latest.Name < taker.latest.Name) {
 			taker = s
 		}
 	}

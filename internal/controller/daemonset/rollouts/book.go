@@ -424,7 +424,8 @@ func (b *Book) withoutPolicy(ds *appsv1.DaemonSet) bool {
 
 // TargetFailed reports whether the target of a rollout has failed.
 func TargetFailed(s *v1alpha1.DaemonSetRolloutStatus) bool {
-	return slices.ContainsFunc(s.FailedRevisions, func(f v1alpha1.FailedRevision) bool { return f.Revision == s.TargetRevision })
+	return slices.ContainsFunc(s.FailedRevisions,
+		func(f v1alpha1.FailedRevision) bool { return f.Revision == s.TargetRevision })
 }
 
 // goneWhy says why a change stands still whose policy is gone, and what lets it go on.

@@ -58,7 +58,8 @@ func (b *Book) wasErased(ds *appsv1.DaemonSet, found *policy) string {
 		return ""
 	}
 	if phase := b.toldOf(ds); phase != "" && phase != string(v1alpha1.PhaseComplete) {
-		b.erased[ds.UID] = fmt.Sprintf("its DaemonSetRollout was deleted while it was %s, and what it knew of stable and failed revisions with it%s%s", phase, goOn, ds.Name)
+		b.erased[ds.UID] = fmt.Sprintf("its DaemonSetRollout was deleted while it was %s, and what it knew of stable and "+
+			"failed revisions with it%s%s", phase, goOn, ds.Name)
 	}
 	return b.erased[ds.UID]
 }

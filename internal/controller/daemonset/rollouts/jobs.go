@@ -246,7 +246,8 @@ func (b *Book) keep(r *v1alpha1.DaemonSetRollout, condition, reason string, copi
 
 // ignored has a rollout say that nothing follows it. An abort counts as unseen: it is heard when the change goes on.
 func (b *Book) ignored(name types.NamespacedName, r *v1alpha1.DaemonSetRollout) *Job {
-	why, seen := "the DaemonSet has updateStrategy OnDelete: no policy and no rollout changes its nodes, and a pod that somebody deletes comes back with the newest template", r.Generation
+	why, seen := "the DaemonSet has updateStrategy OnDelete: no policy and no rollout changes its nodes, and a pod that "+
+		"somebody deletes comes back with the newest template", r.Generation
 	if r.Spec.Abort != nil && r.Spec.Abort.Revision == r.Status.TargetRevision &&
 		r.Status.ObservedGeneration < r.Generation {
 		why, seen = why+"; with RollingUpdate it is aborted", r.Status.ObservedGeneration
@@ -311,7 +312,8 @@ func (b *Book) statusOf(p *policy, sets []*appsv1.DaemonSet) *v1alpha1.RolloutPo
 			others = append(others, "DaemonSet "+ds.Name+" has updateStrategy OnDelete, which a policy does not change")
 		case b.Guest && !admit.Taken(ds):
 			reason = cmp.Or(reason, "NotTakenOver")
-			others = append(others, "DaemonSet "+ds.Name+" is not stored with OnDelete yet, so its pods change as without a policy")
+			others = append(others,
+				"DaemonSet "+ds.Name+" is not stored with OnDelete yet, so its pods change as without a policy")
 		case follows == p:
 			out.MatchedCount++
 			if out.MatchedCount <= matchedNames {
@@ -339,7 +341,8 @@ func (b *Book) statusOf(p *policy, sets []*appsv1.DaemonSet) *v1alpha1.RolloutPo
 		set(Matched, true, "DaemonSetsFollow", fmt.Sprintf("%d DaemonSets of the namespace follow the policy",
 			out.MatchedCount))
 	} else {
-		set(Matched, false, "NoDaemonSet", "no DaemonSet of the namespace follows the policy: look at spec.selector and at their labels")
+		set(Matched, false, "NoDaemonSet",
+			"no DaemonSet of the namespace follows the policy: look at spec.selector and at their labels")
 	}
 	if len(others) > 0 {
 		more := ""

@@ -43,7 +43,8 @@ func (b *Book) known(ds *appsv1.DaemonSet, had *policy) bool {
 		return !b.withoutPolicy(ds)
 	}
 	for i := range ds.Status.Conditions {
-		if c := &ds.Status.Conditions[i]; c.Type == fact.ConditionProgressing && strings.HasPrefix(c.Reason, fact.FollowsPolicy) {
+		if c := &ds.Status.Conditions[i]; c.Type == fact.ConditionProgressing &&
+			strings.HasPrefix(c.Reason, fact.FollowsPolicy) {
 			return true
 		}
 	}
@@ -60,7 +61,8 @@ func (b *Book) standStill(ds *appsv1.DaemonSet, found, had *policy, info *fact.R
 		b.follows[ds.UID] = found
 		info.PolicyUID, info.Policy = found.object.UID, found.compiled
 	}
-	if _, decided := b.rows.Rollout(ds.UID); b.sight.Rollouts != "" && b.rollouts[nameOf(ds)] == nil && (!decided || b.blind[ds.UID]) {
+	if _, decided := b.rows.Rollout(ds.UID); b.sight.Rollouts != "" && b.rollouts[nameOf(ds)] == nil &&
+		(!decided || b.blind[ds.UID]) {
 		b.blind[ds.UID], info.Unread, info.ToldOf = true, true, b.toldOf(ds) != ""
 	}
 	delete(b.left, nameOf(ds))

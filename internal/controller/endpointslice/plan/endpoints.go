@@ -32,7 +32,8 @@ func Ours(e *corev1.Endpoints) bool { return e.Labels[managedBy] == managerOfOur
 // Endpoints is what the Endpoints of a Service with a selector should be. current is
 // the object there is, nil if none; changed says whether it has to be written. The
 // result shares nothing with current that a writer would change.
-func Endpoints(svc *corev1.Service, pods []*corev1.Pod, current *corev1.Endpoints) (wanted *corev1.Endpoints, changed bool) {
+func Endpoints(svc *corev1.Service, pods []*corev1.Pod,
+	current *corev1.Endpoints) (wanted *corev1.Endpoints, changed bool) {
 	subsets, cut := fit(Subsets(svc, pods), maxInEndpoints)
 	wanted = &corev1.Endpoints{ObjectMeta: metav1.ObjectMeta{Namespace: svc.Namespace, Name: svc.Name}}
 	if current != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/everynode/everynode/internal/objects/job"
 )
 
-func (s *sight) condition(t batchv1.JobConditionType, status corev1.ConditionStatus, reason, message string) *batchv1.JobCondition {
+func (s *sight) condition(t batchv1.JobConditionType, status corev1.ConditionStatus,
+	reason, message string) *batchv1.JobCondition {
 	now := metav1.NewTime(s.Now)
 	return &batchv1.JobCondition{
 		Type:               t,

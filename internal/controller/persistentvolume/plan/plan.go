@@ -204,7 +204,8 @@ func provision(in ClaimInput) Decision {
 
 // settle has the claim say a phase in which it has no volume. Somebody who has read the event once need not read it at
 // every look: the recorder counts.
-func settle(c *corev1.PersistentVolumeClaim, phase corev1.PersistentVolumeClaimPhase, event Event, why string) Decision {
+func settle(c *corev1.PersistentVolumeClaim, phase corev1.PersistentVolumeClaimPhase, event Event,
+	why string) Decision {
 	d := Decision{Why: why}
 	status := c.Status.DeepCopy()
 	status.Phase, status.AccessModes, status.Capacity, status.CurrentVolumeAttributesClassName = phase, nil, nil, nil

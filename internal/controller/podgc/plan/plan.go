@@ -86,7 +86,8 @@ func Suspect(p *corev1.Pod, exists func(node string) bool) bool {
 
 // Sweep looks at all pods. pods and exists are only read. next is when another sweep
 // will find more to do without any news, zero if never.
-func (m *Missing) Sweep(pods []*corev1.Pod, exists func(node string) bool, now time.Time) (doomed []Doomed, next time.Time) {
+func (m *Missing) Sweep(pods []*corev1.Pod, exists func(node string) bool,
+	now time.Time) (doomed []Doomed, next time.Time) {
 	var terminated []*corev1.Pod
 	referred := map[string]bool{}
 	for _, p := range pods {

@@ -105,7 +105,8 @@ func (d *PodDecision) Text() string {
 const troubleTold = 3
 
 // made is the claim that a pod gets from a template.
-func made(p *corev1.Pod, entry *corev1.PodResourceClaim, t *resourcev1.ResourceClaimTemplate) *resourcev1.ResourceClaim {
+func made(p *corev1.Pod, entry *corev1.PodResourceClaim,
+	t *resourcev1.ResourceClaimTemplate) *resourcev1.ResourceClaim {
 	annotations := maps.Clone(t.Spec.Annotations)
 	if annotations == nil {
 		annotations = map[string]string{}

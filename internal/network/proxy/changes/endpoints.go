@@ -35,7 +35,8 @@ type slice struct {
 func (t *Tracker) read(s *discoveryv1.EndpointSlice) (out slice) {
 	for _, p := range s.Ports {
 		if p.Port != nil {
-			out.ports = append(out.ports, slicePort{ptr.Deref(p.Name, ""), ptr.Deref(p.Protocol, corev1.ProtocolTCP), uint16(*p.Port)})
+			out.ports = append(out.ports, slicePort{ptr.Deref(p.Name, ""), ptr.Deref(p.Protocol, corev1.ProtocolTCP),
+				uint16(*p.Port)})
 		}
 	}
 	for i := range s.Endpoints {
@@ -50,13 +51,15 @@ func (t *Tracker) read(s *discoveryv1.EndpointSlice) (out slice) {
 		}
 		ready := ptr.Deref(e.Conditions.Ready, true)
 		n := endpoint{
-			ip: ip, ready: ready, serving: ptr.Deref(e.Conditions.Serving, ready), terminating: ptr.Deref(e.Conditions.Terminating, false),
-			local: ptr.Deref(e.NodeName, "") == t.node,
+			ip: ip, ready: ready, serving: ptr.Deref(e.Conditions.Serving, ready),
+			terminating: ptr.Deref(e.Conditions.Terminating, false),
+			local:       ptr.Deref(e.NodeName, "") == t.node,
 		}
 		if h := e.Hints; h != nil {
 			n.hintedNode, n.hintedZone = len(h.ForNodes) > 0, len(h.ForZones) > 0
 			n.ourNode = slices.ContainsFunc(h.ForNodes, func(f discoveryv1.ForNode) bool { return f.Name == t.node })
-			n.ourZone = t.zone != "" && slices.ContainsFunc(h.ForZones, func(f discoveryv1.ForZone) bool { return f.Name == t.zone })
+			n.ourZone = t.zone != "" &&
+				slices.ContainsFunc(h.ForZones, func(f discoveryv1.ForZone) bool { return f.Name == t.zone })
 		}
 		out.endpoints = append(out.endpoints, n)
 	}

@@ -164,7 +164,8 @@ func (f *Filter) Empty(ctx context.Context) (bool, error) {
 }
 
 // replacement empties everything but what clients are remembered in, and fills it.
-func (f *Filter) replacement(base map[string][]string, whole ruleset.Table, old map[string][]string) *knftables.Transaction {
+func (f *Filter) replacement(base map[string][]string, whole ruleset.Table,
+	old map[string][]string) *knftables.Transaction {
 	tx := f.nft.NewTransaction()
 	tx.Add(&knftables.Table{})
 	for _, name := range old["chain"] {

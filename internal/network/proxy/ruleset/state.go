@@ -35,7 +35,8 @@ type State struct {
 
 // New makes the rules of a node without Services.
 func New(node Node) *State {
-	return &State{node: node, services: map[types.NamespacedName]Table{}, claims: map[Key][]claim{}, flows: map[types.NamespacedName]map[flowKey][]netip.AddrPort{}}
+	return &State{node: node, services: map[types.NamespacedName]Table{}, claims: map[Key][]claim{},
+		flows: map[types.NamespacedName]map[flowKey][]netip.AddrPort{}}
 }
 
 // Update takes where Services lead now, each once, and answers with what changes.

@@ -53,7 +53,8 @@ func (d Delta) Empty() bool {
 }
 
 func newDelta() Delta {
-	return Delta{Chains: map[string][]string{}, New: map[string]bool{}, Memories: map[string]int32{}, Add: map[Key]string{}}
+	return Delta{Chains: map[string][]string{}, New: map[string]bool{}, Memories: map[string]int32{},
+		Add: map[Key]string{}}
 }
 
 // replaceObjects notes what turns one Service's chains and memories into others.

@@ -39,12 +39,14 @@ func openBucket(u *url.URL) (Store, error) {
 		endpoint, err = &url.URL{Scheme: "https", Host: "s3.amazonaws.com"}, nil
 	}
 	switch {
-	case err != nil || endpoint.Host == "" || endpoint.Scheme != "https" && endpoint.Scheme != "http" || strings.Trim(endpoint.Path, "/") != "":
+	case err != nil || endpoint.Host == "" || endpoint.Scheme != "https" && endpoint.Scheme != "http" ||
+		strings.Trim(endpoint.Path, "/") != "":
 		return nil, fmt.Errorf("the endpoint %q is not of the form https://HOST", q.Get("endpoint"))
 	case u.Host == "":
 		return nil, errors.New("no bucket is named; the form is s3://BUCKET/PREFIX?endpoint=https://HOST")
 	case u.User != nil:
-		return nil, errors.New("the keys of a bucket do not belong into its address; put them into AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+		return nil, errors.New("the keys of a bucket do not belong into its address; put them into AWS_ACCESS_KEY_ID and " +
+			"AWS_SECRET_ACCESS_KEY")
 	}
 	for name := range q {
 		if name != "endpoint" && name != "region" {
@@ -57,7 +59,8 @@ func openBucket(u *url.URL) (Store, error) {
 	}
 	transport.ResponseHeaderTimeout = answerPatience
 	client, err := minio.New(endpoint.Host, &minio.Options{
-		Creds:  credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.IAM{Client: &http.Client{Timeout: answerPatience}}}),
+		Creds: credentials.NewChainCredentials([]credentials.Provider{&credentials.EnvAWS{},
+			&credentials.FileAWSCredentials{}, &credentials.IAM{Client: &http.Client{Timeout: answerPatience}}}),
 		Secure: endpoint.Scheme == "https", Region: q.Get("region"), Transport: transport, MaxRetries: tries,
 	})
 	if err != nil {

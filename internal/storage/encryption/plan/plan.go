@@ -71,7 +71,8 @@ func Next(f Facts) (Step, error) {
 	}
 	switch {
 	case len(keys) > 2:
-		return Step{}, fmt.Errorf("there are %d keys in the file, and a change has two at most; take those away by hand that wrote nothing of what is stored", len(keys))
+		return Step{}, fmt.Errorf("there are %d keys in the file, and a change has two at most; take those away by hand "+
+			"that wrote nothing of what is stored", len(keys))
 	case len(keys) == 2 && keys[0] == keys[1]:
 		return Step{}, errors.New("both keys in the file have one name; give the newer one another by hand")
 	}
@@ -98,7 +99,8 @@ func readable(keys []string, stored map[string]int) error {
 			known = known || k == name
 		}
 		if !known {
-			return fmt.Errorf("%d objects are stored with %s, which is not in the file; restore that key from a backup first", n, Display(name))
+			return fmt.Errorf("%d objects are stored with %s, which is not in the file; restore that key from a backup first",
+				n, Display(name))
 		}
 	}
 	return nil
@@ -110,14 +112,16 @@ func change(keys []string, f Facts) Step {
 		return Step{Kind: Wait, Reason: wait}
 	}
 	if number(keys[1]) > number(keys[0]) {
-		return Step{Kind: Promote, Keys: []string{keys[1], keys[0]}, Reason: "every server can read what " + keys[1] + " writes"}
+		return Step{Kind: Promote, Keys: []string{keys[1], keys[0]},
+			Reason: "every server can read what " + keys[1] + " writes"}
 	}
 	if left := f.Stored[keys[1]]; left > 0 {
 		return Step{Kind: Rewrite, Reason: fmt.Sprintf("%d objects are stored with %s", left, Display(keys[1]))}
 	}
 	for _, s := range f.Servers {
 		if !s.Settled {
-			return Step{Kind: Wait, Reason: "writes that began before, on server " + s.Name + ", may be under way for some moments"}
+			return Step{Kind: Wait,
+				Reason: "writes that began before, on server " + s.Name + ", may be under way for some moments"}
 		}
 	}
 	return Step{Kind: Drop, Keys: keys[:1], Reason: "nothing is stored with " + Display(keys[1]) + " any more"}
@@ -129,7 +133,8 @@ func waiting(servers []Server) string {
 		switch {
 		case s.Follows:
 		case s.Silent:
-			return "server " + s.Name + " is silent and uses other keys than the file says; start it with this file, or delete its Lease in kube-system if it never comes back"
+			return "server " + s.Name + " is silent and uses other keys than the file says; start it with this file, or " +
+				"delete its Lease in kube-system if it never comes back"
 		default:
 			return "server " + s.Name + " does not use the file as it is now; if it has another data folder, copy the file there"
 		}

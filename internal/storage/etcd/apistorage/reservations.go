@@ -205,7 +205,8 @@ func (r *Reserving) Discard(ctx context.Context, obj runtime.Object, name string
 		return err
 	}
 	nobody := clientv3.Compare(clientv3.CreateRevision(r.prefix+name), "=", 0)
-	if _, err := r.client.Txn(ctx).If(unchanged, nobody).Then(clientv3.OpDelete(string(unchanged.KeyBytes()))).Commit(); err != nil {
+	txn := r.client.Txn(ctx).If(unchanged, nobody).Then(clientv3.OpDelete(string(unchanged.KeyBytes())))
+	if _, err := txn.Commit(); err != nil {
 		return fmt.Errorf("delete %s, which shows what nobody holds: %w", unchanged.KeyBytes(), err)
 	}
 	return nil

@@ -84,7 +84,8 @@ func probeServer(ctx context.Context, client *clientv3.Client, secured *tls.Conf
 	}
 	if v.LessThan(version.MustParseSemantic("3.4.31")) || v.AtLeast(version.MustParseSemantic("3.5.0")) &&
 		v.LessThan(version.MustParseSemantic("3.5.13")) {
-		return &lackError{fmt.Sprintf("the etcd server %s is of version %s, which may tell a watch that it is up to date when it is not", server, status.Version)}
+		return &lackError{fmt.Sprintf("the etcd server %s is of version %s, which may tell a watch that it is up to date "+
+			"when it is not", server, status.Version)}
 	}
 	return nil
 }
@@ -150,7 +151,8 @@ func probeMajority(ctx context.Context, client *clientv3.Client, prefix string) 
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return fmt.Errorf("etcd has no leader: the majority of its members does not work together (%w); see etcdctl endpoint status --cluster", kv.OneLine(err))
+		return fmt.Errorf("etcd has no leader: the majority of its members does not work together (%w); see etcdctl "+
+			"endpoint status --cluster", kv.OneLine(err))
 	}
 	return fmt.Errorf("read from etcd below %s: %w", prefix, kv.OneLine(err))
 }
@@ -196,7 +198,8 @@ func probeFeatures(ctx context.Context, client *clientv3.Client, prefix string) 
 
 func lacks(_ context.Context, what string, err error) error {
 	if strings.Contains(err.Error(), "permission denied") {
-		return fmt.Errorf("etcd does not allow %s to this user: %w; give the user of --etcd-certfile all rights below --etcd-prefix", what, kv.OneLine(err))
+		return fmt.Errorf("etcd does not allow %s to this user: %w; give the user of --etcd-certfile all rights below "+
+			"--etcd-prefix", what, kv.OneLine(err))
 	}
 	return &lackError{fmt.Sprintf("etcd lacks %s (%v)", what, kv.OneLine(err))}
 }

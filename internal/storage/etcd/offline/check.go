@@ -163,7 +163,8 @@ func (l Data) CheckEnd(dir string) error {
 	if l.Last >= l.Applied {
 		return nil
 	}
-	return fmt.Errorf("the database log %s ends at entry %d, but the database file has entry %d: a part of it is missing"+BackupHint,
+	return fmt.Errorf("the database log %s ends at entry %d, but the database file has entry %d: a part of it is "+
+		"missing"+BackupHint,
 		filepath.Join(dir, "member", "wal"), l.Last, l.Applied)
 }
 

@@ -84,7 +84,8 @@ type Finding struct {
 //
 // inNetwork says whether an address is of a network for Services. What IPAddresses hold by themselves is theirs, unless
 // a Service has it.
-func Assign(services []*corev1.Service, holders map[string]string, inNetwork func(netip.Addr) bool) (owners map[string]*corev1.Service, findings []Finding) {
+func Assign(services []*corev1.Service, holders map[string]string,
+	inNetwork func(netip.Addr) bool) (owners map[string]*corev1.Service, findings []Finding) {
 	services = slices.SortedFunc(slices.Values(services), func(a, b *corev1.Service) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(Holder(a), Holder(b)))
 	})
