@@ -113,10 +113,13 @@ func (f *fleet) restartAgents() error {
 		}
 		err := wait("another agent runs on "+name, func() error {
 			now, err := f.processes()
-			if err == nil && now.Nodes[name].Agent.PID == node.Agent.PID {
-				err = errors.New("it is the same")
+			if err != nil {
+				return err
 			}
-			return err
+			if now.Nodes[name].Agent.PID == node.Agent.PID {
+				return errors.New("it is the same")
+			}
+			return f.runs(now.Nodes[name].Agent.PID)
 		})
 		if err != nil {
 			return err
@@ -168,7 +171,11 @@ func (f *fleet) restartAgentsAlone() error {
 				return err
 			}
 		}
-		return nil
+		now, err := f.processes()
+		for _, node := range now.Nodes {
+			err = errors.Join(err, f.runs(node.Agent.PID))
+		}
+		return err
 	})
 }
 
