@@ -5,17 +5,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"runtime"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/everynode/everynode/internal/local/nodeinit"
+	"github.com/everynode/everynode/test/upgrade/nodes"
 )
 
-// installOnNodes has the agents be the installed program when they next start: each node has the file mounted that was
-// there when it was made.
+// installOnNodes has the agents be the installed program when they next start.
 func (f *fleet) installOnNodes() error {
 	if !f.real {
 		return nil
@@ -25,49 +21,9 @@ func (f *fleet) installOnNodes() error {
 		return nil // there are no nodes yet
 	}
 	for name, node := range now.Nodes {
-		done := make(chan error)
-		go func() {
-			runtime.LockOSThread() // for good: the thread ends in the node's namespace
-			done <- f.mountIn(node.Init.PID)
-		}()
-		if mounted := <-done; mounted != nil {
-			err = errors.Join(err, fmt.Errorf("install the program on %s: %w", name, mounted))
+		if failed := nodes.Install(node.Init.PID, f.program); failed != nil {
+			err = errors.Join(err, fmt.Errorf("install the program on %s: %w", name, failed))
 		}
-	}
-	return err
-}
-
-// mountIn mounts the program in the place of the one before, as a process sees files. It takes the thread there.
-func (f *fleet) mountIn(pid int) error {
-	files, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = files.Close() }() // it is only read
-	if err := unix.Unshare(unix.CLONE_FS); err != nil {
-		return fmt.Errorf("leave what the threads share: %w", err)
-	}
-	if err := unix.Setns(int(files.Fd()), unix.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("enter the node: %w", err)
-	}
-	if err := unix.Unmount(nodeinit.Executable, unix.MNT_DETACH); err != nil {
-		return fmt.Errorf("unmount %s: %w", nodeinit.Executable, err)
-	}
-	if err := unix.Mount(f.program, nodeinit.Executable, "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("mount %s: %w", nodeinit.Executable, err)
-	}
-	return nil
-}
-
-// runs fails while a process has another program than the one that is installed.
-func (f *fleet) runs(pid int) error {
-	is, err := os.Stat(fmt.Sprintf("/proc/%d/exe", pid))
-	if err != nil {
-		return err
-	}
-	wanted, err := os.Stat(f.program)
-	if err == nil && !os.SameFile(is, wanted) {
-		err = errors.New("it runs another program than the one that is installed")
 	}
 	return err
 }
@@ -113,7 +69,7 @@ func playAgents(p programs) error {
 	})
 }
 
-// takeOver has other agents run the pods, which have written all volumes anew when these show the pods' new label.
+// takeOver has other agents run the pods, which have written all volumes again when these show the pods' new label.
 func (f *fleet) takeOver(what, program, shows string) error {
 	pods := func() (string, error) {
 		return f.kubectl(f.new, "get", "pods", "--sort-by=.spec.nodeName", "-o", "jsonpath="+containers)
@@ -186,42 +142,3 @@ func (f *fleet) show(want string) error {
 		return err
 	})
 }
-
-const liveDaemon = `
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: conf}
-data: {conf: "/one"}
----
-apiVersion: v1
-kind: Secret
-metadata: {name: conf}
-stringData: {token: "/token"}
----
-apiVersion: everynode.io/v1alpha1
-kind: RolloutPolicy
-metadata: {name: live}
-spec:
-  waves: [{name: all, nodes: {}, maxUnavailable: 100%}]
-  content: {settle: 1s, secrets: Referenced, apply: Live}
----
-apiVersion: apps/v1
-kind: DaemonSet
-metadata: {name: agent}
-spec:
-  selector: {matchLabels: {app: agent}}
-  updateStrategy: {rollingUpdate: {maxUnavailable: 100%}}
-  template:
-    metadata: {labels: {app: agent}}
-    spec:
-      terminationGracePeriodSeconds: 1
-      volumes:
-      - name: conf
-        projected:
-          sources:
-          - configMap: {name: conf}
-          - secret: {name: conf}
-          - downwardAPI: {items: [{path: look, fieldRef: {fieldPath: "metadata.labels['look']"}}]}
-      containers:
-        - {name: main, image: "everynode.io/demo:v1", args: [sleep], volumeMounts: [{name: conf, mountPath: /conf}]}
-`

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/everynode/everynode/test/upgrade/nodes"
 )
 
 // playSteps replaces the program of clusters of one server and of three, and takes the step back. Nobody's container
@@ -119,7 +121,7 @@ func (f *fleet) restartAgents() error {
 			if now.Nodes[name].Agent.PID == node.Agent.PID {
 				return errors.New("it is the same")
 			}
-			return f.runs(now.Nodes[name].Agent.PID)
+			return nodes.Runs(now.Nodes[name].Agent.PID, f.program)
 		})
 		if err != nil {
 			return err
@@ -173,7 +175,7 @@ func (f *fleet) restartAgentsAlone() error {
 		}
 		now, err := f.processes()
 		for _, node := range now.Nodes {
-			err = errors.Join(err, f.runs(node.Agent.PID))
+			err = errors.Join(err, nodes.Runs(node.Agent.PID, f.program))
 		}
 		return err
 	})
@@ -243,18 +245,3 @@ func (f *fleet) changes() error {
 	_, err := f.kubectl(f.new, "rollout", "status", "ds/agent", "--timeout=3m")
 	return err
 }
-
-const daemon = `
-apiVersion: apps/v1
-kind: DaemonSet
-metadata: {name: agent}
-spec:
-  selector: {matchLabels: {app: agent}}
-  updateStrategy: {rollingUpdate: {maxUnavailable: 100%}}
-  template:
-    metadata: {labels: {app: agent}}
-    spec:
-      terminationGracePeriodSeconds: 1
-      containers:
-        - {name: main, image: "everynode.io/demo:v1", args: [sleep]}
-`
