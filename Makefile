@@ -95,7 +95,7 @@ test-cost: ## Measure what objects with very long lists cost, each list of each 
 	@$(GO) test -trimpath -count 1 -timeout 4h -v -run '^TestCostOfAnObject$$/$(COST)' ./internal/apiserver/resource -entries $(ENTRIES)
 
 .PHONY: test-upgrade
-test-upgrade: deps build ## Upgrade a small cluster from the release before, of one server and of three, and back (FROM=v0.1.0 SCENARIOS=steps,content,middle,turns,sizes,variants).
+test-upgrade: deps build ## Upgrade a small cluster from the release before, of one server and of three, and back (FROM=v0.1.0 SCENARIOS=steps,content,middle,turns,sizes,variants,agents).
 	@SCENARIOS='$(SCENARIOS)' hack/test-upgrade.sh $(FROM)
 
 NODES ?= 1000

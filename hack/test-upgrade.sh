@@ -33,10 +33,10 @@ program() {
   make -C "$work/$1/tree" --no-print-directory build
 }
 wanted() { [ -z "${SCENARIOS:-}" ] || [[ ",$SCENARIOS," == *",$1,"* ]]; }
-if wanted steps || wanted variants; then
+if wanted steps || wanted variants || wanted agents; then
   program old "$commit"
 fi
-if wanted content || wanted middle || wanted turns || wanted sizes; then
+if wanted content || wanted middle || wanted turns || wanted sizes || wanted agents; then
   program older "$before_content"
 fi
 export CGO_ENABLED=0 GOFLAGS="${GOFLAGS:-} -trimpath"

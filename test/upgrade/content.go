@@ -3,11 +3,15 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/test/upgrade/guide"
 )
 
 // quiet is how long a program is watched that is to do nothing.
@@ -162,5 +166,20 @@ func (s *stage) olderRuns() error {
 		}
 	}
 	time.Sleep(quiet)
+	return nil
+}
+
+// obey runs commands of the guide word for word, as somebody does who has the program in his path.
+func (s *stage) obey(section string, block int) error {
+	blocks, err := guide.Commands(s.p.guide, section)
+	if err != nil || block >= len(blocks) {
+		return fmt.Errorf("choose block %d of %d: %w", block, len(blocks), err)
+	}
+	cmd := exec.Command("bash", "-euo", "pipefail", "-c", blocks[block])
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(s.program)+":"+os.Getenv("PATH"),
+		"KUBECONFIG="+filepath.Join(s.dir, "kubeconfig"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("what %q says: %w: %s", section, err, out)
+	}
 	return nil
 }

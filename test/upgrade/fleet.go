@@ -109,7 +109,10 @@ func (f *fleet) install(program string) error {
 	if err != nil {
 		return err
 	}
-	return os.Rename(f.program+".new", f.program)
+	if err := os.Rename(f.program+".new", f.program); err != nil {
+		return err
+	}
+	return f.installOnNodes()
 }
 
 // processes are what the cluster says that runs.
@@ -120,7 +123,7 @@ type processes struct {
 	}
 	Server struct{ PID int }
 	Others map[string]struct{ PID int }
-	Nodes  map[string]struct{ Agent struct{ PID int } }
+	Nodes  map[string]struct{ Init, Agent struct{ PID int } }
 }
 
 // server is the process of a server, by its number.

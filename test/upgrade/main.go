@@ -8,8 +8,10 @@
 //   - turns.go: servers of both programs beside each other, whose loops work in turn.
 //   - sizes.go: variants and NodeStartups, to a program that knows neither and back.
 //   - variants.go: from the release before to this program and back, in the middle of a change of variants.
+//   - agents.go: agents of both other programs, and pods that were given content as they ran.
 //
-// `make test-upgrade` builds the programs and runs it. As root the nodes of steps.go are real too.
+// `make test-upgrade` builds the programs and runs it. As root the nodes of steps.go are real too, and those of
+// agents.go are real only.
 package main
 
 import (
@@ -35,11 +37,12 @@ var scenarios = []struct {
 	{"turns", playTurns},
 	{"sizes", playSizes},
 	{"variants", playVariants},
+	{"agents", playAgents},
 }
 
 func main() {
 	var p programs
-	flag.StringVar(&p.old, "old", "", "the program of before, for steps and variants")
+	flag.StringVar(&p.old, "old", "", "the program of before, for steps, variants and agents")
 	flag.StringVar(&p.older, "older", "", "a program of before content was part of revisions")
 	flag.StringVar(&p.new, "new", "bin/everynode", "the program of now")
 	flag.StringVar(&p.guide, "guide", "docs/operations.md", "the guide whose commands are played")

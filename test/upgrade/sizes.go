@@ -14,49 +14,6 @@ import (
 // startingTaint is what keeps ordinary pods from a node that starts.
 const startingTaint = "everynode.io/starting"
 
-// sized is a daemon of which a variant asks for more memory on two nodes, beside a NodeStartup whose daemon is missing.
-const sized = `
-apiVersion: apps/v1
-kind: DaemonSet
-metadata: {name: sized, labels: {app: sized}}
-spec:
-  selector: {matchLabels: {app: sized}}
-  updateStrategy: {rollingUpdate: {maxUnavailable: 2}}
-  template:
-    metadata: {labels: {app: sized}}
-    spec:
-      tolerations: [{operator: Exists}]
-      containers:
-      - {name: main, image: "everynode.io/demo:v1", args: [sleep], resources: {requests: {memory: 64Mi}}}
----
-apiVersion: everynode.io/v1alpha1
-kind: DaemonSetVariant
-metadata: {name: large}
-spec:
-  daemonSets: {matchLabels: {app: sized}}
-  nodes: {matchLabels: {size: xl}}
-  resources: {main: {requests: {memory: "quantity('256Mi')"}}}
----
-apiVersion: everynode.io/v1alpha1
-kind: NodeStartup
-metadata: {name: default}
-spec:
-  groups: [{daemonSets: [{namespace: default, name: gate}]}]
-`
-
-// gate is what nodes wait for that start.
-const gate = `
-apiVersion: apps/v1
-kind: DaemonSet
-metadata: {name: gate, labels: {app: gate}}
-spec:
-  selector: {matchLabels: {app: gate}}
-  template:
-    metadata: {labels: {app: gate}}
-    spec:
-      containers: [{name: main, image: "everynode.io/demo:v1", args: [sleep]}]
-`
-
 // playSizes goes to a program that knows neither variants nor NodeStartups, and back. Pods keep their size, one that is
 // lost meanwhile has that of the template until this program runs again, and a node that was closed stays closed
 // until somebody opens it, or this program does.

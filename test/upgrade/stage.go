@@ -224,49 +224,6 @@ func (a agent) manifest() string {
 	).Replace(agentManifest)
 }
 
-const agentManifest = `
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: CONF}
-data: {agent.conf: "one"}
----
-apiVersion: v1
-kind: Secret
-metadata: {name: CONF}
-stringData: {token: "NAME-token-one"}
----
-apiVersion: everynode.io/v1alpha1
-kind: RolloutPolicy
-metadata: {name: POLICY}
-spec:
-  selector: {matchLabels: {app: NAME}}
-  waves: [{name: canary, count: 2, soak: 2s, approval: APPROVAL, fetch: true}]
-  failure: {max: 1, min: 2, then: THEN, restarts: 1}
-  content: {settle: 1s, secrets: Referenced, apply: APPLY}
-  images: Pinned
-
----
-apiVersion: apps/v1
-kind: DaemonSet
-metadata: {name: NAME, labels: {app: NAME}}
-spec:
-  selector: {matchLabels: {app: NAME}}
-  updateStrategy: {rollingUpdate: {maxUnavailable: 2}}
-  template:
-    metadata: {labels: {app: NAME}, annotations: {FAULT}}
-    spec:
-      terminationGracePeriodSeconds: 1
-      volumes:
-      - {name: conf, configMap: {name: CONF}}
-      - {name: token, secret: {secretName: CONF}}
-      containers:
-      - name: main
-        image: "everynode.io/demo:v1"
-        args: [sleep]
-        volumeMounts: [{name: conf, mountPath: /conf}, {name: token, mountPath: /token}]
----
-`
-
 // judge looks at what became of a daemon between two places, and says what must not have been.
 func (s *stage) judge(daemon, bad string, from, to int, mayReplace bool) error {
 	moments := s.history.between(from, to)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/everynode/everynode/test/upgrade/nodes"
 )
 
 // playSteps replaces the program of clusters of one server and of three, and takes the step back. Nobody's container
@@ -113,10 +115,13 @@ func (f *fleet) restartAgents() error {
 		}
 		err := wait("another agent runs on "+name, func() error {
 			now, err := f.processes()
-			if err == nil && now.Nodes[name].Agent.PID == node.Agent.PID {
-				err = errors.New("it is the same")
+			if err != nil {
+				return err
 			}
-			return err
+			if now.Nodes[name].Agent.PID == node.Agent.PID {
+				return errors.New("it is the same")
+			}
+			return nodes.Runs(now.Nodes[name].Agent.PID, f.program)
 		})
 		if err != nil {
 			return err
@@ -168,7 +173,11 @@ func (f *fleet) restartAgentsAlone() error {
 				return err
 			}
 		}
-		return nil
+		now, err := f.processes()
+		for _, node := range now.Nodes {
+			err = errors.Join(err, nodes.Runs(node.Agent.PID, f.program))
+		}
+		return err
 	})
 }
 
@@ -236,18 +245,3 @@ func (f *fleet) changes() error {
 	_, err := f.kubectl(f.new, "rollout", "status", "ds/agent", "--timeout=3m")
 	return err
 }
-
-const daemon = `
-apiVersion: apps/v1
-kind: DaemonSet
-metadata: {name: agent}
-spec:
-  selector: {matchLabels: {app: agent}}
-  updateStrategy: {rollingUpdate: {maxUnavailable: 100%}}
-  template:
-    metadata: {labels: {app: agent}}
-    spec:
-      terminationGracePeriodSeconds: 1
-      containers:
-        - {name: main, image: "everynode.io/demo:v1", args: [sleep]}
-`

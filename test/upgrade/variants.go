@@ -30,34 +30,7 @@ var variedNodes = map[string]string{
 
 // variants are those of all daemons, with what they give and what ails the pods of the one without a policy.
 func variants(threads, memory, fault string) string {
-	return strings.NewReplacer("VALUE", threads, "MEMORY", memory, "FAULT", fault).Replace(`
-apiVersion: everynode.io/v1alpha1
-kind: DaemonSetVariant
-metadata: {name: threads}
-spec:
-  daemonSets: {matchLabels: {app: threads}}
-  nodes: {matchExpressions: [{key: canary, operator: Exists}]}
-  patch: {spec: {containers: [{name: main, env: [{name: THREADS, value: "VALUE"}]}]}}
----
-apiVersion: everynode.io/v1alpha1
-kind: DaemonSetVariant
-metadata: {name: amounts}
-spec:
-  daemonSets: {matchLabels: {app: amounts}}
-  nodes: {matchExpressions: [{key: canary, operator: Exists}]}
-  resources: {main: {requests: {memory: "quantity('MEMORY')"}}}
----
-apiVersion: everynode.io/v1alpha1
-kind: DaemonSetVariant
-metadata: {name: free}
-spec:
-  daemonSets: {matchLabels: {app: free}}
-  nodes: {matchExpressions: [{key: canary, operator: Exists}]}
-  patch:
-    metadata: {annotations: {FAULT}}
-    spec: {containers: [{name: main, env: [{name: THREADS, value: "VALUE"}]}]}
----
-`)
+	return strings.NewReplacer("VALUE", threads, "MEMORY", memory, "FAULT", fault).Replace(variantsManifest)
 }
 
 // variedSet is a daemon, with a policy or without.
@@ -73,25 +46,7 @@ spec:
   waves: [{name: canary, nodes: {matchLabels: {canary: "yes"}}, soak: 2s, approval: Manual}]
 ---`
 	}
-	return strings.ReplaceAll(text+`
-apiVersion: apps/v1
-kind: DaemonSet
-metadata: {name: NAME, labels: {app: NAME}}
-spec:
-  selector: {matchLabels: {app: NAME}}
-  updateStrategy: {rollingUpdate: {maxUnavailable: 2}}
-  template:
-    metadata: {labels: {app: NAME}}
-    spec:
-      terminationGracePeriodSeconds: 1
-      containers:
-      - name: main
-        image: "everynode.io/demo:v1"
-        args: [sleep]
-        env: [{name: THREADS, value: "1"}]
-        resources: {requests: {memory: 64Mi}}
----
-`, "NAME", name)
+	return strings.ReplaceAll(text+"\n"+variedManifest, "NAME", name)
 }
 
 // given is what a pod has of its variant.

@@ -62,6 +62,50 @@ func run(t *testing.T, c Config, pod *corev1.Pod, names ...string) (values []str
 	return values
 }
 
+// ran has an earlier run have had the pod, and know no Secret.
+func ran(t *testing.T, path string, pod *corev1.Pod) {
+	t.Helper()
+	keeper, _, err := remember.NewPodKeeper(path, remember.Seal{}, func() *remember.Pods {
+		return &remember.Pods{Pods: []remember.Pod{{Pod: pod}}}
+	}, clock.RealClock{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	keeper.Note()
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := keeper.Run(ended); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A program that keeps no Secrets in memory may run in between. A pod that came then has read what there was then, and
+// is not shown what there was before.
+func TestPodsThatCameWhileAnotherProgramRan(t *testing.T) {
+	needs.Root(t, "mounting needs root")
+	c := Config{DataDir: t.TempDir(), MemoryDir: t.TempDir(), Secrets: config.RememberNoSecrets}
+	if err := unix.Mount("tmpfs", c.MemoryDir, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(c.MemoryDir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	before, later := podWith("fixed"), podWith("fixed")
+	later.UID = "later"
+	for _, step := range []struct {
+		pod       *corev1.Pod
+		has, want string
+	}{{before, "old", "old"}, {before, "new", "old"}, {later, "new", "new"}} {
+		ran(t, filepath.Join(c.DataDir, podsFile), step.pod)
+		c.Client = fake.NewClientset(secret("fixed", step.has, true))
+		if got := run(t, c, step.pod, "fixed"); got[0] != step.want {
+			t.Errorf("pod %s reads %q where there is %q, want %q", step.pod.UID, got, step.has, step.want)
+		}
+	}
+}
+
 // Secrets that are kept on no disk are kept in memory for the agent's next start, if they are immutable: the pods that
 // run keep them. Where there is no such memory, or the machine has started again, they are read again.
 func TestImmutableSecretsOutliveTheAgent(t *testing.T) {
@@ -76,20 +120,8 @@ func TestImmutableSecretsOutliveTheAgent(t *testing.T) {
 		}
 	})
 	pod := podWith("fixed", "mutable")
-	// An earlier run had the pod.
 	path := filepath.Join(data, podsFile)
-	keeper, _, err := remember.NewPodKeeper(path, remember.Seal{}, func() *remember.Pods {
-		return &remember.Pods{Pods: []remember.Pod{{Pod: pod}}}
-	}, clock.RealClock{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	keeper.Note()
-	ended, end := context.WithCancel(t.Context())
-	end()
-	if err := keeper.Run(ended); err != nil {
-		t.Fatal(err)
-	}
+	ran(t, path, pod)
 	server := fake.NewClientset(secret("fixed", "fixed-old", true), secret("mutable", "mutable-old", false))
 	c := Config{DataDir: data, MemoryDir: filepath.Join(inMemory, "run"), Secrets: config.RememberNoSecrets, Client: server}
 	want := func(when string, c Config, values ...string) {

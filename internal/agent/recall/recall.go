@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -79,14 +80,21 @@ func Open(ctx context.Context, c Config) (*Recalled, error) {
 		known.Secrets = nil
 		keeper.Note()
 	}
-	known.Secrets = append(known.Secrets, inMemory...)
 	r.Classes = objects.NewRuntimeClasses(c.Client.NodeV1().RuntimeClasses().Get, known.Handlers)
 	r.References = referred.New(ctx, c.Client)
-	ran := make([]*corev1.Pod, 0, len(known.Pods))
-	for i := range known.Pods {
-		ran = append(ran, known.Pods[i].Pod)
+	had := map[types.UID]bool{}
+	for _, p := range inMemory.Pods {
+		had[p.Pod.UID] = true
+	}
+	var ran, ranThen []*corev1.Pod
+	for _, p := range known.Pods {
+		ran = append(ran, p.Pod)
+		if had[p.Pod.UID] {
+			ranThen = append(ranThen, p.Pod)
+		}
 	}
 	r.References.Recall(ran, known.ConfigMaps, known.Secrets, r.note)
+	r.References.Recall(ranThen, nil, inMemory.Secrets, r.note)
 	return r, nil
 }
 

@@ -58,11 +58,14 @@ func New(ctx context.Context, client kubernetes.Interface) *Cache {
 // Recall has these objects, known from an earlier run, stand for those that the API server does not answer for; a pod
 // must refer to them. Immutable ones stay as they are while one of these pods, which ran then, refers to them: each
 // pod is to be told to Forget. Changed is told when something may be worth to be remembered; it must not block. Call it
-// before anything else.
+// before anything else; a second call adds to the first.
 func (c *Cache) Recall(pods []*corev1.Pod, configMaps []*corev1.ConfigMap, secrets []*corev1.Secret, changed func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.changed, c.recalled = changed, map[key]any{}
+	c.changed = changed
+	if c.recalled == nil {
+		c.recalled = map[key]any{}
+	}
 	fixed := map[key]any{}
 	add := func(o any) {
 		if immutable(o) {
@@ -79,13 +82,14 @@ func (c *Cache) Recall(pods []*corev1.Pod, configMaps []*corev1.ConfigMap, secre
 	}
 	for _, pod := range pods {
 		had := references(pod)
-		maps.DeleteFunc(had, func(k key, _ bool) bool { return fixed[k] == nil })
+		maps.DeleteFunc(had, func(k key, _ bool) bool { return fixed[k] == nil || c.pods[pod.UID][k] })
 		for k := range had {
 			if c.items[k] == nil {
 				c.items[k] = keptItem(fixed[k])
 			}
 			c.use(k)
 		}
+		maps.Copy(had, c.pods[pod.UID])
 		if len(had) > 0 {
 			c.pods[pod.UID] = had
 		}

@@ -1,4 +1,4 @@
-package main
+package guide
 
 import (
 	"os"
@@ -14,12 +14,12 @@ func TestCommands(t *testing.T) {
 	if err := os.WriteFile(guide, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	blocks, err := commands(guide, "Back")
+	blocks, err := Commands(guide, "Back")
 	if want := []string{"one\n# two\n", "three\n"}; err != nil || !slices.Equal(blocks, want) {
 		t.Errorf("the commands are %q, %v; want %q", blocks, err, want)
 	}
 	for _, section := range []string{"Nowhere", "Bac"} {
-		if blocks, err := commands(guide, section); err == nil {
+		if blocks, err := Commands(guide, section); err == nil {
 			t.Errorf("section %s has %q", section, blocks)
 		}
 	}
