@@ -41,15 +41,16 @@ type lab struct {
 
 	matrix *matrix.Matrix
 	book   *rollouts.Book
-	// contents stands before variants. maps are the ConfigMaps; the author's holds the text, "" for none. reading: they
-	// are read.
+	// contents stands before variants. kept are the ConfigMaps and Secrets; texts is what the author's hold, nil for none.
+	// reading are the kinds that are read. secrets: those are content too.
 	contents *contents.Book
-	maps     map[string]*corev1.ConfigMap
-	text     string
-	// says is what the file has it hold; direct: its change is said to wait for no step.
-	says    string
-	direct  bool
-	reading bool
+	kept     map[content.Ref]metav1.Object
+	texts    texts
+	reading  map[content.Kind]bool
+	secrets  bool
+	// says is what a file has them hold; direct: its change is said to wait for no step.
+	says   texts
+	direct bool
 	// variants stands before the matrix.
 	variants *variants.Book
 	// resized are the nodes whose pod was given other amounts last, and whether it was restarted for them.
@@ -101,7 +102,7 @@ type event struct {
 
 func newLab(outer *testing.T, t *rapid.T) *lab {
 	return &lab{t: t, World: surveytest.New(outer), bad: map[string]map[string]bool{}, soaked: map[string]bool{},
-		maps: map[string]*corev1.ConfigMap{},
+		kept: map[content.Ref]metav1.Object{},
 		away: map[string]deed{}, resized: map[string]bool{}, withheld: map[string]bool{}}
 }
 
@@ -126,7 +127,7 @@ func (l *lab) restart() {
 	l.matrix = matrix.New(row.Config{Foretells: true})
 	l.variants = variants.New(l.matrix)
 	l.variants.Objects = labObjects{l}
-	l.contents, l.reading = contents.New(labBelow{l.variants, l.matrix}), false
+	l.contents, l.reading = contents.New(labBelow{l.variants, l.matrix}), map[content.Kind]bool{}
 	l.contents.Live = true
 	l.book = rollouts.New(labRows{l.contents, l.matrix}, time.LoadLocation)
 	l.clock()

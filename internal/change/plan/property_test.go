@@ -65,8 +65,11 @@ func TestPlanIsWhatHappens(t *testing.T) {
 					l.show("then", objects.Variants)
 				}
 				if kind == "content" {
-					l.says = rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "the file says")
-					objects = l.planned(objects, new, l.says)
+					l.says = texts{}
+					for _, ref := range l.texts.refs() {
+						l.says[ref] = rapid.SampledFrom([]string{l.texts[ref], "a", "b", "c", "d"}).Draw(t, "the file says")
+					}
+					objects = l.planned(objects, new)
 				}
 				p, err := foretell(survey.New(objects), old, new)
 				if err != nil {
@@ -187,7 +190,9 @@ func drawLab(outer *testing.T, t *rapid.T, kind, change string) *lab {
 	policy := drawPolicy(t, lenient)
 	if read {
 		apply := rapid.SampledFrom([]string{"Restart", "Live"}).Draw(t, "apply")
-		policy = cmp.Or(policy, "selector: {matchLabels: {tier: agent}}\n") + "content: {settle: 0s, apply: " + apply + "}\n"
+		secrets := rapid.SampledFrom([]string{"Referenced", "None"}).Draw(t, "Secrets are content")
+		l.secrets = secrets == "Referenced"
+		policy = cmp.Or(policy, "selector: {matchLabels: {tier: agent}}\n") + "content: {settle: 0s, apply: " + apply + ", secrets: " + secrets + "}\n"
 	}
 	if policy != "" {
 		l.Policy("careful", policy)
@@ -288,7 +293,7 @@ func (l *lab) somebodyActs() {
 // compare has the DaemonSet applied, and compares what happens with what was foretold.
 func compare(t *rapid.T, l *lab, p *planner, new *appsv1.DaemonSet, vary []*v1alpha1.DaemonSetVariant) (shaky map[string]bool) {
 	same := new.Generation == l.ds.Generation && maps.Equal(new.Labels, l.ds.Labels) &&
-		(l.says == l.text || l.direct)
+		(maps.Equal(l.says, l.texts) || l.direct)
 	new.Status = l.ds.Status
 	l.done, l.asked = nil, nil
 	clear(l.soaked)
@@ -311,8 +316,10 @@ func compare(t *rapid.T, l *lab, p *planner, new *appsv1.DaemonSet, vary []*v1al
 		}
 	}
 	l.vary(vary)
-	if l.says != l.text {
-		l.author(l.says)
+	for _, ref := range l.says.refs() {
+		if l.says[ref] != l.texts[ref] {
+			l.author(ref, l.says[ref])
+		}
 	}
 	l.apply(new)
 	if new.Labels["tier"] == "" || l.refused {
@@ -417,7 +424,7 @@ func compare(t *rapid.T, l *lab, p *planner, new *appsv1.DaemonSet, vary []*v1al
 		if o, there := has[n.Name]; ofWhich(o.Revision, newest) != ofWhich(is, newest) || there && room != o.Bound {
 			t.Errorf("%s has revision %q, room %v; foretold %q, %v", n.Name, is, room, o.Revision, o.Bound)
 		}
-		if given := l.isGiven(n.Name); l.text != "" && !shaky[n.Name] && given == has[n.Name].Pointed.IsZero() {
+		if given := l.isGiven(n.Name); len(l.texts) > 0 && !shaky[n.Name] && given == has[n.Name].Pointed.IsZero() {
 			t.Errorf("that %s was given content as it runs was %v, foretold %v", n.Name, given, !given)
 		}
 	}
