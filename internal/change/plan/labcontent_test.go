@@ -300,11 +300,24 @@ func (l *lab) compareReach(c *Change, edits []content.Edit, direct []string) {
 	ref := c.New.Ref
 	differs := len(c.edits()) > 0
 	follows := differs && l.contentNow() != "" && (ref.Kind == content.ConfigMap || l.secrets)
-	reads := slices.ContainsFunc(l.Objects.Pods, func(p *corev1.Pod) bool { return slices.Contains(content.Refs(&p.Spec), ref) })
+	reads, part := false, false
+	for _, p := range l.Objects.Pods {
+		for _, v := range p.Spec.Volumes {
+			if v.ConfigMap != nil && v.ConfigMap.Name == ref.Name && ref.Kind == content.ConfigMap ||
+				v.Secret != nil && v.Secret.SecretName == ref.Name && ref.Kind == content.Secret {
+				i := slices.IndexFunc(p.Spec.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == v.Name })
+				reads, part = true, p.Spec.Containers[0].VolumeMounts[i].SubPath != ""
+			}
+		}
+	}
 	if said := slices.ContainsFunc(edits, func(e content.Edit) bool { return e.Ref == ref }); said != follows {
 		l.t.Errorf("that the change of %s is a part of the revision is said: %v, it is: %v", ref, said, follows)
 	}
-	says := slices.ContainsFunc(direct, func(text string) bool { return strings.HasPrefix(text, ref.String()+" ") })
+	at := slices.IndexFunc(direct, func(text string) bool { return strings.HasPrefix(text, ref.String()+" ") })
+	says := at >= 0
+	if says && reads && strings.Contains(direct[at], "only when a container that reads it starts") != part {
+		l.t.Errorf("of %s, of which a part is mounted: %v, it says %q", ref, part, direct[at])
+	}
 	if is := differs && (reads || !follows); says != is {
 		l.t.Errorf("that the change of %s waits for no step is said: %v (%q), it is so: %v", ref, says, direct, is)
 	}

@@ -209,8 +209,8 @@ func (c *Core) Settle() {
 	c.Variants.Settle()
 }
 
-// Core returns a core that has been told all that was read, and has not decided anything yet. Its nodes can be asked for
-// images, unless the rollout says that the controller asks none.
+// Core returns a core that has been told all that was read, and has not decided anything yet. Its nodes can be asked
+// for images, unless the rollout says that the controller asks none.
 func (s *Set) Core(cfg row.Config) *Core {
 	cfg.Fetches = s.stands().Fetches()
 	c := s.surroundings(cfg)
