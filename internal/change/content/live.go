@@ -209,6 +209,36 @@ func readAtStart(spec *corev1.PodSpec, volume string) string {
 	return ""
 }
 
+// Follows reports whether a running pod sees a change of an object that it names, in a volume, within a minute or so.
+// In environment variables, mounts with subPath and init containers it sees that only when a container starts again.
+func Follows(spec *corev1.PodSpec, ref Ref) (is bool) {
+	for i := range spec.Volumes {
+		v := &spec.Volumes[i]
+		walkVolume(&v.VolumeSource, func(kind Kind, name *string) {
+			is = is || ref == (Ref{kind, *name}) && showsWhole(spec, v.Name)
+		})
+	}
+	return is
+}
+
+// showsWhole reports whether a container that runs mounts a volume as a whole, or none mounts it at all.
+func showsWhole(spec *corev1.PodSpec, volume string) bool {
+	mounted := false
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
+		for i := range containers {
+			c := &containers[i]
+			for _, m := range c.VolumeMounts {
+				runs := i < len(spec.Containers) && c == &spec.Containers[i] || pod.IsSidecar(c)
+				mounted = mounted || m.Name == volume
+				if m.Name == volume && m.SubPath == "" && m.SubPathExpr == "" && runs {
+					return true
+				}
+			}
+		}
+	}
+	return !mounted
+}
+
 // memberFor returns the member for what a pod's spec names: the author's object, or any copy of it.
 func memberFor(members []Member, ref Ref) (Member, bool) {
 	for _, fits := range []func(*Member) bool{

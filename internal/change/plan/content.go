@@ -119,22 +119,35 @@ func Contents(before, s *survey.Survey, changes []Change) (edits map[types.UID][
 	return edits, direct
 }
 
-// reaches says whom the change of an object reaches past all steps; "" for nobody. Why tells why the object is no part
-// of revisions, "" if it is; named that the template has named it before.
+// reaches says whom the change of an object reaches past all steps, and when; "" for nobody. Why tells why the object
+// is no part of revisions, "" if it is; named that the template has named it before.
 func reaches(s *survey.Survey, ds *appsv1.DaemonSet, ref content.Ref, why string, named bool) string {
-	switch n, of := s.Readers(ds, ref); {
-	case n == 0 && (why == "" || !named):
+	switch r := s.Readers(ds, ref); {
+	case r.All() == 0 && (why == "" || !named):
 		return ""
-	case n == 0:
+	case r.All() == 0:
 		return why + ", and none of its pods reads it directly, so its change reaches a node with the next pod that does"
 	case why == "":
-		return fmt.Sprintf("directly by %s of %s pods, which its change reaches at once", survey.Number(n), survey.Number(of))
-	case n == of:
-		return why + ", so its change reaches all nodes at once"
+		return fmt.Sprintf("directly by %s of %s pods, which its change reaches %s", survey.Number(r.All()),
+			survey.Number(r.Pods), when(r))
+	case r.All() == r.Pods:
+		return why + ", so its change reaches all nodes " + when(r)
 	default:
-		return fmt.Sprintf("%s, so its change reaches %s of %s pods at once, and other nodes with the next pod that reads "+
-			"it directly", why, survey.Number(n), survey.Number(of))
+		return fmt.Sprintf("%s, so its change reaches %s of %s pods %s, and other nodes with the next pod that reads it "+
+			"directly", why, survey.Number(r.All()), survey.Number(r.Pods), when(r))
 	}
+}
+
+// when says when a change reaches those who read the object itself.
+func when(r survey.Readers) string {
+	const starts = "when a container that reads it starts again"
+	switch {
+	case r.AtStart == 0:
+		return "at once"
+	case r.AtOnce == 0:
+		return "only " + starts
+	}
+	return fmt.Sprintf("at once, but for %s of these, which it reaches %s", survey.Number(r.AtStart), starts)
 }
 
 // refersTo reports whether the template of a DaemonSet names the object.

@@ -378,6 +378,64 @@ func TestPlanOfContentByWhoReadsIt(t *testing.T) {
 	}
 }
 
+// Environment variables and parts of volumes show the change of an object when a container starts again, and no sooner.
+func TestPlanOfWhoReadsContentWhenItStarts(t *testing.T) {
+	part := func(p *corev1.Pod) {
+		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "c", SubPath: "agent.conf"}}
+	}
+	variable := func(p *corev1.Pod) {
+		p.Spec.Volumes = nil
+		from := corev1.LocalObjectReference{Name: "agent"}
+		p.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: from}}}
+	}
+	over := func(p *corev1.Pod) {
+		p.Spec.InitContainers = []corev1.Container{{Name: "first", VolumeMounts: []corev1.VolumeMount{{Name: "c"}}}}
+	}
+	whole := func(p *corev1.Pod) { p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "c"}} }
+	both := func(p *corev1.Pod) { variable(p); p.Spec.Volumes = volumeOf("agent"); whole(p) }
+	pointed := func(p *corev1.Pod) {
+		whole(p)
+		id := strings.Repeat("a", 24)
+		to := content.Pointing{Content: id, At: surveytest.Now, Volumes: []content.Pointed{
+			{Ref: content.Ref{Kind: content.ConfigMap, Name: "agent"}, Copy: "agent-" + strings.Repeat("c", 24)}}}
+		text, err := to.Text()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Annotations = map[string]string{content.LiveName: text}
+	}
+	const starts = "when a container that reads it starts again"
+	for title, c := range map[string]struct {
+		pods [2]func(*corev1.Pod)
+		want string
+	}{
+		"in volumes":                   {[2]func(*corev1.Pod){whole, both}, "all nodes at once"},
+		"by subPath":                   {[2]func(*corev1.Pod){part, part}, "all nodes only " + starts},
+		"in environment variables":     {[2]func(*corev1.Pod){variable, variable}, "all nodes only " + starts},
+		"in init containers":           {[2]func(*corev1.Pod){over, whole}, "all nodes at once, but for 1 of these, which it reaches " + starts},
+		"pointed at a copy as it runs": {[2]func(*corev1.Pod){whole, pointed}, "1 of 2 pods at once, and other nodes with the next pod that reads it directly"},
+	} {
+		w := surveytest.New(t)
+		ds, revisions := w.DaemonSet("log-agent", "example.com/agent:1.4")
+		ds.Spec.Template.Spec.Volumes = volumeOf("agent")
+		for i, node := range []string{"node-a", "node-b"} {
+			w.Node(node)
+			w.Pod(ds, node, revisions[0], func(p *corev1.Pod) { p.Spec = *p.Spec.DeepCopy() }, c.pods[i])
+		}
+		s := survey.New(w.Objects)
+		_, direct := Contents(s, s, rewritten()[:1])
+		if got := strings.Join(direct, "\n"); !strings.HasSuffix(got, ", so its change reaches "+c.want) {
+			t.Errorf("%s: it says %q, want %q", title, got, c.want)
+		}
+	}
+}
+
+// volumeOf is a volume of a ConfigMap.
+func volumeOf(name string) []corev1.Volume {
+	from := corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}
+	return []corev1.Volume{{Name: "c", VolumeSource: corev1.VolumeSource{ConfigMap: &from}}}
+}
+
 // A plan tells of image volumes of which a node has not said its digest: the next template's are not pinned either.
 func TestPlanTellsOfVolumesThatAreNotPinned(t *testing.T) {
 	mounting := func(ds *appsv1.DaemonSet, image string) {

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/fetch"
 	"github.com/everynode/everynode/internal/change/survey"
 	"github.com/everynode/everynode/internal/change/variant/resizing"
@@ -125,7 +124,7 @@ func (p *planner) table() {
 		if s.from == byHand {
 			out.AtOnce = 0
 		}
-		if p.fetches(s.name) {
+		if s.fetches {
 			out.From += ", once its nodes have the images"
 		}
 		if soak := s.soak.Round(time.Second); soak > 0 {
@@ -138,27 +137,19 @@ func (p *planner) table() {
 	}
 }
 
-// fetches reports whether nodes of the step are to have the images before their daemon is taken away.
-func (p *planner) fetches(step string) bool {
-	if p.old == nil || p.core.Follows == nil || p.core.Follows.Policy == nil ||
-		content.TemplateOf(p.oldRevision) == content.TemplateOf(p.set.Revision) {
-		return false
-	}
-	at, known := p.core.Follows.Policy.StepNamed(step)
-	return known && p.core.Follows.Policy.Waves[at.Wave].Fetch
-}
-
 // warnOfFetch says which nodes cannot be asked for images that they are to have before.
 func (p *planner) warnOfFetch() {
-	r := p.set.Rollout
-	byPods := r != nil && r.Status.FetchesByPods()
-	if byPods || !slices.ContainsFunc(p.out.Steps, func(s Step) bool { return p.fetches(s.Name) }) {
+	if p.set.Rollout != nil && p.set.Rollout.Status.FetchesByPods() {
 		return
 	}
 	unable, such := 0, ""
-	for _, n := range p.survey.Nodes {
-		if p.fates[n.Name] == changes && !fetch.Can(n.Labels) {
-			unable, such = unable+1, cmp.Or(such, n.Name)
+	for _, s := range p.steps {
+		for _, name := range s.nodes {
+			n := p.survey.Node(name)
+			if s.fetches && n != nil && p.fates[name] == changes && !fetch.Can(n.Labels) {
+				unable++
+				such = min(cmp.Or(such, name), name)
+			}
 		}
 	}
 	if unable > 0 {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/fetch"
 	"github.com/everynode/everynode/internal/change/history"
 	"github.com/everynode/everynode/internal/change/survey"
 	"github.com/everynode/everynode/internal/change/survey/surveytest"
@@ -27,6 +28,7 @@ import (
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/row"
+	"github.com/everynode/everynode/internal/controller/daemonset/pins"
 	"github.com/everynode/everynode/internal/controller/daemonset/placement"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
 	"github.com/everynode/everynode/internal/controller/daemonset/variants"
@@ -41,15 +43,19 @@ type lab struct {
 
 	matrix *matrix.Matrix
 	book   *rollouts.Book
-	// contents stands before variants. maps are the ConfigMaps; the author's holds the text, "" for none. reading: they
-	// are read.
+	// contents stands before variants. kept are the ConfigMaps and Secrets; texts is what the author's hold, nil for none.
+	// reading are the kinds that are read. secrets: those are content too.
 	contents *contents.Book
-	maps     map[string]*corev1.ConfigMap
-	text     string
-	// says is what the file has it hold; direct: its change is said to wait for no step.
-	says    string
-	direct  bool
-	reading bool
+	kept     map[content.Ref]metav1.Object
+	texts    texts
+	reading  map[content.Kind]bool
+	secrets  bool
+	// says is what a file has them hold; direct: its change is said to wait for no step.
+	says   texts
+	direct bool
+	// pinned stands between contents and variants.
+	pinned *pins.Book
+	registry
 	// variants stands before the matrix.
 	variants *variants.Book
 	// resized are the nodes whose pod was given other amounts last, and whether it was restarted for them.
@@ -101,7 +107,7 @@ type event struct {
 
 func newLab(outer *testing.T, t *rapid.T) *lab {
 	return &lab{t: t, World: surveytest.New(outer), bad: map[string]map[string]bool{}, soaked: map[string]bool{},
-		maps: map[string]*corev1.ConfigMap{},
+		kept: map[content.Ref]metav1.Object{},
 		away: map[string]deed{}, resized: map[string]bool{}, withheld: map[string]bool{}}
 }
 
@@ -123,10 +129,12 @@ func (l *lab) restart() {
 	l.soon = nil
 	// After its start a controller has daemons that come up ask for a turn for a while. A plan knows nothing of that
 	// start.
-	l.matrix = matrix.New(row.Config{Foretells: true})
+	l.matrix = matrix.New(row.Config{Foretells: true, Fetches: true})
 	l.variants = variants.New(l.matrix)
 	l.variants.Objects = labObjects{l}
-	l.contents, l.reading = contents.New(labBelow{l.variants, l.matrix}), false
+	l.pinned = pins.New(labBelow{l.variants, l.matrix})
+	l.pinned.Objects = labObjects{l}
+	l.contents, l.reading = contents.New(l.pinned), map[content.Kind]bool{}
 	l.contents.Live = true
 	l.book = rollouts.New(labRows{l.contents, l.matrix}, time.LoadLocation)
 	l.clock()
@@ -164,6 +172,7 @@ func (l *lab) restart() {
 func (l *lab) clock() {
 	l.matrix.Step(fact.Now{Time: l.Objects.Now})
 	l.contents.Tell(contents.Now{Time: l.Objects.Now})
+	l.pinned.Tick(l.Objects.Now)
 	l.variants.Tick(l.Objects.Now)
 	l.book.Step(rollouts.Now{Time: l.Objects.Now})
 }
@@ -246,6 +255,7 @@ func (l *lab) hearPod(uid types.UID) {
 		info := fact.OfPod(l.Objects.Pods[i], l.ds.UID)
 		info.Point(l.Objects.Pods[i])
 		info.Resize(l.Objects.Pods[i])
+		info.Fetch = fetch.ReportOf(l.Objects.Pods[i])
 		l.contents.Step(info)
 	} else {
 		l.contents.Step(fact.PodGone(uid))
@@ -292,7 +302,16 @@ func (l *lab) schedule(uid types.UID) {
 		p.Spec.NodeName = node
 		condition(p, corev1.PodScheduled, corev1.ConditionTrue, l.Objects.Now, "")
 	})
-	if len(reasons) == 0 && l.works(node) {
+	switch {
+	case len(reasons) > 0 || !l.works(node):
+	case l.pins:
+		l.happen(15, func() {
+			if !l.cannotPull(hashOf(p), node) {
+				l.change(uid, l.pull)
+			}
+			l.happen(15, func() { l.start(uid) })
+		})
+	default:
 		l.happen(30, func() { l.start(uid) })
 	}
 }
@@ -300,11 +319,20 @@ func (l *lab) schedule(uid types.UID) {
 // start lets a pod become ready, or crash.
 func (l *lab) start(uid types.UID) {
 	l.change(uid, func(p *corev1.Pod) {
+		if l.cannotPull(hashOf(p), p.Spec.NodeName) {
+			condition(p, corev1.PodReady, corev1.ConditionFalse, l.Objects.Now, "")
+			waits := corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "not found"}
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "agent", State: corev1.ContainerState{Waiting: &waits}}}
+			return
+		}
 		p.Status.Phase = corev1.PodRunning
 		if l.isBad(p) {
 			p.Status.Conditions = append(slices.Clone(p.Status.Conditions),
 				corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse})
 			surveytest.CrashesAt(p, l.Objects.Now)
+			if l.pins {
+				l.pull(p)
+			}
 			return
 		}
 		condition(p, corev1.PodReady, corev1.ConditionTrue, l.Objects.Now, "")
@@ -336,13 +364,19 @@ func (l *lab) act(a action.Action) {
 	answer := action.Answer{Action: a}
 	switch a := a.(type) {
 	case *action.CreatePod:
+		l.pinned.Begun(a.UID, a.Revision, a.PodName)
+		if l.contents.Unsound(a.UID, a.Revision) != "" { // after a start Secrets may not be read yet
+			answer.Outcome = action.Failed
+			l.pinned.Step(answer)
+			return
+		}
 		outcome, err := l.variants.Outcome(a.UID, a.Revision, a.Node)
 		if err == nil && outcome != nil && outcome.Err != nil {
 			answer.Refused, err = outcome.Err.Error(), outcome.Err
 		}
 		if err != nil {
 			answer.Outcome, l.refusing, l.refused = action.Failed, true, true
-			l.matrix.Step(answer)
+			l.pinned.Step(answer)
 			return
 		}
 		l.did(deed{node: a.Node, revision: a.Revision})
@@ -353,6 +387,8 @@ func (l *lab) act(a action.Action) {
 		answer.Outcome, answer.Refused = l.resize(a)
 	case *action.PointPod:
 		answer.Outcome = l.point(a)
+	case *action.FetchImages:
+		answer.Outcome = l.fetch(a)
 	case *action.DeletePod:
 		l.did(deed{node: a.Node, revision: l.revisionOf(a.PodUID), deleted: true, reason: a.Reason})
 		if d := l.done[len(l.done)-1]; a.Reason == action.ReasonTurn && !d.wanted {
@@ -369,7 +405,7 @@ func (l *lab) act(a action.Action) {
 	default:
 		return
 	}
-	l.hear(func() { l.matrix.Step(answer) })
+	l.hear(func() { l.pinned.Step(answer) })
 }
 
 func hashOf(p *corev1.Pod) string { return p.Labels[appsv1.ControllerRevisionHashLabelKey] }
@@ -383,6 +419,7 @@ func (l *lab) did(d deed) {
 		d.step = cmp.Or(l.matrix.StepOf(l.ds.UID, d.node), all)
 	}
 	d.at, d.asked = l.Objects.Now, len(l.asked) > 0
+	l.hadFetched(d.node)
 	l.done = append(l.done, d)
 }
 
@@ -406,13 +443,11 @@ func (l *lab) create(a *action.CreatePod, outcome *variant.Outcome) types.UID {
 		outcome.Resources.Fill(&template.Spec)
 	}
 	if id := content.IDOf(a.Revision); id != "" {
-		members, given := l.contents.Given(a.UID, a.Revision)
-		if !given {
-			l.t.Fatalf("a pod of %s is made, which cannot be given", a.Revision)
-		}
+		members, _ := l.contents.Given(a.UID, a.Revision) // see act
 		template = template.DeepCopy()
 		content.Rewrite(&template.Spec, members)
 	}
+	template = l.fill(a, template)
 	p := survey.Candidate(template, l.ds.Namespace, a.Node)
 	p.Name, p.UID, p.CreationTimestamp = a.PodName, types.UID(fmt.Sprintf("pod-%d",
 		l.made)), metav1.NewTime(l.Objects.Now)
@@ -509,6 +544,7 @@ func (l *lab) decide() {
 			delete(l.away, node)
 		}
 	}
+	l.lookAtFetches()
 	st, _ := l.matrix.Rollout(l.ds.UID)
 	if st.Step != l.step {
 		l.step, l.last = st.Step, l.Objects.Now
@@ -551,7 +587,7 @@ func (l *lab) next() (at time.Time) {
 		}
 	}
 	for _, next := range []func() (time.Time, bool){l.matrix.NextTick, l.book.NextTick, l.variants.NextTick,
-		l.contents.NextTick} {
+		l.contents.NextTick, l.pinned.NextTick} {
 		t, ok := next()
 		if ok {
 			sooner(t)

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,30 +31,83 @@ type labBelow struct {
 
 func (r labBelow) Pods() []types.UID { return r.rows.Pods() }
 
-// withContent has the template read a ConfigMap, which holds the text.
+// texts are what the author's objects hold.
+type texts map[content.Ref]string
+
+var (
+	agentConf = content.Ref{Kind: content.ConfigMap, Name: "agent"}
+	agentCert = content.Ref{Kind: content.Secret, Name: "agent"}
+	// labKey is the key of the namespace, which in a cluster nobody knows.
+	labKey = bytes.Repeat([]byte("k"), 32)
+)
+
+// withContent has the template read a ConfigMap, and perhaps a Secret, which hold the text.
 func (l *lab) withContent(text string) {
-	from := corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "agent"}}
+	l.texts = texts{agentConf: text}
+	if rapid.Bool().Draw(l.t, "a Secret is read") {
+		l.texts[agentCert] = text
+	}
 	spec := &l.ds.Spec.Template.Spec
-	spec.Volumes = []corev1.Volume{{Name: "c", VolumeSource: corev1.VolumeSource{ConfigMap: &from}}}
-	spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "c", MountPath: "/etc/agent"}}
-	if rapid.IntRange(1, 6).Draw(l.t, "a part is mounted") == 6 {
-		spec.Containers[0].VolumeMounts[0].SubPath = "agent.conf"
+	for _, ref := range l.texts.refs() {
+		v := corev1.Volume{Name: strings.ToLower(string(ref.Kind))}
+		if ref.Kind == content.ConfigMap {
+			v.ConfigMap = &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: ref.Name}}
+		} else {
+			v.Secret = &corev1.SecretVolumeSource{SecretName: ref.Name}
+		}
+		m := corev1.VolumeMount{Name: v.Name, MountPath: "/etc/" + v.Name}
+		if rapid.IntRange(1, 6).Draw(l.t, "a part is mounted of "+ref.String()) == 6 {
+			m.SubPath = "agent.conf"
+		}
+		spec.Volumes = append(spec.Volumes, v)
+		spec.Containers[0].VolumeMounts = append(spec.Containers[0].VolumeMounts, m)
 	}
 	l.Objects.Revisions = nil
-	l.author(text)
+	for _, ref := range l.texts.refs() {
+		l.author(ref, text)
+	}
 }
 
-// author has the author write the ConfigMap. The controller hears of it in this moment.
-func (l *lab) author(text string) {
-	l.text = text
-	l.keep(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "agent"}, Data: map[string]string{"agent.conf": text}})
+// refs are the objects, in order.
+func (t texts) refs() []content.Ref { return slices.SortedFunc(maps.Keys(t), content.Ref.Compare) }
+
+// with is the same, but one.
+func (t texts) with(ref content.Ref, text string) texts {
+	out := maps.Clone(t)
+	out[ref] = text
+	return out
 }
 
-// keep keeps a ConfigMap.
-func (l *lab) keep(o *corev1.ConfigMap) {
+// writes is an object as its author writes it.
+func writes(ref content.Ref, text string) metav1.Object {
+	meta := metav1.ObjectMeta{Name: ref.Name}
+	if ref.Kind == content.Secret {
+		return &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"agent.conf": []byte(text)}}
+	}
+	return &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"agent.conf": text}}
+}
+
+// holds is what an object holds.
+func holds(o metav1.Object) *content.Object {
+	if s, is := o.(*corev1.Secret); is {
+		return content.OfSecret(s)
+	}
+	return content.OfConfigMap(o.(*corev1.ConfigMap))
+}
+
+// author has the author write an object. The controller hears of it in this moment.
+func (l *lab) author(ref content.Ref, text string) {
+	l.texts = l.texts.with(ref, text)
+	l.keep(writes(ref, text))
+}
+
+// keep keeps a ConfigMap or a Secret.
+func (l *lab) keep(o metav1.Object) {
 	l.made++
-	o.Namespace, o.UID, o.ResourceVersion = l.ds.Namespace, types.UID(fmt.Sprintf("map-%d", l.made)), fmt.Sprint(l.made)
-	l.maps[o.Name] = o
+	o.SetNamespace(l.ds.Namespace)
+	o.SetUID(types.UID(fmt.Sprintf("map-%d", l.made)))
+	o.SetResourceVersion(fmt.Sprint(l.made))
+	l.kept[holds(o).Ref] = o
 	if l.contents != nil {
 		l.contents.Tell(contents.Object{Object: o})
 	}
@@ -62,27 +116,25 @@ func (l *lab) keep(o *corev1.ConfigMap) {
 // keepContent reads what is to be read, and does what the book of contents wants done; false for nothing.
 func (l *lab) keepContent() (did bool) {
 	if want, moved := l.contents.Follow(); moved {
-		reads := want[l.ds.Namespace][content.ConfigMap]
-		switch {
-		case reads && !l.reading:
-			for _, name := range slices.Sorted(maps.Keys(l.maps)) {
-				l.contents.Tell(contents.Object{Object: l.maps[name]})
-			}
-			l.contents.Tell(contents.Sight{Namespace: l.ds.Namespace, Kind: content.ConfigMap, Read: true})
-		case !reads && l.reading:
-			l.contents.Tell(contents.Sight{Namespace: l.ds.Namespace, Kind: content.ConfigMap, Over: true})
+		for _, kind := range []content.Kind{content.ConfigMap, content.Secret} {
+			l.read(kind, want[l.ds.Namespace][kind])
 		}
-		l.reading = reads
 	}
 	for _, j := range l.contents.Jobs() {
 		did = true
 		r := contents.Result{Job: j}
+		if key := j.Key; key != nil {
+			key = key.DeepCopy()
+			key.Data = map[string][]byte{"key": labKey}
+			l.keep(key)
+			r.Made = append(r.Made, key)
+		}
 		for _, o := range j.Make {
-			l.keep(o.(*corev1.ConfigMap))
+			l.keep(o)
 			r.Made = append(r.Made, o)
 		}
 		for _, o := range j.Delete {
-			delete(l.maps, o.GetName())
+			delete(l.kept, holds(o).Ref)
 			r.Deleted = append(r.Deleted, o)
 		}
 		l.contents.Tell(r)
@@ -90,11 +142,36 @@ func (l *lab) keepContent() (did bool) {
 	return did
 }
 
-// idOfText is the ID of the content that a text is.
-func (l *lab) idOfText(text string) string {
-	ref := content.Ref{Kind: content.ConfigMap, Name: "agent"}
-	c, err := content.Of(nil, l.ds.Name, []content.Ref{ref}, func(content.Ref) ([]byte, error) {
-		return content.Hash(nil, l.ds.Name, ref, &content.Object{Ref: ref, Data: map[string]string{"agent.conf": text}})
+// read has the controller read all objects of a kind, or none any more.
+func (l *lab) read(kind content.Kind, reads bool) {
+	switch {
+	case reads && !l.reading[kind]:
+		for _, ref := range slices.SortedFunc(maps.Keys(l.kept), content.Ref.Compare) {
+			if ref.Kind == kind {
+				l.contents.Tell(contents.Object{Object: l.kept[ref]})
+			}
+		}
+		l.contents.Tell(contents.Sight{Namespace: l.ds.Namespace, Kind: kind, Read: true})
+	case !reads && l.reading[kind]:
+		l.contents.Tell(contents.Sight{Namespace: l.ds.Namespace, Kind: kind, Over: true})
+	}
+	l.reading[kind] = reads
+}
+
+// idOfTexts is the ID of the content that texts are.
+func (l *lab) idOfTexts(of texts) string {
+	var refs []content.Ref
+	for _, ref := range of.refs() {
+		if ref.Kind == content.ConfigMap || l.secrets {
+			refs = append(refs, ref)
+		}
+	}
+	var key []byte
+	if content.Keyed(refs) {
+		key = labKey
+	}
+	c, err := content.Of(key, l.ds.Name, refs, func(ref content.Ref) ([]byte, error) {
+		return content.Hash(key, l.ds.Name, ref, holds(writes(ref, of[ref])))
 	})
 	if err != nil {
 		l.t.Fatal(err)
@@ -105,23 +182,24 @@ func (l *lab) idOfText(text string) string {
 // contentNow is the ID of the content of the newest revision; "" where it has none.
 func (l *lab) contentNow() string {
 	onDelete := l.ds.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
-	if l.text == "" || onDelete || len(l.Objects.Policies) == 0 || !selects(l.Objects.Policies[0], l.ds) {
+	if len(l.texts) == 0 || onDelete || len(l.Objects.Policies) == 0 || !selects(l.Objects.Policies[0], l.ds) {
 		return ""
 	}
-	return l.idOfText(l.text)
+	return l.idOfTexts(l.texts)
 }
 
 // somebodyWrites has the author write something else, which may be bad on some nodes.
 func (l *lab) somebodyWrites(bad bool) {
+	ref := rapid.SampledFrom(l.texts.refs()).Draw(l.t, "which object")
 	text := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(l.t, "somebody writes")
-	whole := content.Revision(history.HashOf(l.revision()), l.idOfText(text))
+	whole := content.Revision(history.HashOf(l.revision()), l.idOfTexts(l.texts.with(ref, text)))
 	if bad && l.bad[whole] == nil && text != "a" {
 		l.bad[whole] = map[string]bool{}
 		for _, n := range l.Objects.Nodes {
 			l.bad[whole][n.Name] = rapid.Bool().Draw(l.t, "the text fails on "+n.Name)
 		}
 	}
-	l.author(text)
+	l.author(ref, text)
 	l.decide()
 }
 
@@ -187,22 +265,60 @@ func (l *lab) isGiven(node string) bool {
 	return o != nil && o.Annotations[content.LiveName] != ""
 }
 
-// planned has a plan be about the text, and what there is of content, read as the command does.
-func (l *lab) planned(o survey.Objects, next *appsv1.DaemonSet, text string) survey.Objects {
-	would, is := o, l.maps["agent"].DeepCopy()
+// planned has a plan be about what a file has the objects hold, and what there is of content, read as the command does.
+func (l *lab) planned(o survey.Objects, next *appsv1.DaemonSet) survey.Objects {
+	would := o
 	would.DaemonSets = []*appsv1.DaemonSet{next}
-	is.Data = map[string]string{"agent.conf": text}
-	change := Change{Namespace: next.Namespace, Old: content.OfConfigMap(l.maps["agent"]), New: content.OfConfigMap(is)}
-	o.Edits, _ = Contents(survey.New(o), survey.New(would), []Change{change})
-	l.direct = len(o.Edits) == 0
+	var changes []Change
+	for _, ref := range l.says.refs() {
+		changes = append(changes, Change{Namespace: next.Namespace, Old: holds(l.kept[ref]), New: holds(writes(ref, l.says[ref]))})
+	}
+	edits, direct := Contents(survey.New(o), survey.New(would), changes)
+	for _, c := range changes {
+		l.compareReach(&c, edits[next.UID], direct)
+	}
+	o.Edits, l.direct = edits, len(edits) == 0
 	held := &survey.Holdings{Objects: map[content.Ref]*content.Object{}}
 	for _, ref := range survey.New(o).Needs(next) {
 		held.Objects[ref] = nil
-		if have := l.maps[ref.Name]; have != nil {
-			held.Objects[ref] = content.OfConfigMap(have)
+		if have := l.kept[ref]; have != nil {
+			held.Objects[ref] = holds(have)
+		}
+		if ref == content.KeyRef && l.kept[ref] != nil {
+			held.Key = content.KeyOf(l.kept[ref].(*corev1.Secret))
 		}
 	}
-	held.Objects[change.New.Ref] = change.New
+	for _, c := range changes {
+		held.Objects[c.New.Ref] = c.New
+	}
 	o.Holdings = map[string]*survey.Holdings{next.Namespace: held}
 	return o
+}
+
+// compareReach compares in which ways the change of an object is said to reach nodes with who names what.
+func (l *lab) compareReach(c *Change, edits []content.Edit, direct []string) {
+	ref := c.New.Ref
+	differs := len(c.edits()) > 0
+	follows := differs && l.contentNow() != "" && (ref.Kind == content.ConfigMap || l.secrets)
+	reads, part := false, false
+	for _, p := range l.Objects.Pods {
+		for _, v := range p.Spec.Volumes {
+			if v.ConfigMap != nil && v.ConfigMap.Name == ref.Name && ref.Kind == content.ConfigMap ||
+				v.Secret != nil && v.Secret.SecretName == ref.Name && ref.Kind == content.Secret {
+				i := slices.IndexFunc(p.Spec.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == v.Name })
+				reads, part = true, p.Spec.Containers[0].VolumeMounts[i].SubPath != ""
+			}
+		}
+	}
+	if said := slices.ContainsFunc(edits, func(e content.Edit) bool { return e.Ref == ref }); said != follows {
+		l.t.Errorf("that the change of %s is a part of the revision is said: %v, it is: %v", ref, said, follows)
+	}
+	at := slices.IndexFunc(direct, func(text string) bool { return strings.HasPrefix(text, ref.String()+" ") })
+	says := at >= 0
+	if says && reads && strings.Contains(direct[at], "only when a container that reads it starts") != part {
+		l.t.Errorf("of %s, of which a part is mounted: %v, it says %q", ref, part, direct[at])
+	}
+	if is := differs && (reads || !follows); says != is {
+		l.t.Errorf("that the change of %s waits for no step is said: %v (%q), it is so: %v", ref, says, direct, is)
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/fetch"
 	"github.com/everynode/everynode/internal/change/survey"
 	"github.com/everynode/everynode/internal/change/variant"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
@@ -85,6 +86,11 @@ func newPlay(s *survey.Survey, set *survey.Set, starts time.Duration) *play {
 
 // begin takes a pod in that is there.
 func (p *play) begin(o fact.Pod) {
+	if o.Fetch.Revision != "" {
+		p.wished[o.Node] = o.Fetch.Revision == p.set.Revision
+		p.fetch(&o)
+		p.core.Step(o)
+	}
 	p.pods[o.UID] = o
 	switch {
 	case o.Terminating:
@@ -226,6 +232,11 @@ func (p *play) perform(a action.Action) {
 		p.point(a)
 	case *action.ResizePod:
 		answer.Outcome, answer.Refused = p.resize(a)
+	case *action.FetchImages:
+		o := p.pods[a.PodUID]
+		o.Fetch, p.wished[a.Node] = fetch.Report{Revision: a.Revision, At: p.now}, p.wished[a.Node] || a.Revision != ""
+		p.fetch(&o)
+		p.tell(o)
 	case *action.UpdateStatus:
 		p.progressing = a.Conditions.Progressing
 	case *action.UpdateRollout:
@@ -246,6 +257,15 @@ func (p *play) create(a *action.CreatePod) types.UID {
 	p.tell(o)
 	p.place(o)
 	return o.UID
+}
+
+// fetch has a node have the images at once that it was asked for.
+func (p *play) fetch(o *fact.Pod) {
+	if o.Fetch.Revision == "" {
+		o.Fetch = fetch.Report{}
+	} else if p.answers(o.Node) {
+		o.Fetch.Reason, o.Fetch.Why, o.Fetch.Answered, o.Fetch.Queued = fetch.Fetched, "", p.now, false
+	}
 }
 
 // place has the scheduler look at a pod. One that is there already beside it takes its room.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/content"
+	"github.com/everynode/everynode/internal/change/fetch"
 	"github.com/everynode/everynode/internal/change/history"
 	"github.com/everynode/everynode/internal/change/survey"
 	"github.com/everynode/everynode/internal/change/survey/surveytest"
@@ -42,7 +43,7 @@ func TestPlanIsWhatHappens(t *testing.T) {
 			}
 			rapid.Check(outer, func(t *rapid.T) {
 				changes := map[string][]string{
-					"another template": {"image", "the first image", "memory", "image and no policy"},
+					"another template": {"image", "image by digest", "the first image", "memory", "image and no policy"},
 					"other placement":  {"zone", "nowhere", "everywhere", "image and zone"},
 					"nothing":          {"nothing"},
 					"variants":         {"nothing", "nothing", "nothing", "image", "image and no policy"},
@@ -51,12 +52,12 @@ func TestPlanIsWhatHappens(t *testing.T) {
 				change := rapid.SampledFrom(changes).Draw(t, "change")
 				varied := kind == "variants"
 				l := drawLab(outer, t, kind, change)
+				l.behave()
 				old, new := l.ds, l.ds.DeepCopy()
 				edit(new, change)
 				if !apiequality.Semantic.DeepEqual(old.Spec, new.Spec) {
 					new.Generation++
 				}
-				l.bad = nil // from now on nodes behave well
 				objects := l.Objects
 				if varied {
 					objects.Stored, objects.Varied = objects.Variants, true
@@ -65,8 +66,11 @@ func TestPlanIsWhatHappens(t *testing.T) {
 					l.show("then", objects.Variants)
 				}
 				if kind == "content" {
-					l.says = rapid.SampledFrom([]string{"a", "b", "c", "d"}).Draw(t, "the file says")
-					objects = l.planned(objects, new, l.says)
+					l.says = texts{}
+					for _, ref := range l.texts.refs() {
+						l.says[ref] = rapid.SampledFrom([]string{l.texts[ref], "a", "b", "c", "d"}).Draw(t, "the file says")
+					}
+					objects = l.planned(objects, new)
 				}
 				p, err := foretell(survey.New(objects), old, new)
 				if err != nil {
@@ -101,6 +105,8 @@ func edit(ds *appsv1.DaemonSet, change string) {
 	switch change {
 	case "image":
 		c.Image = "example.com/agent:3"
+	case "image by digest":
+		c.Image = "example.com/agent@sha256:" + strings.Repeat("3", 64)
 	case "the first image":
 		c.Image = "example.com/agent:1"
 	case "memory":
@@ -160,6 +166,9 @@ func drawLab(outer *testing.T, t *rapid.T, kind, change string) *lab {
 		if chance(10, "silent") {
 			edits = append(edits, surveytest.Silent)
 		}
+		if !chance(6, "fetches no images") {
+			edits = append(edits, surveytest.Label(fetch.Name, "true"))
+		}
 		if chance(10, "tainted") {
 			edits = append(edits, surveytest.Tainted)
 		}
@@ -187,8 +196,11 @@ func drawLab(outer *testing.T, t *rapid.T, kind, change string) *lab {
 	policy := drawPolicy(t, lenient)
 	if read {
 		apply := rapid.SampledFrom([]string{"Restart", "Live"}).Draw(t, "apply")
-		policy = cmp.Or(policy, "selector: {matchLabels: {tier: agent}}\n") + "content: {settle: 0s, apply: " + apply + "}\n"
+		secrets := rapid.SampledFrom([]string{"Referenced", "None"}).Draw(t, "Secrets are content")
+		l.secrets = secrets == "Referenced"
+		policy = cmp.Or(policy, "selector: {matchLabels: {tier: agent}}\n") + "content: {settle: 0s, apply: " + apply + ", secrets: " + secrets + "}\n"
 	}
+	policy = l.drawImages(policy)
 	if policy != "" {
 		l.Policy("careful", policy)
 	}
@@ -213,6 +225,9 @@ func drawLab(outer *testing.T, t *rapid.T, kind, change string) *lab {
 	for range rapid.IntRange(0, 4).Draw(t, "acts") {
 		l.run(time.Duration(rapid.SampledFrom([]int{1, 5, 20, 60, 700, 40000}).Draw(t, "seconds")) * time.Second)
 		l.somebodyActs()
+		if l.pins && chance(3, "tags move") {
+			l.moved++
+		}
 		if read && rapid.Bool().Draw(t, "the author writes") {
 			l.somebodyWrites(!lenient && chance(3, "the text is bad"))
 		}
@@ -251,6 +266,7 @@ func (l *lab) applySecond(lenient, mayFail bool) {
 		}
 	}
 	l.bad[history.HashOf(l.revision())] = bad
+	l.missing[history.HashOf(l.revision())] = len(bad) > 0 && rapid.Bool().Draw(t, "its image is missing there")
 }
 
 // somebodyActs does what people do to a rollout.
@@ -288,14 +304,15 @@ func (l *lab) somebodyActs() {
 // compare has the DaemonSet applied, and compares what happens with what was foretold.
 func compare(t *rapid.T, l *lab, p *planner, new *appsv1.DaemonSet, vary []*v1alpha1.DaemonSetVariant) (shaky map[string]bool) {
 	same := new.Generation == l.ds.Generation && maps.Equal(new.Labels, l.ds.Labels) &&
-		(l.says == l.text || l.direct)
+		(maps.Equal(l.says, l.texts) || l.direct)
 	new.Status = l.ds.Status
 	l.done, l.asked = nil, nil
 	clear(l.soaked)
 	clear(l.resized)
 	clear(l.withheld)
 	clear(l.away)
-	began := l.Objects.Now
+	clear(l.awaited)
+	began, before := l.Objects.Now, l.rollout()
 	// A daemon that does not work is replaced at once, by whatever its node is to have then: in which step that is can be
 	// a matter of seconds. Where a pace makes it wait for its turn, it may be well before, and have to wait for others then.
 	shaky = map[string]bool{}
@@ -311,8 +328,10 @@ func compare(t *rapid.T, l *lab, p *planner, new *appsv1.DaemonSet, vary []*v1al
 		}
 	}
 	l.vary(vary)
-	if l.says != l.text {
-		l.author(l.says)
+	for _, ref := range l.says.refs() {
+		if l.says[ref] != l.texts[ref] {
+			l.author(ref, l.says[ref])
+		}
 	}
 	l.apply(new)
 	if new.Labels["tier"] == "" || l.refused {
@@ -326,6 +345,7 @@ func compare(t *rapid.T, l *lab, p *planner, new *appsv1.DaemonSet, vary []*v1al
 		backwards = l.done[0].back
 	}
 	l.finish()
+	l.comparePins(p, before)
 	if slices.ContainsFunc(p.unanswered, func(node string) bool { return l.withheld[node] }) {
 		return l.allShaky() // the plan took for granted that there is room, and there is none
 	}
@@ -393,15 +413,18 @@ func compare(t *rapid.T, l *lab, p *planner, new *appsv1.DaemonSet, vary []*v1al
 	if !slices.Equal(order, steps) {
 		t.Errorf("the steps were %q, foretold %q", order, steps)
 	}
+	l.compareFetches(p, moved, shaky)
 	for i, s := range p.steps {
 		if s.name != all && !blurred && l.soaked[s.name] != (s.soak > 0) {
 			t.Errorf("that step %s soaked was %v, foretold %s", s.name, l.soaked[s.name], s.soak)
 		}
 		switch window, waits := strings.CutPrefix(s.from, "from "); {
 		case i > 0, blurred:
-		case waits && first.UTC().Format("Mon 2006-01-02 15:04 UTC") != window:
+		case waits && !slices.ContainsFunc([]time.Duration{0, patience(p, s)}, func(d time.Duration) bool {
+			return first.Add(-d).UTC().Format(minute) == window
+		}):
 			t.Errorf("the first step began at %s, foretold from %s", first, window)
-		case s.from == "now" && first.Sub(began) > time.Minute:
+		case s.from == "now" && first.Sub(began) > time.Minute+patience(p, s):
 			t.Errorf("the first step began at %s, which was not now, %s", first, began)
 		}
 	}
@@ -417,7 +440,7 @@ func compare(t *rapid.T, l *lab, p *planner, new *appsv1.DaemonSet, vary []*v1al
 		if o, there := has[n.Name]; ofWhich(o.Revision, newest) != ofWhich(is, newest) || there && room != o.Bound {
 			t.Errorf("%s has revision %q, room %v; foretold %q, %v", n.Name, is, room, o.Revision, o.Bound)
 		}
-		if given := l.isGiven(n.Name); l.text != "" && !shaky[n.Name] && given == has[n.Name].Pointed.IsZero() {
+		if given := l.isGiven(n.Name); len(l.texts) > 0 && !shaky[n.Name] && given == has[n.Name].Pointed.IsZero() {
 			t.Errorf("that %s was given content as it runs was %v, foretold %v", n.Name, given, !given)
 		}
 	}
@@ -428,6 +451,9 @@ func compare(t *rapid.T, l *lab, p *planner, new *appsv1.DaemonSet, vary []*v1al
 	}
 	return shaky
 }
+
+// minute is how a plan writes a time.
+const minute = "Mon 2006-01-02 15:04 UTC"
 
 // returns reports whether a node leaves a revision that has failed before its own step has begun.
 func (d deed) returns() bool {

@@ -12,6 +12,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/controller/daemonset/course"
+	"github.com/everynode/everynode/internal/controller/daemonset/course/standing"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 	"github.com/everynode/everynode/internal/controller/daemonset/rollouts"
@@ -29,6 +30,8 @@ type record struct {
 	actions int
 	// away are the nodes whose pod was taken away for another than the newest revision, which has not come yet.
 	away map[string]bool
+	// wished are the nodes that are, or were, to have images before their daemon is taken away.
+	wished map[string]bool
 	// acts are the nodes on which something happened before anybody was asked; asked is what people were asked for, waits
 	// what of it since the last step began.
 	acts         map[string]bool
@@ -52,6 +55,8 @@ type step struct {
 	from  string
 	soak  time.Duration
 	asks  bool
+	// fetches: nodes of it are to have the images before their daemon is taken away.
+	fetches bool
 	// underWay are nodes whose next pod is not available yet; most is how many they were at most.
 	underWay map[string]bool
 	most     int
@@ -65,7 +70,7 @@ const (
 func newRecord() record {
 	return record{
 		of: map[string]*step{}, touched: map[string]bool{}, lack: map[string][]string{}, resized: map[string]bool{},
-		away: map[string]bool{}, acts: map[string]bool{},
+		away: map[string]bool{}, acts: map[string]bool{}, wished: map[string]bool{},
 		spent: map[v1alpha1.Phase]time.Duration{}, since: map[v1alpha1.Phase]time.Duration{},
 	}
 }
@@ -93,12 +98,25 @@ func (p *play) look() {
 	turns := st.Phase != was && (was == v1alpha1.PhaseSoaking || st.Phase == v1alpha1.PhaseComplete || failed(&st))
 	if begins || turns || st.Step != p.status.Step {
 		p.happens(p.now)
+		p.wish()
 	}
 	p.status, p.guided = st, guided
 	if begins {
 		p.first, p.backwards = st, p.returns()
 	}
 	p.leave()
+}
+
+// wish takes note of the nodes that are to have images. Who can be asked for them is; see perform.
+func (p *play) wish() {
+	follows := p.core.Follows
+	if follows == nil || follows.Policy == nil || !follows.Policy.Fetches() {
+		return
+	}
+	for _, n := range p.survey.Nodes {
+		order, _ := p.core.Order(p.set.DaemonSet.UID, n.Name)
+		p.wished[n.Name] = p.wished[n.Name] || order.Fetch != standing.NoWish
+	}
 }
 
 // leave has nodes that are to have no daemon belong to their step when it begins also where they have none just then.
@@ -178,6 +196,7 @@ func (p *play) move(node string) {
 	s := p.of[node]
 	if s == nil {
 		s = p.stepOf(node)
+		s.fetches = s.fetches || p.wished[node]
 		s.nodes = append(s.nodes, node)
 		p.of[node] = s
 		if p.answers(node) {

@@ -66,18 +66,31 @@ func (v *View) namedWhole() (apart map[content.Ref]bool, known bool) {
 	return v.apart, false
 }
 
-// Readers are how many of a DaemonSet's pods read the author's object itself, of so many that it has.
-func (s *Survey) Readers(ds *appsv1.DaemonSet, ref content.Ref) (n, of int) {
+// Readers are how many pods a DaemonSet has, and how many of them read the author's object itself: in volumes, which
+// follow it, or only when a container of theirs starts.
+type Readers struct{ AtOnce, AtStart, Pods int }
+
+// All are those who read the object itself.
+func (r Readers) All() int { return r.AtOnce + r.AtStart }
+
+// Readers counts who of a DaemonSet's pods reads the author's object itself.
+func (s *Survey) Readers(ds *appsv1.DaemonSet, ref content.Ref) (r Readers) {
 	for _, pods := range s.byOwner[ds.UID] {
 		for _, p := range pods {
 			if pod.IsTerminal(p) {
 				continue
 			}
-			of++
-			if slices.Contains(content.Refs(&p.Spec), ref) {
-				n++
+			r.Pods++
+			if is, _, err := content.Shown(p); err == nil {
+				p = is // where it was pointed at a copy as it runs, it reads that
+			}
+			switch {
+			case content.Follows(&p.Spec, ref):
+				r.AtOnce++
+			case slices.Contains(content.Refs(&p.Spec), ref):
+				r.AtStart++
 			}
 		}
 	}
-	return n, of
+	return r
 }

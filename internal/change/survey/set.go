@@ -209,8 +209,10 @@ func (c *Core) Settle() {
 	c.Variants.Settle()
 }
 
-// Core returns a core that has been told all that was read, and has not decided anything yet.
+// Core returns a core that has been told all that was read, and has not decided anything yet. Its nodes can be asked
+// for images, unless the rollout says that the controller asks none.
 func (s *Set) Core(cfg row.Config) *Core {
+	cfg.Fetches = s.stands().Fetches()
 	c := s.surroundings(cfg)
 	s.begin(c, s.info())
 	return c
@@ -220,9 +222,7 @@ func (s *Set) Core(cfg row.Config) *Core {
 func (s *Set) surroundings(cfg row.Config) *Core {
 	all := s.survey
 	cfg.Foretells = true
-	// The survey itself asks no node: it knows only of a controller that does.
-	cfg.Fetches = cfg.Fetches && s.Rollout != nil && s.Rollout.Status.Fetches()
-	cfg.FetchPods = cfg.Fetches && s.Rollout.Status.FetchesByPods()
+	cfg.FetchPods = cfg.Fetches && s.stands().FetchesByPods()
 	c := &Core{Matrix: matrix.New(cfg), hindered: s.hindered}
 	c.Book = rollouts.New(c, all.Locate)
 	c.Step(fact.Now{Time: all.Now})

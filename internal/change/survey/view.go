@@ -51,7 +51,8 @@ func (s *Survey) View(ds *appsv1.DaemonSet) (*View, error) {
 	if err != nil {
 		return nil, err
 	}
-	looking := row.Config{BurstReplicas: -1, Fetches: true} // nothing is begun by it
+	// Nothing is begun by it, and no node is asked: it knows only of a controller that does.
+	looking := row.Config{BurstReplicas: -1, Fetches: set.Rollout != nil && set.Rollout.Status.Fetches()}
 	v := &View{Set: set, core: set.surroundings(looking)}
 	row := set.info()
 	if v.core.Follows != nil {
