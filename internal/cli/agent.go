@@ -45,16 +45,11 @@ only the first time; after that the node has a certificate of its own.`,
 			if os.Geteuid() != 0 {
 				return fmt.Errorf("a node needs root, to mount volumes and set up networks; run it with sudo")
 			}
-			if ip != "" {
-				address := net.ParseIP(ip)
-				if address == nil {
-					return fmt.Errorf(
-						"--node-ip %q is not an IP address; give the address at which the other machines reach this one", ip,
-					)
-				}
-				c.NodeIPs = []net.IP{address}
-			}
 			var err error
+			c.NodeIPs, err = nodeIPs(ip)
+			if err != nil {
+				return err
+			}
 			c.Taints, err = parseTaints(taints)
 			if err != nil {
 				return err
@@ -90,10 +85,6 @@ only the first time; after that the node has a certificate of its own.`,
 	f.StringVar(&c.Server, "server", "", "URL of the API, such as https://10.0.0.1:6443")
 	f.StringVar(&c.Token, "token", "",
 		"join token; the environment variable "+local.TokenVariable+" keeps it out of the process list")
-	f.StringVar(&c.NodeName, "node-name", "", "name of the node (default: the host name)")
-	f.StringVar(&ip, "node-ip", "",
-		"address at which the cluster reaches this machine (default: the one with which it speaks to the server, looked up "+
-			"every ten seconds)")
 	f.StringVar(&c.DataDir, "data-dir", "/var/lib/everynode-agent",
 		"where the node keeps its certificates and its pods' files")
 	f.StringVar(&c.ManifestPath, "pod-manifest-path", "",
@@ -102,17 +93,40 @@ only the first time; after that the node has a certificate of its own.`,
 		"socket of the container runtime")
 	f.StringVar(&c.CgroupRoot, "cgroup-root", "",
 		"cgroup of the node's pods (default /everynode/NODE, and / where the container runtime leaves cgroups to systemd)")
-	f.StringToStringVar(&c.Labels, "node-labels", nil, "labels for the node, as key=value")
-	f.StringSliceVar(&taints, "register-with-taints", nil, "taints that the node registers with, as key=value:Effect")
 	f.StringVar(&c.RememberSecrets, "remember-secrets", agentconfig.RememberNoSecrets,
 		"what the node keeps of Secrets on its disk, for a start without a control plane: none, plain, or the path of a "+
 			"file with a key that encrypts everything that it remembers of pods")
+	addNodeFlags(cmd, &c, &ip, &taints)
 	addRoomFlags(cmd, &c)
 	f.Int32Var(&c.Port, "port", 10250, "port at which the node serves logs, exec and metrics to those who may have them")
 	f.StringVar(&c.HealthAddress, "healthz-bind-address", "127.0.0.1:10248",
 		"where the node reports its health, at /healthz; empty for nowhere")
 	pods.addFlags(cmd, &c)
 	return cmd
+}
+
+// addNodeFlags binds what the Node is called, where it is, and what it registers with.
+func addNodeFlags(cmd *cobra.Command, c *agentconfig.Config, ip *string, taints *[]string) {
+	f := cmd.Flags()
+	f.StringVar(&c.NodeName, "node-name", "", "name of the node (default: the host name)")
+	f.StringVar(ip, "node-ip", "",
+		"address at which the cluster reaches this machine (default: the one with which it speaks to the server, looked up "+
+			"every ten seconds)")
+	f.StringToStringVar(&c.Labels, "node-labels", nil, "labels for the node, as key=value")
+	f.StringSliceVar(taints, "register-with-taints", nil, "taints that the node registers with, as key=value:Effect")
+}
+
+// nodeIPs returns the node's only address; none for "".
+func nodeIPs(given string) ([]net.IP, error) {
+	if given == "" {
+		return nil, nil
+	}
+	ip := net.ParseIP(given)
+	if ip == nil {
+		return nil, fmt.Errorf(
+			"--node-ip %q is not an IP address; give the address at which the other machines reach this one", given)
+	}
+	return []net.IP{ip}, nil
 }
 
 // loadAgentFile takes what the configuration file says, if there is one, but for what was given by a flag.

@@ -83,19 +83,13 @@ func addAPIFlags(cmd *cobra.Command, o *options.Options) (names []string) {
 		cliflag.NewMapStringBool(&o.FeatureGates), "feature-gates",
 		"features of the API server's library to switch, as NAME=true or NAME=false",
 	)
-	f.StringVar(
-		&o.Etcd.EncryptionProviderConfigFilepath, "encryption-provider-config", "",
-		"file that says how Secrets and other objects are encrypted before they are stored, as Kubernetes' "+
-			"EncryptionConfiguration; nobody else may read it",
-	)
-	f.BoolVar(&o.Etcd.EncryptionProviderConfigAutomaticReload, "encryption-provider-config-automatic-reload", false,
-		"follow changes of that file without a restart")
 	f.BoolVar(&o.NodesReadAllNodes, "nodes-read-all-nodes", false, "let nodes read all Nodes in full, as agents need "+
 		"that were built before there was the group network.everynode.io; only while such agents are updated")
 	f.StringSliceVar(&o.NodeNetworks, "node-cidr", nil,
 		"networks that the addresses of nodes are of; with none, a node may report private addresses and the one that it "+
 			"speaks from")
 	o.Audit.AddFlags(f)
+	addEncryptionFlags(f, o)
 	addRequestFlags(f, o)
 	addAuthenticationFlags(cmd, o.Authentication)
 	addObjectFlags(f, o)
@@ -106,6 +100,17 @@ func addAPIFlags(cmd *cobra.Command, o *options.Options) (names []string) {
 		}
 	})
 	return names
+}
+
+// addEncryptionFlags binds how objects are encrypted before they are stored.
+func addEncryptionFlags(f *pflag.FlagSet, o *options.Options) {
+	f.StringVar(
+		&o.Etcd.EncryptionProviderConfigFilepath, "encryption-provider-config", "",
+		"file that says how Secrets and other objects are encrypted before they are stored, as Kubernetes' "+
+			"EncryptionConfiguration; nobody else may read it",
+	)
+	f.BoolVar(&o.Etcd.EncryptionProviderConfigAutomaticReload, "encryption-provider-config-automatic-reload", false,
+		"follow changes of that file without a restart")
 }
 
 // addRequestFlags binds what web browsers and those who start and stop servers ask for.

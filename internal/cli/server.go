@@ -45,17 +45,8 @@ More servers join with --join and a token from "everynode token create --server"
 Three can lose one, five can lose two, and go on.`,
 		Args: command.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.SigningDuration < shortestSigning {
-				return fmt.Errorf(
-					"--cluster-signing-duration %s: nodes need time to renew their certificates, so %s is the least",
-					o.SigningDuration, shortestSigning,
-				)
-			}
-			if o.SigningDuration > longestSigning {
-				return fmt.Errorf(
-					"--cluster-signing-duration %s: a stolen certificate should not be good forever, so %s, a year, is the most",
-					o.SigningDuration, longestSigning,
-				)
+			if err := checkSigning(o.SigningDuration); err != nil {
+				return err
 			}
 			if *faults != "" && o.SimulatedNodes == 0 {
 				return errors.New("--faults is about simulated nodes, and there are none; give --simulated-nodes as well")
@@ -93,8 +84,8 @@ Three can lose one, five can lose two, and go on.`,
 	f.StringVar(&join, "join", "", "URL of a server, such as https://10.0.0.1:6443, whose cluster this one joins; not "+
 		"used once it has joined")
 	f.StringVar(&token, "token", "",
-		"token for servers, with which it joins; the environment variable "+
-			""+local.TokenVariable+" keeps it out of the process list")
+		"token for servers, with which it joins; the environment variable "+local.TokenVariable+
+			" keeps it out of the process list")
 	f.StringVar(&o.Name, "server-name", "", "name of this server among others (default: the host name)")
 	f.StringVar(&o.PeerAddress, "peer-address", "",
 		"host:port at which other servers reach this one's database; opened once there are others (default: port 2380 of "+
@@ -117,6 +108,19 @@ Three can lose one, five can lose two, and go on.`,
 	addDaemonSetFlags(f, &daemonSets, &withNode, &o.RecordDecisions)
 	addBackupFlags(cmd, &o.Backups)
 	return cmd
+}
+
+// checkSigning returns an error for a time that certificates of nodes cannot be good for.
+func checkSigning(d time.Duration) error {
+	switch {
+	case d < shortestSigning:
+		return fmt.Errorf("--cluster-signing-duration %s: nodes need time to renew their certificates, so %s is the least",
+			d, shortestSigning)
+	case d > longestSigning:
+		return fmt.Errorf("--cluster-signing-duration %s: a stolen certificate should not be good forever, so %s, a year, "+
+			"is the most", d, longestSigning)
+	}
+	return nil
 }
 
 // addDaemonSetFlags binds who runs DaemonSets, and how.
