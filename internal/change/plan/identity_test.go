@@ -105,6 +105,32 @@ func TestPlanKnowsContentOfBefore(t *testing.T) {
 	}
 }
 
+// A pod that has an edit which its author has taken back is given the content of before as it runs, as the controller
+// does, though the rollout speaks of no other content any more.
+func TestPlanOfAnEditThatWasTakenBack(t *testing.T) {
+	w, ds := worked(t, "good", "good")
+	w.Objects.Policies[0].Spec.Content.Apply = v1alpha1.ContentLive
+	for _, text := range []string{"good", "edit"} {
+		c := contentOf(t, holding(text))
+		list, err := c.Manifest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ref := content.Ref{Kind: content.ConfigMap, Name: content.ManifestName(ds.Name, c.ID)}
+		w.Objects.Holdings["kube-system"].Objects[ref] = content.OfConfigMap(&corev1.ConfigMap{Data: list})
+		p := w.Objects.Pods[0]
+		p.Labels[content.RevisionLabel] = content.Revision(content.TemplateOf(p.Labels[content.RevisionLabel]), c.ID)
+	}
+	set, err := survey.New(w.Objects).Set(ds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	way := [2]string{contentOf(t, holding("edit")).ID, contentOf(t, holding("good")).ID}
+	if live, why := set.Live(); why != "" || live == nil || !slices.Contains(live.Ways, way) {
+		t.Errorf("running pods are given content by %v, %q", live, why)
+	}
+}
+
 // Where a plan may not read what tells which content it is, it says so.
 func TestPlanSaysWhatItMayNotRead(t *testing.T) {
 	key := content.Ref{Kind: content.Secret, Name: content.KeyName}

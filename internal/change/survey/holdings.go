@@ -252,9 +252,10 @@ func (s *Set) edited() (out []content.Member) {
 // Live are the ways in which running pods can be given other content; nil if they are replaced. Why says what keeps
 // them from that which they are to have, though the policy says Live.
 func (s *Set) Live() (live *fact.Live, why string) {
-	st := s.stands()
+	st, has := s.stands(), s.survey.contentsOf(s.DaemonSet)
 	ids := []string{s.content, content.IDOf(st.StableRevision), content.IDOf(st.TargetRevision)}
-	nothing := ids[0] == ids[1] && ids[0] == ids[2] ||
+	differs := func(id string) bool { return id != s.content }
+	nothing := !slices.ContainsFunc(ids, differs) && !slices.ContainsFunc(has, differs) ||
 		s.survey.Holdings == nil && len(s.survey.Edits[s.DaemonSet.UID]) == 0
 	if !s.byPolicy() || s.content == "" || nothing || s.Policy.Spec.Content.Apply != v1alpha1.ContentLive {
 		return nil, ""
@@ -263,7 +264,7 @@ func (s *Set) Live() (live *fact.Live, why string) {
 		return nil, why
 	}
 	live = &fact.Live{}
-	for _, from := range append([]string{""}, s.survey.contentsOf(s.DaemonSet)...) {
+	for _, from := range append([]string{""}, has...) {
 		for _, to := range ids {
 			if from != to && to != "" && s.hinders(from, to) == "" {
 				live.Ways = append(live.Ways, [2]string{from, to})
