@@ -69,6 +69,23 @@ func TestClaimsOutsideTheBoundsAreLeftOut(t *testing.T) {
 	}
 }
 
+// A peer's address is this node's, until this node has another: only then is there a path to the peer's pods.
+func TestThePathToAPeerFollowsThisNodesAddress(t *testing.T) {
+	p := newPeers("me", Auto)
+	p.rebound(bounds{PodNetworks: testNetworks})
+	p.rewire(oneLink())
+	for _, step := range []struct{ name, pods, ip, want string }{
+		{"me", "10.244.0.0/24", "10.0.0.2", "+10.0.0.2, own 10.244.0.0/24"},
+		{"peer", "10.244.1.0/24", "10.0.0.2", ""},
+		{"me", "10.244.0.0/24", "10.0.0.3", "+10.0.0.3, path 10.244.1.0/24 via 10.0.0.2"},
+		{"me", "10.244.0.0/24", "10.0.0.2", "-10.0.0.3, no path 10.244.1.0/24"},
+	} {
+		if got := describe(p.update(step.name, factsOf(peer.Of(aNode(step.name, step.pods, step.ip))))); got != step.want {
+			t.Errorf("%s at %s: %q, want %q", step.name, step.ip, got, step.want)
+		}
+	}
+}
+
 func TestANodeSaysWhatIsWrongWithItself(t *testing.T) {
 	for _, c := range []struct {
 		what, pods, ip string

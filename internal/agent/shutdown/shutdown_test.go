@@ -3,9 +3,11 @@ package shutdown_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,8 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"github.com/everynode/everynode/internal/agent/podadmission"
 	"github.com/everynode/everynode/internal/agent/pods"
 	"github.com/everynode/everynode/internal/agent/pods/podstest"
+	"github.com/everynode/everynode/internal/agent/podworker"
 	"github.com/everynode/everynode/internal/agent/shutdown"
 	"github.com/everynode/everynode/internal/objects/nodestartup"
 )
@@ -129,6 +133,43 @@ func TestShutdownDoesNotWaitForEver(t *testing.T) {
 	s := &shutdown.Shutdown{Grace: time.Millisecond, Pods: haunted{p}, Clock: clock.RealClock{}, Announce: func() {},
 		Reported: func() bool { return true }}
 	s.Run(t.Context())
+}
+
+// stubborn are an ordinary pod that never ends, and a critical one that does at once; asked says when each was told to
+// end, and how long it was given.
+type stubborn struct {
+	began time.Time
+	asked map[types.UID][2]time.Duration
+}
+
+func (s *stubborn) Close(*podadmission.Refusal) {}
+
+func (s *stubborn) ActivePods() []*corev1.Pod {
+	ordinary, critical := podstest.Pod("ordinary"), podstest.Pod("critical")
+	critical.Spec.Priority = new(int32(2000001000))
+	return []*corev1.Pod{ordinary, critical}
+}
+
+func (s *stubborn) Active(uid types.UID) bool { return uid == "uid-ordinary" || s.asked[uid][1] == 0 }
+
+func (s *stubborn) Terminate(uid types.UID, why podworker.Termination) bool {
+	s.asked[uid] = [2]time.Duration{time.Since(s.began), time.Duration(why.Grace) * time.Second}
+	return true
+}
+
+// The time that is kept for critical pods is theirs, whatever ordinary ones do.
+func TestCriticalPodsHaveTheirTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &stubborn{time.Now(), map[types.UID][2]time.Duration{}}
+		s := &shutdown.Shutdown{Grace: 2 * time.Minute, Critical: 30 * time.Second, Pods: p, Clock: clock.RealClock{},
+			Announce: func() {}, Reported: func() bool { return true }}
+		s.Run(t.Context())
+		want := map[types.UID][2]time.Duration{"uid-ordinary": {0, 90 * time.Second},
+			"uid-critical": {90 * time.Second, 30 * time.Second}}
+		if !maps.Equal(p.asked, want) {
+			t.Errorf("pods were told to end after, and had: %v, want %v", p.asked, want)
+		}
+	})
 }
 
 // An upgrade of the program is no reason to end pods.
