@@ -113,6 +113,26 @@ func TestTokenTellsWhoItIs(t *testing.T) {
 	}
 }
 
+// Where the key was changed, tokens that the one before has signed are good until they end, or that key is taken away.
+func TestTokensOutliveTheKeyThatSignedThem(t *testing.T) {
+	w := newWorld(t)
+	token, keys := w.issue(t, Binding{}), w.keys.(*oneKey)
+	next, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := &keys.key.PublicKey
+	for _, kept := range [][]*ecdsa.PublicKey{{old}, {&next.PublicKey, old}, nil} {
+		keys.key, keys.old = next, kept
+		if _, ok, err := w.AuthenticateToken(t.Context(), token); ok != (kept != nil) {
+			t.Errorf("beside %d keys a token of the one before is accepted: %v, %v", len(kept), ok, err)
+		}
+		if _, ok, err := w.AuthenticateToken(t.Context(), w.issue(t, Binding{})); !ok {
+			t.Errorf("a token of the new key is refused: %v", err)
+		}
+	}
+}
+
 func TestTokenDiesWithItsObjects(t *testing.T) {
 	deleted := metav1.NewTime(start)
 	cases := []struct {
