@@ -71,6 +71,11 @@ func TestValidate(t *testing.T) {
 		"more than the limit": {
 			`containers: [{name: main, image: i, resources: {limits: {cpu: 1}, requests: {cpu: 2}}}]`,
 			`spec.containers[0].resources.requests: Invalid value: "2": must be less than or equal to cpu limit of 1`},
+		"containers that request all that the pod does": {
+			"resources: {requests: {cpu: 2}}\ncontainers: [{name: main, image: i, resources: {requests: {cpu: 1}}}, {name: b, image: i, resources: {requests: {cpu: 1}}}]", ""},
+		"containers that request more than the pod": {
+			"resources: {requests: {cpu: 2}}\ncontainers: [{name: main, image: i, resources: {requests: {cpu: 1}}}, {name: b, image: i, resources: {requests: {cpu: 1001m}}}]",
+			`spec.resources.requests[cpu]: Invalid value: "2": must be greater than or equal to aggregate container requests of 2001m`},
 		"negative amount": {
 			`containers: [{name: main, image: i, resources: {requests: {cpu: -1}}}]`,
 			`spec.containers[0].resources.requests[cpu]: Invalid value: "-1": must be greater than or equal to 0`},
