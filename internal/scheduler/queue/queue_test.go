@@ -129,6 +129,20 @@ func parseWait(t *testing.T, d *datadriven.TestData) Wait {
 	return wait
 }
 
+// A pod that one of its claims has woken is not woken once more while it is being placed.
+func TestAClaimWakesAPodOnce(t *testing.T) {
+	now := time.Unix(0, 0)
+	q := New(Config{})
+	q.Add(fit.NewPod(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p"}}), false, now)
+	q.Await(q.Pop(now).UID, Wait{Claims: []string{"ns/claim"}}, now)
+	for _, woken := range []bool{true, false} {
+		q.ClaimChanged("ns/claim", now)
+		if got := q.Pop(now); (got != nil) != woken {
+			t.Errorf("the queue gives %v, want a pod: %v", got, woken)
+		}
+	}
+}
+
 func TestParkedPodsPinnedElsewhereAreNotTouched(t *testing.T) {
 	now := time.Unix(0, 0)
 	q := New(Config{})

@@ -1,6 +1,7 @@
 package resizing
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -83,6 +84,47 @@ type formulas = map[corev1.ResourceName]string
 func memory(text string) formulas { return formulas{"memory": text} }
 
 const gi = "node.allocatable.memory / 16.0"
+
+// A way is one of the pod as it was: not of one that was resized since, or was made by something else.
+func TestAWayIsOfThePodThatItWasFoundFor(t *testing.T) {
+	v, twice := vary("", memory(gi), nil), vary("", memory(gi+"*2.0"), nil)
+	base := template()
+	for name, c := range map[string]struct {
+		change func(p *corev1.Pod, w *Way)
+		want   bool
+	}{
+		"as it was": {func(*corev1.Pod, *Way) {}, true},
+		"about to be given the amounts": {func(p *corev1.Pod, w *Way) {
+			p.Annotations[IntentAnnotation] = intend(t, p, w.Amounts)
+		}, true},
+		"about to be given others": {func(p *corev1.Pod, w *Way) {
+			p.Annotations[IntentAnnotation] = intend(t, p, variant.Resources{})
+		}, false},
+		"made by something else": {func(p *corev1.Pod, w *Way) {
+			p.Annotations[variant.Annotation] = made(t, outcome(t, base, &twice)).Annotations[variant.Annotation]
+		}, false},
+	} {
+		p := made(t, outcome(t, base, &v))
+		w, err := Find(p, base, outcome(t, base, &twice))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.change(p, w)
+		if got := w.IsOf(p); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// intend is what the annotation of a pod says that is about to be given the amounts.
+func intend(t *testing.T, p *corev1.Pod, amounts variant.Resources) string {
+	t.Helper()
+	text, err := json.Marshal(Intent{Pod: p.Name, Amounts: []variant.Resources{amounts}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
 
 // What differs by amounts of cpu and memory alone, of containers that run, is resized; all else is replaced, with a
 // reason.

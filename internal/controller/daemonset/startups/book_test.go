@@ -91,6 +91,24 @@ func TestDaemonsWaitForTheirGroup(t *testing.T) {
 	}
 }
 
+// A daemon of an earlier revision waits for its group as well: the rollout may give a node that one.
+func TestEarlierRevisionsWaitForTheirGroup(t *testing.T) {
+	m := &recorded{Matrix: matrix.New(row.Config{})}
+	b := New(m)
+	b.Tell(listing("s", "cni", "logs"), false)
+	b.Step(daemonSet("logs"))
+	told := m.told[len(m.told)-1].(fact.DaemonSet)
+	for value, want := range map[string]bool{"s_1": false, "s_2": true} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}, Spec: corev1.NodeSpec{Taints: nodeAt(value).Taints}}
+		for of, rules := range map[string]*placement.Rules{"the present": told.Placement, "an earlier": told.Earlier.ByRevision["r"]} {
+			is, _ := rules.Judge(node)
+			if got := is == placement.ShouldRun; got != want {
+				t.Errorf("with the gate [%s] %s revision is to have a daemon: %s", value, of, is)
+			}
+		}
+	}
+}
+
 // On a node that follows another NodeStartup a DaemonSet goes by that one.
 func TestDaemonsGoByTheStartupOfTheNode(t *testing.T) {
 	m := &recorded{Matrix: matrix.New(row.Config{})}

@@ -252,14 +252,21 @@ func TestWhatIsStored(t *testing.T) {
 	if len(other.sets["ds"].known) > 0 {
 		t.Error("what does not hold what its name says is taken for it")
 	}
-	w.setVariant("v", "", 0, 9, 0)
-	for range 3 {
-		w.settle()
+	// Once they are not needed, then they are, and not again: two minutes count from then.
+	for _, step := range []struct {
+		after time.Duration
+		grace int
+	}{{1, 9}, {2, 7}, {5, 9}} {
+		w.Tick(start.Add(step.after * time.Minute))
+		w.setVariant("v", "", 0, step.grace, 0)
+		for range 3 {
+			w.settle()
+		}
+		if k := w.sets["ds"].known[first]; k == nil || k.stored == nil {
+			t.Errorf("after %d minutes they are gone at once", step.after)
+		}
 	}
-	if k := w.sets["ds"].known[first]; k == nil || k.stored == nil {
-		t.Error("they are gone at once")
-	}
-	for _, after := range []time.Duration{2, 6} {
+	for _, after := range []time.Duration{6, 10} {
 		w.Tick(start.Add(after * time.Minute))
 		w.settle()
 	}
