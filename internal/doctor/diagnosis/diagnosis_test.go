@@ -54,7 +54,7 @@ func well() Machine {
 		Now: now, DataDir: "/data", Server: true, Node: true,
 		Program:      Program{Here: "v2", Data: 2, WroteVersion: "v2", WroteData: 2},
 		Disks:        []Disk{{Path: "/data", For: "the data", Bytes: 100, BytesFree: 50, Files: 100, FilesFree: 90}},
-		Certificates: []Certificate{{File: "api.crt", Until: now.Add(100 * 24 * time.Hour)}, {File: "ca.crt", Until: now.Add(1000 * 24 * time.Hour), Authority: true}},
+		Certificates: []Certificate{{File: "api.crt", Until: now.Add(30 * 24 * time.Hour)}, {File: "ca.crt", Until: now.Add(1000 * 24 * time.Hour), Authority: true}},
 		Modules:      []Module{{Name: "overlay", There: true}},
 		Ports:        []Port{{Number: 6443, For: "the API", Flag: "--listen"}},
 		Cgroups:      Cgroups{Version: 2, Controllers: []string{"cpu", "cpuset", "memory", "pids"}},

@@ -133,6 +133,10 @@ func TestNamesFollowTheirObject(t *testing.T) {
 		t.Error(err)
 	}
 	r.expect(t, "a race", map[string]string{"x": "b", "u": "a", "v": "a"})
+	if err := r.become(ctx, "a", "u"); err != nil {
+		t.Error(err)
+	}
+	r.expect(t, "given back, and nothing taken", map[string]string{"x": "b", "u": "a"})
 
 	for _, name := range []string{"a", "b"} {
 		if err := r.Delete(ctx, "/configmaps/ns/"+name, &corev1.ConfigMap{}, nil, storage.ValidateAllObjectFunc, nil,
