@@ -223,20 +223,21 @@ func Follows(spec *corev1.PodSpec, ref Ref) (is bool) {
 
 // showsWhole reports whether a container that runs mounts a volume as a whole, or none mounts it at all.
 func showsWhole(spec *corev1.PodSpec, volume string) bool {
-	mounted := false
-	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
-		for i := range containers {
-			c := &containers[i]
-			for _, m := range c.VolumeMounts {
-				runs := i < len(spec.Containers) && c == &spec.Containers[i] || pod.IsSidecar(c)
-				mounted = mounted || m.Name == volume
-				if m.Name == volume && m.SubPath == "" && m.SubPathExpr == "" && runs {
-					return true
-				}
+	mounted, whole := false, false
+	see := func(c *corev1.Container, runs bool) {
+		for _, m := range c.VolumeMounts {
+			if m.Name == volume {
+				mounted, whole = true, whole || runs && m.SubPath == "" && m.SubPathExpr == ""
 			}
 		}
 	}
-	return !mounted
+	for i := range spec.InitContainers {
+		see(&spec.InitContainers[i], pod.IsSidecar(&spec.InitContainers[i]))
+	}
+	for i := range spec.Containers {
+		see(&spec.Containers[i], true)
+	}
+	return whole || !mounted
 }
 
 // memberFor returns the member for what a pod's spec names: the author's object, or any copy of it.
