@@ -252,12 +252,14 @@ func (s *Set) edited() (out []content.Member) {
 // Live are the ways in which running pods can be given other content; nil if they are replaced. Why says what keeps
 // them from that which they are to have, though the policy says Live.
 func (s *Set) Live() (live *fact.Live, why string) {
+	unknown := s.survey.Holdings == nil && len(s.survey.Edits[s.DaemonSet.UID]) == 0
+	if !s.byPolicy() || s.content == "" || unknown || s.Policy.Spec.Content.Apply != v1alpha1.ContentLive {
+		return nil, ""
+	}
 	st, has := s.stands(), s.survey.contentsOf(s.DaemonSet)
 	ids := []string{s.content, content.IDOf(st.StableRevision), content.IDOf(st.TargetRevision)}
 	differs := func(id string) bool { return id != s.content }
-	nothing := !slices.ContainsFunc(ids, differs) && !slices.ContainsFunc(has, differs) ||
-		s.survey.Holdings == nil && len(s.survey.Edits[s.DaemonSet.UID]) == 0
-	if !s.byPolicy() || s.content == "" || nothing || s.Policy.Spec.Content.Apply != v1alpha1.ContentLive {
+	if !slices.ContainsFunc(ids, differs) && !slices.ContainsFunc(has, differs) {
 		return nil, ""
 	}
 	if why = s.noLive(); why != "" {
