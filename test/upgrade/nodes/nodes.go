@@ -5,22 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/everynode/everynode/internal/local/nodeinit"
+	"github.com/everynode/everynode/internal/local/process"
 )
 
 // Install has the agent of a node be the program when it next starts, by a process of that node: a node has the file
 // mounted that was there when it was made.
 func Install(pid int, program string) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // for good: the thread ends in the node's namespace
-		done <- mountIn(pid, program)
-	}()
-	return <-done
+	return process.OnOwnThread(func() error { return mountIn(pid, program) })
 }
 
 // mountIn mounts a program in the place of the one before, as a process sees files. It takes the thread there.
