@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 )
@@ -74,6 +75,21 @@ func newServer(objects ...runtime.Object) *server {
 			return true, nil, errors.New("connection refused")
 		}
 		return false, nil, nil
+	})
+	// The fake server hands a watch that begins its own objects, not copies, and the cache changes what it gets.
+	s.PrependWatchReactor("*", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		var from metav1.ListOptions
+		if a, ok := action.(clienttesting.WatchActionImpl); ok {
+			from = a.ListOptions
+		}
+		w, err := s.Tracker().Watch(action.GetResource(), action.GetNamespace(), from)
+		if err != nil {
+			return true, nil, err
+		}
+		return true, watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
+			e.Object = e.Object.DeepCopyObject()
+			return e, true
+		}), nil
 	})
 	return s
 }
