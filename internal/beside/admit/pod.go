@@ -227,8 +227,8 @@ func rewrite(pod, from, to object, in NewPod, node string) ([]step, error) {
 // else that was added to it stays.
 func refer(pod object, in NewPod) Answer {
 	var patch []step
-	for _, r := range content.RewriteJSON(part(pod, "spec"), in.Members) {
-		patch = append(patch, step{"replace", "/spec" + r.Path, r.Name})
+	for _, e := range content.RewriteJSON(part(pod, "spec"), in.Members) {
+		patch = append(patch, step{e.Op, "/spec" + e.Path, e.Value})
 	}
 	labels, why := part(pod, "metadata", "labels"), "images of "+in.Want
 	if patch != nil || in.label() != "" && labels[content.RevisionLabel] != in.Want {

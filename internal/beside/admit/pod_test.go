@@ -88,10 +88,14 @@ func apply(t testing.TB, raw, patch []byte, out any) {
 		t.Fatal(err)
 	}
 	for _, s := range steps {
-		names := strings.Split(strings.TrimPrefix(s.Path, "/"), "/")
+		path, appends := strings.CutSuffix(s.Path, "/-")
+		names := strings.Split(strings.TrimPrefix(path, "/"), "/")
 		in, last := within(all, names[:len(names)-1]), strings.ReplaceAll(names[len(names)-1], "~1", "/")
 		if _, there := in[last]; in == nil || s.Op != "add" && !there || s.Op != "remove" && s.Value == nil {
 			t.Fatalf("%s %s does nothing to %s", s.Op, s.Path, raw)
+		}
+		if list, is := in[last].([]any); appends && is {
+			s.Value = append(list, s.Value)
 		}
 		delete(in, last)
 		if s.Op != "remove" {
@@ -174,10 +178,13 @@ func TestAPodRefersToItsContent(t *testing.T) {
 		t.Spec.Volumes = []corev1.Volume{{Name: "conf", VolumeSource: corev1.VolumeSource{ConfigMap: conf}}}
 		t.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "PLAIN", Value: "x"},
 			{Name: "TOKEN", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: token}}}
+		t.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{
+			{ConfigMapRef: &corev1.ConfigMapEnvSource{LocalObjectReference: named("missing")}}}
 	}
 	const id = "aaaaaaaaaaaaaaaaaaaaaaaa"
 	members := []content.Member{{Ref: content.Ref{Kind: content.ConfigMap, Name: "conf"}, Copy: "conf-1"},
-		{Ref: content.Ref{Kind: content.Secret, Name: "token"}, Copy: "token-1"}}
+		{Ref: content.Ref{Kind: content.Secret, Name: "token"}, Copy: "token-1"},
+		{Ref: content.Ref{Kind: content.ConfigMap, Name: "missing"}, Copy: "missing-1", Absent: true}}
 	one, two := templateOf("agent:1", reads), templateOf("agent:2", reads)
 	both := []*appsv1.ControllerRevision{revisionOf(t, "old", one), revisionOf(t, "new", two)}
 	for name, c := range map[string]struct {
@@ -201,6 +208,11 @@ func TestAPodRefersToItsContent(t *testing.T) {
 			}
 			want.Labels[content.RevisionLabel] = c.want
 			want.Spec.Volumes[0].ConfigMap.Name, want.Spec.Containers[0].Env[1].ValueFrom.SecretKeyRef.Name = "conf-1", "token-1"
+			reader, empty := &want.Spec.Containers[0], members[2].CopyRef().Name
+			reader.EnvFrom[0].ConfigMapRef.Name = empty
+			reader.Env = append(reader.Env, corev1.EnvVar{Name: "EVERYNODE_MISSING_CONTENT", ValueFrom: &corev1.EnvVarSource{
+				ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+					LocalObjectReference: corev1.LocalObjectReference{Name: empty}, Key: "missing"}}})
 			after := &corev1.Pod{}
 			apply(t, in.Pod, got.Patch, after)
 			if !apiequality.Semantic.DeepEqual(after, want) {

@@ -135,8 +135,8 @@ func (c *contents) prove(ctx context.Context, set metav1.Object, id string, know
 			return nil, err
 		}
 	}
-	err = is.Prove(key, set.GetName(), func(m content.Member) (*content.Object, error) {
-		return c.held(ctx, namespace, m)
+	err = is.Prove(key, set.GetName(), func(of content.Ref) (*content.Object, error) {
+		return c.held(ctx, namespace, of)
 	})
 	if key != nil && errors.Is(err, content.ErrSpoiled) {
 		err = fmt.Errorf("%w, or Secret %s is another than that with which it was made", err, content.KeyName)
@@ -174,17 +174,17 @@ func (c *contents) key(ctx context.Context, namespace string) ([]byte, error) {
 }
 
 // held is what a copy holds; nil if there is none.
-func (c *contents) held(ctx context.Context, namespace string, m content.Member) (*content.Object, error) {
+func (c *contents) held(ctx context.Context, namespace string, of content.Ref) (*content.Object, error) {
 	read := c.configMap
-	if m.Kind == content.Secret {
+	if of.Kind == content.Secret {
 		read = c.secret
 	}
-	o, err := read(ctx, namespace, m.Copy)
+	o, err := read(ctx, namespace, of.Name)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read %s %s: %w", m.Kind, m.Copy, err)
+		return nil, fmt.Errorf("read %s: %w", of, err)
 	}
 	return o, nil
 }

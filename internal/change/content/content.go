@@ -83,8 +83,7 @@ func (o *Object) size() (n int) {
 // Member is an object of a content.
 type Member struct {
 	Ref
-	// Copy is the name of the copy. There is no such object where the author's was missing; how pods refer to that says
-	// InVolumes.
+	// Copy is the name of the copy. No object has it where the author's was missing: CopyRef says which one is there.
 	Copy   string `json:"copy"`
 	Absent bool   `json:"absent,omitempty"`
 }
@@ -129,6 +128,14 @@ func Of(key []byte, owner string, refs []Ref, sum Sum) (Content, error) {
 // Names reports whether the copy's name is that of what has such a sum.
 func (m *Member) Names(sum []byte) bool { return m.Copy == NameFor(m.Name, sum) }
 
+// Fits reports whether a copy that has such a sum holds what it must: nothing, where the object was missing.
+func (m *Member) Fits(o *Object, sum []byte) bool {
+	if m.Absent {
+		return o.size() == 0
+	}
+	return m.Names(sum)
+}
+
 // IsLimit reports whether the text is that of an error of Of or Hash: a limit was broken.
 func IsLimit(text string) bool {
 	return strings.HasPrefix(text, "the template names ") && strings.HasSuffix(text, " can be content") ||
@@ -142,28 +149,27 @@ func (c *Content) Adds(key []byte, owner string, sum Sum) bool {
 }
 
 // Prove returns an error unless a content is that of its copies: each holds for good what its name says, and together
-// they are what the ID says. What stands for an object that was missing must be missing too. held is what a copy of
-// the owner holds; nil if there is none. That one is gone hides nothing that is wrong with those after it.
-func (c *Content) Prove(key []byte, owner string, held func(Member) (*Object, error)) (gone error) {
+// they are what the ID says. The one for an object that was missing must hold nothing. held is what an object in the
+// API holds; nil if there is none. That one is gone hides nothing that is wrong with those after it.
+func (c *Content) Prove(key []byte, owner string, held func(Ref) (*Object, error)) (gone error) {
 	sums := map[Ref][]byte{}
 	for _, m := range c.Members {
-		o, err := held(m)
+		of := m.CopyRef()
+		o, err := held(of)
 		switch {
 		case err != nil:
 			return err
-		case m.Absent && o != nil:
-			return fmt.Errorf("%s %s stands for an object that did not exist, and exists now: %w", m.Kind, m.Copy, ErrSpoiled)
-		case m.Absent:
-			continue
 		case o == nil:
-			gone = cmp.Or(gone, fmt.Errorf("%s %s: %w", m.Kind, m.Copy, ErrGone))
+			gone = cmp.Or(gone, fmt.Errorf("%s: %w", of, ErrGone))
 			continue
 		}
 		sum, err := Hash(key, owner, m.Ref, o)
-		if err != nil || !m.Names(sum) || !o.Immutable {
-			return fmt.Errorf("%s %s: %w", m.Kind, m.Copy, ErrSpoiled)
+		if err != nil || !m.Fits(o, sum) || !o.Immutable {
+			return fmt.Errorf("%s: %w", of, ErrSpoiled)
 		}
-		sums[m.Ref] = sum
+		if !m.Absent {
+			sums[m.Ref] = sum
+		}
 	}
 	if gone == nil && !c.Adds(key, owner, func(ref Ref) ([]byte, error) { return sums[ref], nil }) {
 		return fmt.Errorf("the list of content %s: %w", c.ID, ErrSpoiled)

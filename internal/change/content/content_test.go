@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/randfill"
 	"sigs.k8s.io/yaml"
 )
@@ -104,6 +105,9 @@ func TestVolumesReferToNothingThatSomebodyCanMake(t *testing.T) {
 	if is := c.Members[0].Copy; is != "extra-l5dqeeymgntrmgfjlxx2banz" {
 		t.Errorf("the list names %s, which an older version does not", is)
 	}
+	if is := c.Members[0].CopyRef().Name; is != "extra-utn5uzcylaxjmomwmagzjriw" {
+		t.Errorf("the empty copy is %s, which an older version did not make", is)
+	}
 	plain := map[string]any{}
 	asJSON(t, spec, &plain)
 	RewriteJSON(plain, c.Members)
@@ -121,10 +125,70 @@ func TestVolumesReferToNothingThatSomebodyCanMake(t *testing.T) {
 		})
 	}
 	walkContainer(&spec.Containers[0], func(kind Kind, name *string) {
-		if len(validation.IsDNS1123Subdomain(*name)) > 0 || *name == "extra" {
-			t.Errorf("variables are of %s %s", kind, *name)
+		if len(validation.IsDNS1123Subdomain(*name)) > 0 || !slices.ContainsFunc(c.Members, func(m Member) bool {
+			return m.CopyRef() == Ref{kind, *name} && m.Copy != *name
+		}) {
+			t.Errorf("variables are of %s %s, which is no empty copy", kind, *name)
 		}
 	})
+}
+
+// TestContainersWaitForWhatIsMissing: an empty copy stands for what was missing. It gives no variables, as what is
+// missing does; but envFrom that needs the object would be content with it, so the container waits for a key of it.
+func TestContainersWaitForWhatIsMissing(t *testing.T) {
+	for from, waits := range map[string]string{
+		`{configMapRef: {name: a}}`:                                                    "ConfigMap a",
+		`{secretRef: {name: a}}`:                                                       "Secret a",
+		`{configMapRef: {name: a, optional: true}}`:                                    "",
+		`{secretRef: {name: a, optional: true}}`:                                       "",
+		`{configMapRef: {name: there}}`:                                                "",
+		`{configMapRef: {name: a, optional: true}}, {secretRef: {name: b}}`:            "Secret b",
+		`{configMapRef: {name: b, optional: false}}, {secretRef: {name: a}}`:           "ConfigMap b",
+		`{configMapRef: {name: there}, prefix: X}, {secretRef: {name: b}, prefix: Y_}`: "Secret b",
+	} {
+		for _, env := range []string{"", ", env: [{name: A, value: a}]"} {
+			for _, in := range []string{"initContainers", "containers"} {
+				spec := podSpec(t, `{`+in+`: [{name: first}, {name: c, envFrom: [`+from+`]`+env+`}]}`)
+				there := configMap("there", nil, nil)
+				c, err := Of([]byte("key"), "agent", Refs(spec), objects(there))
+				if err != nil {
+					t.Fatal(err)
+				}
+				Rewrite(spec, c.Members)
+				got := ""
+				for _, e := range append(spec.InitContainers, spec.Containers...)[1].Env {
+					if e.ValueFrom == nil {
+						continue
+					}
+					if k := e.ValueFrom.ConfigMapKeyRef; k != nil {
+						got += "ConfigMap " + k.Key
+					} else if k := e.ValueFrom.SecretKeyRef; k != nil {
+						got += "Secret " + k.Key
+					}
+					if k := e.ValueFrom.ConfigMapKeyRef; k != nil && ptr.Deref(k.Optional, false) {
+						t.Errorf("%s: it does not wait", from)
+					}
+				}
+				if got != waits {
+					t.Errorf("%s%s of %s waits for %q, want %q", from, env, in, got, waits)
+				}
+			}
+		}
+	}
+}
+
+// TestAnOlderVersionsPodsHaveWhatIsMissing: their variables name an object that does not exist. A running pod can be
+// given other content all the same.
+func TestAnOlderVersionsPodsHaveWhatIsMissing(t *testing.T) {
+	m := Member{Ref{ConfigMap, "a"}, "a-" + strings.Repeat("a", digits), true}
+	for name, follows := range map[string]bool{
+		m.Copy: true, m.CopyRef().Name: true, "a-" + strings.Repeat("b", digits): false, "a": false,
+	} {
+		spec := podSpec(t, `{containers: [{name: c, envFrom: [{configMapRef: {name: `+name+`, optional: true}}]}]}`)
+		if _, err := Point(spec, []Member{m}); (err == nil) != follows {
+			t.Errorf("a pod with variables of %s: %v", name, err)
+		}
+	}
 }
 
 // TestRewrittenJSON: a spec as JSON has it is rewritten as one of the Go types is, for any pod; what was replaced is
@@ -153,8 +217,12 @@ func TestRewrittenJSON(t *testing.T) {
 		plain := map[string]any{}
 		asJSON(t, spec, &plain)
 		asJSON(t, plain, spec) // what JSON does not tell apart is not told apart
-		paths := RewriteJSON(plain, members)
-		renamed += len(paths)
+		before, err := json.Marshal(plain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		edits := RewriteJSON(plain, members)
+		renamed += len(edits)
 		Rewrite(spec, slices.DeleteFunc(slices.Clone(members), func(m Member) bool { return m.Name == "" }))
 		want := map[string]any{}
 		asJSON(t, spec, &want)
@@ -163,10 +231,8 @@ func TestRewrittenJSON(t *testing.T) {
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("the spec becomes\n%+v\nand not\n%+v", got, want)
 		}
-		for _, r := range paths {
-			if at(plain, r.Path) != r.Name {
-				t.Fatalf("at %s there is %v and not %s", r.Path, at(plain, r.Path), r.Name)
-			}
+		if edited := edit(t, before, edits); !reflect.DeepEqual(edited, want) {
+			t.Fatalf("%+v makes of the spec\n%+v\nand not\n%+v", edits, edited, want)
 		}
 	}
 	if renamed < 200 {
@@ -194,17 +260,33 @@ func asJSON(t *testing.T, from, to any) {
 	}
 }
 
-// at is the value at a JSON pointer.
-func at(in any, path string) any {
-	for _, name := range strings.Split(path, "/")[1:] {
-		if list, is := in.([]any); is {
-			i, _ := strconv.Atoi(name)
-			in = list[i]
-			continue
+// edit is what a JSON Patch of edits makes of a spec.
+func edit(t *testing.T, spec []byte, edits []Rewritten) (out map[string]any) {
+	t.Helper()
+	asJSON(t, json.RawMessage(spec), &out)
+	for _, e := range edits {
+		var in any = out
+		path := strings.Split(strings.TrimSuffix(e.Path, "/-"), "/")[1:]
+		for _, name := range path[:len(path)-1] {
+			if list, is := in.([]any); is {
+				i, _ := strconv.Atoi(name)
+				in = list[i]
+				continue
+			}
+			in = in.(map[string]any)[name]
 		}
-		in = in.(map[string]any)[name]
+		switch at, last := in.(map[string]any), path[len(path)-1]; {
+		case e.Op == "add" && strings.HasSuffix(e.Path, "/-"):
+			at[last] = append(at[last].([]any), e.Value)
+		case (e.Op == "replace") == (at[last] == nil) || e.Op != "replace" && e.Op != "add":
+			t.Fatalf("%s of %s, where there is %v", e.Op, e.Path, at[last])
+		default:
+			at[last] = e.Value
+		}
 	}
-	return in
+	plain := map[string]any{}
+	asJSON(t, out, &plain)
+	return plain
 }
 
 // TestContentIsProvenByItsCopies: what somebody puts in place of a copy, or of the list, is noticed.
@@ -217,7 +299,9 @@ func TestContentIsProvenByItsCopies(t *testing.T) {
 		t.Fatal(err)
 	}
 	held := func() map[string]*Object {
-		return map[string]*Object{c.Members[0].Copy: conf, c.Members[2].Copy: token}
+		empty := configMap("later", nil, nil)
+		empty.Immutable = true
+		return map[string]*Object{c.Members[0].Copy: conf, c.Members[1].CopyRef().Name: empty, c.Members[2].Copy: token}
 	}
 	for name, f := range map[string]struct {
 		key   string
@@ -237,9 +321,18 @@ func TestContentIsProvenByItsCopies(t *testing.T) {
 			delete(held, is.Members[0].Copy)
 			held[is.Members[2].Copy] = &Object{Ref: token.Ref, Binary: map[string][]byte{"t": []byte("y")}, Immutable: true}
 		}, "was changed after it was made"},
-		"what was missing is there": {"key", func(is *Content, held map[string]*Object) {
+		"what was missing holds something": {"key", func(is *Content, held map[string]*Object) {
+			held[is.Members[1].CopyRef().Name] = conf
+		}, "was changed after it was made"},
+		"what was missing may be changed": {"key", func(is *Content, held map[string]*Object) {
+			held[is.Members[1].CopyRef().Name] = configMap("later", nil, nil)
+		}, "was changed after it was made"},
+		"what stands for what was missing is gone": {"key", func(is *Content, held map[string]*Object) {
+			delete(held, is.Members[1].CopyRef().Name)
+		}, "it is gone"},
+		"somebody makes what an older version's pods name": {"key", func(is *Content, held map[string]*Object) {
 			held[is.Members[1].Copy] = conf
-		}, "stands for an object that did not exist"},
+		}, ""},
 		"another list of good copies": {"key", func(is *Content, _ map[string]*Object) { is.Members = is.Members[1:] },
 			"the list of content"},
 		"another name for a good copy": {"key", func(is *Content, held map[string]*Object) {
@@ -247,8 +340,8 @@ func TestContentIsProvenByItsCopies(t *testing.T) {
 			held[is.Members[0].Copy] = conf
 		}, "was changed after it was made"},
 		"what was there is listed as missing": {"key", func(is *Content, held map[string]*Object) {
-			delete(held, is.Members[0].Copy)
 			is.Members[0].Absent = true
+			held[is.Members[0].CopyRef().Name] = held[is.Members[1].CopyRef().Name]
 		}, "the list of content"},
 		"another digest": {"key", func(is *Content, _ map[string]*Object) { is.Digest = "sha256:00" }, "the list of content"},
 		"another key":    {"other", func(*Content, map[string]*Object) {}, "was changed after it was made"},
@@ -256,16 +349,16 @@ func TestContentIsProvenByItsCopies(t *testing.T) {
 		is, copies := c, held()
 		is.Members = slices.Clone(c.Members)
 		f.spoil(&is, copies)
-		err := is.Prove([]byte(f.key), "agent", func(m Member) (*Object, error) { return copies[m.Copy], nil })
+		err := is.Prove([]byte(f.key), "agent", func(of Ref) (*Object, error) { return copies[of.Name], nil })
 		if f.says == "" && err != nil || f.says != "" && (err == nil || !strings.Contains(err.Error(), f.says)) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if is.Prove([]byte(f.key), "another", func(m Member) (*Object, error) { return copies[m.Copy], nil }) == nil {
+		if is.Prove([]byte(f.key), "another", func(of Ref) (*Object, error) { return copies[of.Name], nil }) == nil {
 			t.Errorf("%s: it is the content of another DaemonSet too", name)
 		}
 	}
 	unread := errors.New("unread")
-	if err := c.Prove([]byte("key"), "agent", func(Member) (*Object, error) { return nil, unread }); !errors.Is(err, unread) {
+	if err := c.Prove([]byte("key"), "agent", func(Ref) (*Object, error) { return nil, unread }); !errors.Is(err, unread) {
 		t.Errorf("what cannot be read gives %v", err)
 	}
 }
@@ -446,7 +539,7 @@ func FuzzTemplates(f *testing.F) {
 		Rewrite(&spec, c.Members)
 		for _, m := range c.Members {
 			named := Refs(&spec)
-			if len(m.Copy) > maxName || !slices.Contains(named, Ref{m.Kind, m.Copy}) && !slices.Contains(named, Ref{m.Kind, m.InVolumes()}) {
+			if len(m.Copy) > maxName || !slices.Contains(named, m.CopyRef()) && !slices.Contains(named, Ref{m.Kind, m.inVolumes()}) {
 				t.Errorf("the rewritten template does not name %q", m.Copy)
 			}
 		}

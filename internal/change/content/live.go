@@ -174,7 +174,7 @@ func staleVariable(c *corev1.Container, members []Member) (stale Ref) {
 		ref := Ref{kind, *name}
 		m, is := memberFor(members, ref)
 		switch {
-		case is && m.Copy != ref.Name:
+		case is && !m.isCalled(ref.Name):
 			stale = m.Ref
 		case !is && IsID(ref.hash()):
 			stale = ref

@@ -193,7 +193,7 @@ func isOver(said, owner string, is *content.Content) bool {
 		return false
 	}
 	return (kind == string(content.ConfigMap) || kind == string(content.Secret)) &&
-		!slices.ContainsFunc(is.Members, func(m content.Member) bool { return m.Copy == name })
+		!slices.ContainsFunc(is.Members, func(m content.Member) bool { return m.CopyRef().Name == name })
 }
 
 // Unread says what may not be read of the content that it is to have; "" if it is known, or as before.

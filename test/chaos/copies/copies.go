@@ -3,7 +3,7 @@
 //   - A pod of a revision with content refers to copies of that content only, each of which is there from before the
 //     pod until the pod is gone, or is no longer its DaemonSet's. So it is of one whose volumes were pointed at another
 //     content, from then on.
-//   - A copy holds what the author's object held at some time before.
+//   - A copy holds what the author's object held at some time before, or nothing.
 //   - In the end each pod has what the object holds now, and there are the copies that somebody may yet need, and
 //     where these are swept soon no others (left.go).
 package copies
@@ -102,6 +102,7 @@ func (j *judge) made(e *history.Event, written map[string]bool) {
 	case ref.Kind == "":
 	case revision.ByAuthor(o):
 		written[value] = true
+	case revision.Empty(o): // it stands for what is missing
 	case o.GetLabels()[revision.ContentLabel] == revision.Copy && !e.Deleted && !written[value]:
 		j.report(Made, e.Revision, []types.UID{o.GetUID()}, "copy %s holds %s, which nobody has written", ref, value)
 	}
@@ -159,7 +160,7 @@ func (j *judge) pod(s *stay) {
 		case !is:
 			j.report(Refers, s.from, append(j.all(list, name), p.UID),
 				"pod %s of content %s refers to %s, which list %s does not name", p.Name, id, name, list.Name)
-		case m.Absent: // nothing of that name is there
+		case m.Absent && m.Refers() != name: // no object can have that name
 		default:
 			j.missed(s, list, name)
 		}

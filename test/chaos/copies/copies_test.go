@@ -68,6 +68,13 @@ func absent(id, as string) *corev1.ConfigMap {
 	return m
 }
 
+// empty is the copy for what was missing, in place of conf-none.
+func empty() *corev1.ConfigMap {
+	m := replica("conf-vdocdnjwdj7fp2u2jecegr5v", "")
+	m.Data = nil
+	return m
+}
+
 func pod(id, refers string) *corev1.Pod {
 	labels := map[string]string{appsv1.ControllerRevisionHashLabelKey: "hash"}
 	if id != "" {
@@ -172,8 +179,14 @@ func TestHistories(t *testing.T) {
 		{"the pod has no content, and the author's object", "", began().put(pod("", "conf"))},
 		{"environment variables are of another content's copy", Refers,
 			began().put(conf("v1")).put(replica("conf-b", "v1")).put(variables(pod("id1", "conf-a"), "conf-b"))},
-		{"the object was gone, and the pod refers to what is not there", "",
+		{"the object was gone, and the pod refers to what somebody can make", Refers,
 			began().put(absent("id3", "conf-none")).put(pod("id3", "conf-none"))},
+		{"the object was gone, and the pod refers to an empty copy", "",
+			began().put(empty()).put(absent("id3", "conf-none")).put(variables(pod("id3", "_conf-none"), empty().Name))},
+		{"the object was gone, and the pod refers to an empty copy that nobody has made", Early,
+			began().put(absent("id3", "conf-none")).put(variables(pod("id3", "_conf-none"), empty().Name)).put(empty())},
+		{"the object was gone, and the empty copy goes before the pod", Early, began().put(empty()).
+			put(absent("id3", "conf-none")).put(variables(pod("id3", "_conf-none"), empty().Name)).gone(empty())},
 		{"the object was gone, and the pod refers to what nobody can make", "",
 			began().put(absent("id3", "conf-none")).put(pod("id3", "_conf-none"))},
 		{"the object was there, and the pod refers to what nobody can make", Refers, began().put(pod("id1", "_conf-a"))},

@@ -382,7 +382,7 @@ func (b *Book) tellSets(o *object, ours, gone bool) {
 			b.unlearn(s, o)
 		}
 		k, m := s.copied(o.Ref)
-		if k != nil && !m.Absent {
+		if k != nil {
 			b.keep(s, &k.Content, m, o, gone)
 		}
 		named := k != nil || s.lists(o.Ref)

@@ -12,6 +12,7 @@
 //
 //   - A content becomes part of the newest revision when all its copies are there, and its manifest.
 //   - An object is hashed when it changes, once for each DaemonSet that names it; never for a node or a pod.
+//   - For an object that is missing there is an empty copy, which environment variables refer to.
 //   - Copies of the stable and of the target revision are kept, and those that some pod refers to. One that
 //     somebody deletes is made again of what was known of it.
 //   - What cannot be read, has no room or is not what it says makes the policy one that cannot be

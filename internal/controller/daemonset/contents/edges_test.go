@@ -72,25 +72,67 @@ func TestRenamedObjectIsOneChange(t *testing.T) {
 	}
 }
 
-// A copy stands for an object that is not there. Somebody makes an object of that name, which all pods would read.
+// An empty copy stands for an object that is not there. What somebody puts in its place is read by nobody new.
 func TestObjectInPlaceOfOneThatIsMissingStopsWhatIsNew(t *testing.T) {
-	w := newWorld(t, careful)
-	w.drop(confRef)
-	w.pass(time.Minute)
-	ref, before := w.copyOf(w.status().StableRevision), w.restarts
-	w.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: ref.Name}, Data: map[string]string{"agent.conf": "evil"}})
-	w.settle()
-	w.pass(time.Second)
-	w.wantMessage(ref.Name + " exists, and stands for an object that did not")
-	w.edit()
-	w.pass(time.Minute)
-	if w.restarts != before {
-		t.Errorf("%d pods were made", w.restarts-before)
+	for name, put := range map[string]struct {
+		data    map[string]string
+		mutable bool
+		says    string
+	}{
+		"it holds something": {map[string]string{"agent.conf": "evil"}, false, "was changed after it was made"},
+		"it can be changed":  {nil, true, "is not immutable any more"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, careful)
+			w.drop(confRef)
+			w.pass(time.Minute)
+			stable := w.status().StableRevision
+			ref, before := w.copyOf(stable), w.restarts
+			if m, is := w.objects[ref].(*corev1.ConfigMap); !is || len(m.Data) > 0 || !*m.Immutable {
+				t.Fatalf("%v stands for what is missing, want an immutable copy that is empty", w.objects[ref])
+			}
+			another := w.objects[ref].(*corev1.ConfigMap).DeepCopy()
+			another.Data, another.Immutable = put.data, new(!put.mutable)
+			w.put(another)
+			w.settle()
+			w.pass(time.Second)
+			w.wantMessage(ref.Name + " " + put.says)
+			w.edit()
+			w.pass(time.Minute)
+			if w.restarts != before {
+				t.Errorf("%d pods were made", w.restarts-before)
+			}
+			w.drop(ref)
+			w.pass(time.Minute)
+			w.wantPhase(complete, "5 of 5")
+			if m, is := w.objects[w.copyOf(w.status().StableRevision)].(*corev1.ConfigMap); !is || len(m.Data) > 0 {
+				t.Errorf("%v stands for what is missing at the end", m)
+			}
+		})
 	}
-	delete(w.objects, ref)
-	w.start(true)
-	w.pass(time.Minute)
-	w.wantPhase(complete, "5 of 5")
+}
+
+// Pods of a version that made no empty copies name an object that does not exist. They stay when this version starts,
+// which makes the empty copy, also where somebody has made what they name.
+func TestAVersionThatMakesEmptyCopiesTakesOver(t *testing.T) {
+	for _, made := range []bool{false, true} {
+		w := newWorld(t, careful)
+		w.drop(confRef)
+		w.pass(time.Minute)
+		stable := w.status().StableRevision
+		ref, before := w.copyOf(stable), w.restarts
+		delete(w.objects, ref)
+		if members, _ := w.book.Members(w.set.UID, content.IDOf(stable)); made {
+			w.put(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: members[0].Copy}})
+		}
+		w.start(true)
+		w.pass(time.Minute)
+		w.wantPhase(complete, "5 of 5")
+		if got := w.status().StableRevision; w.restarts != before || got != stable || w.objects[ref] == nil {
+			t.Errorf("%d pods were made, the stable revision is %s, want %s, and its empty copy is %v",
+				w.restarts-before, got, stable, w.objects[ref])
+		}
+	}
 }
 
 // Each copy is genuine, but the list has another one than it was made with.
@@ -187,7 +229,7 @@ func TestCopiesAreTakenOverBeforePodsReadThem(t *testing.T) {
 			t.Fatalf("a pod of %s has no content", a.Revision)
 		}
 		for _, m := range members {
-			if o := w.objects[content.Ref{Kind: m.Kind, Name: m.Copy}]; o == nil || !w.book.sets[w.set.UID].owns(o) {
+			if o := w.objects[m.CopyRef()]; o == nil || !w.book.sets[w.set.UID].owns(o) {
 				t.Errorf("a pod reads %s %s before that is the DaemonSet's", m.Kind, m.Copy)
 			}
 		}

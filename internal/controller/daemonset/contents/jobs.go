@@ -264,7 +264,7 @@ func (s *set) metaFor(name, is string) metav1.ObjectMeta {
 }
 
 func (s *set) copyOf(m content.Member, o *content.Object) metav1.Object {
-	meta := s.metaFor(m.Copy, content.IsCopy)
+	meta := s.metaFor(m.CopyRef().Name, content.IsCopy)
 	if m.Kind == content.Secret {
 		return &corev1.Secret{ObjectMeta: meta, Data: o.Binary, Type: corev1.SecretTypeOpaque, Immutable: ptr.To(true)}
 	}

@@ -143,12 +143,11 @@ func (sp *space) unlike(k *known, o *object) string {
 	return spoiled
 }
 
-// copied returns the member whose copy, or what stands for one that was not there, has an object's name, and a content
-// that has it; nil for none.
+// copied returns the member whose copy has an object's name, and a content that has it; nil for none.
 func (s *set) copied(ref content.Ref) (*known, content.Member) {
 	for _, k := range s.known {
 		for _, m := range k.Members {
-			if m.Copy == ref.Name && m.Kind == ref.Kind {
+			if m.CopyRef() == ref {
 				return k, m
 			}
 		}
@@ -179,8 +178,10 @@ func (b *Book) keep(s *set, of *content.Content, m content.Member, o *object, go
 
 // held is what a member of a content held, if that is known. What only has the name of its copy tells nothing.
 func (b *Book) held(s *set, of *content.Content, m content.Member) *content.Object {
-	sp := b.space(s.object.Namespace)
-	ref := content.Ref{Kind: m.Kind, Name: m.Copy}
+	if m.Absent {
+		return &content.Object{}
+	}
+	sp, ref := b.space(s.object.Namespace), m.CopyRef()
 	key, err := b.keyFor(s.object.Namespace, of.Refs())
 	for _, o := range []*object{sp.objects[ref], s.lost[ref]} {
 		if o != nil && err == nil && s.genuine(key, m, o) {

@@ -149,7 +149,7 @@ func TestCopiesThatFitAnotherKeyAreNotUsed(t *testing.T) {
 	}
 	s := w.book.sets[w.set.UID]
 	for _, m := range forged.Members {
-		w.objects[content.Ref{Kind: m.Kind, Name: m.Copy}] = s.copyOf(m, evil[m.Ref])
+		w.objects[m.CopyRef()] = s.copyOf(m, evil[m.Ref])
 	}
 	forged.ID = content.IDOf(stable) // the list says that it is the stable revision's
 	data, err := forged.Manifest()

@@ -42,7 +42,7 @@ func (s *set) needed(wanted map[string]bool) map[content.Ref]bool {
 		}
 		needed[content.Ref{Kind: content.ConfigMap, Name: content.ManifestName(s.object.Name, id)}] = true
 		for _, m := range k.Members {
-			needed[content.Ref{Kind: m.Kind, Name: m.Copy}] = true
+			needed[m.CopyRef()] = true
 		}
 	}
 	return needed
@@ -117,13 +117,13 @@ func (b *Book) listsMore(sp *space, s *set, needed map[content.Ref]bool, going [
 			continue
 		}
 		for _, m := range k.Members {
-			ref := content.Ref{Kind: m.Kind, Name: m.Copy}
+			ref := m.CopyRef()
 			copied := sp.objects[ref]
 			goes := copied != nil && slices.ContainsFunc(going, func(g metav1.Object) bool {
 				return g.GetUID() == copied.meta.GetUID()
 			})
 			switch {
-			case m.Absent, needed[ref], goes:
+			case needed[ref], goes:
 			case copied != nil, !sp.sight[m.Kind].read:
 				return true
 			}

@@ -46,8 +46,8 @@ func newRandom(t *rapid.T) *random {
 	r.deletes = func(a *action.DeletePod) {
 		if members, _ := r.book.Members(r.set.UID, content.IDOf(a.Next)); r.refuse == nil {
 			for _, m := range members {
-				if !m.Absent && r.objects[content.Ref{Kind: m.Kind, Name: m.Copy}] == nil {
-					r.Errorf("the pod on %s is deleted for revision %s before its copy %s is there", a.Node, a.Next, m.Copy)
+				if r.objects[m.CopyRef()] == nil {
+					r.Errorf("the pod on %s is deleted for revision %s before its copy %s is there", a.Node, a.Next, m.CopyRef())
 				}
 			}
 		}
@@ -76,8 +76,8 @@ func (r *random) judge(a *action.CreatePod) {
 	}
 	members, _ := r.book.Members(r.set.UID, content.IDOf(a.Revision))
 	for _, m := range members {
-		if !m.Absent && r.objects[content.Ref{Kind: m.Kind, Name: m.Copy}] == nil {
-			r.Errorf("%s gets revision %s before its copy %s is there", a.Node, a.Revision, m.Copy)
+		if r.objects[m.CopyRef()] == nil {
+			r.Errorf("%s gets revision %s before its copy %s is there", a.Node, a.Revision, m.CopyRef())
 		}
 	}
 	if value := r.reads(a.Revision); !r.held[value] {

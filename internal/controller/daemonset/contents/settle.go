@@ -194,10 +194,10 @@ func (b *Book) unsound(s *set, revision string, meanwhile bool) (why string) {
 		switch flaw := b.flaw(s, k, m); {
 		case flaw == "":
 		case flaw != gone || b.held(s, &k.Content, m) == nil:
-			return fmt.Sprintf("revision %s cannot be given: %s %s %s", revision, m.Kind, m.Copy, flaw)
+			return fmt.Sprintf("revision %s cannot be given: %s %s", revision, m.CopyRef(), flaw)
 		case !meanwhile:
-			why = cmp.Or(why, fmt.Sprintf("%s %s, which revision %s needs, is gone, and is to be made first",
-				m.Kind, m.Copy, revision))
+			why = cmp.Or(why, fmt.Sprintf("%s, which revision %s needs, is gone, and is to be made first",
+				m.CopyRef(), revision))
 		}
 	}
 	if k.spoiled || !b.adds(s, k) {
@@ -234,14 +234,14 @@ func (b *Book) adds(s *set, k *known) bool {
 	}
 	sums := make(map[content.Ref][]byte, len(k.Members))
 	for _, m := range k.Members {
-		have := s.sums[content.Ref{Kind: m.Kind, Name: m.Copy}]
-		if !m.Absent && (have.value == nil || have.keyed != string(key) || !m.Names(have.value)) {
+		if m.Absent {
+			continue
+		}
+		have := s.sums[m.CopyRef()]
+		if have.value == nil || have.keyed != string(key) || !m.Names(have.value) {
 			return true
 		}
 		sums[m.Ref] = have.value
-		if m.Absent {
-			sums[m.Ref] = nil
-		}
 	}
 	return k.Adds(key, s.object.Name, func(ref content.Ref) ([]byte, error) { return sums[ref], nil })
 }
@@ -267,7 +267,7 @@ func (b *Book) whole(s *set, k *known) (bool, error) {
 func (b *Book) missing(s *set, k *known) (copied content.Ref, why string) {
 	for _, m := range k.Members {
 		if why = b.flaw(s, k, m); why != "" {
-			return content.Ref{Kind: m.Kind, Name: m.Copy}, why
+			return m.CopyRef(), why
 		}
 	}
 	return content.Ref{}, ""
@@ -286,12 +286,8 @@ func (b *Book) flaw(s *set, k *known, m content.Member) string {
 		return ""
 	}
 	key, err := b.keyFor(s.object.Namespace, k.Refs())
-	o := sp.objects[content.Ref{Kind: m.Kind, Name: m.Copy}]
+	o := sp.objects[m.CopyRef()]
 	switch {
-	case m.Absent && o != nil:
-		return "exists, and stands for an object that did not"
-	case m.Absent:
-		return ""
 	case o == nil:
 		return gone
 	case err != nil:
@@ -306,7 +302,7 @@ func (b *Book) flaw(s *set, k *known, m content.Member) string {
 	return ""
 }
 
-// genuine reports whether a copy holds what its name says; each is hashed once.
+// genuine reports whether a copy holds what it must; each is hashed once.
 func (s *set) genuine(key []byte, m content.Member, o *object) bool {
 	have := s.sums[o.Ref]
 	if have.of != &o.Object || have.keyed != string(key) {
@@ -314,7 +310,7 @@ func (s *set) genuine(key []byte, m content.Member, o *object) bool {
 		have.value, have.err = content.Hash(key, s.object.Name, m.Ref, &o.Object)
 		s.sums[o.Ref] = have
 	}
-	return have.err == nil && m.Names(have.value)
+	return have.err == nil && m.Fits(&o.Object, have.value)
 }
 
 // without is the DaemonSet where content is no part of its revisions. While the policy cannot be read, a

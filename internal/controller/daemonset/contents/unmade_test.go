@@ -82,7 +82,7 @@ func TestNothingIsGivenThatWasNeverMade(t *testing.T) {
 			w.assigned = func(a *action.CreatePod) {
 				members, _ := w.book.Members(w.set.UID, content.IDOf(a.Revision))
 				for _, m := range members {
-					if w.objects[content.Ref{Kind: m.Kind, Name: m.Copy}] == nil {
+					if w.objects[m.CopyRef()] == nil {
 						t.Errorf("%s: a pod of %s is made on %s, and there is no %s", how, a.Revision, a.Node, m.Copy)
 					}
 				}

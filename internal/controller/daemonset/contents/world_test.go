@@ -437,7 +437,7 @@ func (w *world) act(a action.Action) {
 	}
 }
 
-// reads is what a pod of the revision finds in agent.conf; "none" if its copy is not there.
+// reads is what a pod of the revision finds in agent.conf; "none" if there is no copy, or an empty one.
 func (w *world) reads(revision string) string {
 	name := "conf"
 	if id := content.IDOf(revision); id != "" {
@@ -448,12 +448,12 @@ func (w *world) reads(revision string) string {
 		}
 		for _, m := range members {
 			if m.Ref == (content.Ref{Kind: content.ConfigMap, Name: "conf"}) {
-				name = m.Copy
+				name = m.CopyRef().Name
 			}
 		}
 	}
 	m, is := w.objects[content.Ref{Kind: content.ConfigMap, Name: name}].(*corev1.ConfigMap)
-	if !is {
+	if !is || len(m.Data) == 0 {
 		return "none"
 	}
 	return m.Data["agent.conf"]
@@ -471,8 +471,8 @@ func (w *world) check() {
 			w.Errorf("at %s nobody knows what revision %s of the pod on %s holds", w.now, p.Revision, node)
 		}
 		for _, m := range members {
-			if !m.Absent && w.objects[content.Ref{Kind: m.Kind, Name: m.Copy}] == nil && w.refuse == nil {
-				w.Errorf("at %s the pod on %s refers to %s, which is gone", w.now, node, m.Copy)
+			if w.objects[m.CopyRef()] == nil && w.refuse == nil {
+				w.Errorf("at %s the pod on %s refers to %s, which is gone", w.now, node, m.CopyRef())
 			}
 		}
 	}
@@ -486,8 +486,8 @@ func (w *world) checkStable() {
 	}
 	members, _ := w.book.Members(w.set.UID, content.IDOf(w.stored.StableRevision))
 	for _, m := range members {
-		if !m.Absent && w.objects[content.Ref{Kind: m.Kind, Name: m.Copy}] == nil {
-			w.Errorf("at %s the copy %s of the stable revision is gone", w.now, m.Copy)
+		if w.objects[m.CopyRef()] == nil {
+			w.Errorf("at %s the copy %s of the stable revision is gone", w.now, m.CopyRef())
 		}
 	}
 }
@@ -543,7 +543,7 @@ func (w *world) copyOf(revision string) content.Ref {
 	members, _ := w.book.Members(w.set.UID, content.IDOf(revision))
 	for _, m := range members {
 		if m.Name == "conf" {
-			return content.Ref{Kind: m.Kind, Name: m.Copy}
+			return m.CopyRef()
 		}
 	}
 	w.Fatalf("revision %s has no copy of the ConfigMap", revision)

@@ -4,6 +4,7 @@ package revision
 
 import (
 	"crypto/sha256"
+	"encoding/base32"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -110,8 +111,14 @@ type Member struct {
 // Ref is the object's own name.
 func (m *Member) Ref() Ref { return Ref{m.Kind, m.Name} }
 
-// Refers is the name by which pods of the content refer to it.
-func (m *Member) Refers() Ref { return Ref{m.Kind, m.Copy} }
+// Refers is the copy to which pods of the content refer: an empty one where the object was absent.
+func (m *Member) Refers() Ref {
+	if !m.Absent {
+		return Ref{m.Kind, m.Copy}
+	}
+	sum := sha256.Sum256([]byte("empty copy for " + m.Copy))
+	return Ref{m.Kind, m.Name + "-" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])[:24])}
+}
 
 // Read reads a manifest; false if the object is none.
 func Read(o metav1.Object) (l List, ok bool) {
@@ -123,8 +130,8 @@ func Read(o metav1.Object) (l List, ok bool) {
 	return l, err == nil && l.ID != ""
 }
 
-// For is the member by whose name pods of the content refer to something. Volumes name what is missing otherwise, so
-// that nobody can make it.
+// For is the member by whose name pods of the content refer to something. Volumes name what is missing so that nobody
+// can make it.
 func (l *List) For(name Ref) (m Member, is bool) {
 	i := slices.IndexFunc(l.Members, func(m Member) bool {
 		return m.Refers() == name || m.Absent && name == Ref{m.Kind, "_" + m.Copy}
@@ -217,6 +224,17 @@ func Values(all []metav1.Object) map[string]Held {
 		}
 	}
 	return out
+}
+
+// Empty reports whether a ConfigMap or a Secret holds nothing.
+func Empty(o metav1.Object) bool {
+	switch o := o.(type) {
+	case *corev1.ConfigMap:
+		return len(o.Data)+len(o.BinaryData) == 0
+	case *corev1.Secret:
+		return len(o.Data) == 0
+	}
+	return false
 }
 
 // ByAuthor reports whether it is one of the objects that people write.
