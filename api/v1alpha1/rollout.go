@@ -100,7 +100,7 @@ const (
 	PhaseRolledBack Phase = "RolledBack"
 )
 
-// The conditions of a rollout, for tools that wait. Their reason is the phase.
+// The conditions of a rollout, for tools that wait. Their reason is the phase, but for RolloutImagesPinned.
 const (
 	// RolloutComplete: every node that can has the target, and has soaked.
 	RolloutComplete = "Complete"
@@ -114,6 +114,9 @@ const (
 	// has failed.
 	RolloutReconciling = "Reconciling"
 	RolloutStalled     = "Stalled"
+	// RolloutImagesPinned is there only while the policy pins images: each of the target's that has a tag has a digest.
+	// It is Unknown while the first node finds them out, and False where one is taken as written.
+	RolloutImagesPinned = "ImagesPinned"
 )
 
 // DaemonSetRolloutStatus is where the change is. It does not grow with the fleet.

@@ -14,6 +14,9 @@ import (
 
 const digest = "@sha256:"
 
+// AsWritten is said of an image whose tag has no digest.
+const AsWritten = "is taken as written"
+
 // Of is what the status of a rollout says of a template's images; nil where it says nothing.
 func Of(s *v1alpha1.ImagesStatus, template string) *v1alpha1.PinnedTemplate {
 	if s == nil {

@@ -38,9 +38,9 @@ func unpinned(template *corev1.PodSpec, t v1alpha1.PinnedTemplate) string {
 		images []string
 		why    string
 	}{
-		{ofContainers, "%s is taken as written: %s knows no digest of its repository"},
-		{ofVolumes, "%s, of a volume, is taken as written: %s does not say the digest that it got"},
-		{missing, "%s is taken as written: nobody asked %s for its digest. kubectl rollout restart does"},
+		{ofContainers, "%s " + pinning.AsWritten + ": %s knows no digest of its repository"},
+		{ofVolumes, "%s, of a volume, " + pinning.AsWritten + ": %s does not say the digest that it got"},
+		{missing, "%s " + pinning.AsWritten + ": nobody asked %s for its digest. kubectl rollout restart does"},
 	} {
 		if len(of.images) > 0 {
 			out = append(out, fmt.Sprintf(of.why, strings.Join(of.images, ", "), t.Node))

@@ -1,12 +1,14 @@
 package rollouts
 
 import (
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/pinning"
 )
 
 // failed are the phases of a target that has failed.
@@ -46,5 +48,26 @@ func Conditions(s *v1alpha1.DaemonSetRolloutStatus, before []metav1.Condition, n
 			ObservedGeneration: s.ObservedGeneration, LastTransitionTime: metav1.NewTime(now),
 		})
 	}
+	if s.Images == nil {
+		meta.RemoveStatusCondition(&out, v1alpha1.RolloutImagesPinned)
+		return out
+	}
+	pinned := imagesPinned(s.Images)
+	pinned.ObservedGeneration, pinned.LastTransitionTime = s.ObservedGeneration, metav1.NewTime(now)
+	meta.SetStatusCondition(&out, pinned)
 	return out
+}
+
+// imagesPinned says in a condition whether images are pinned.
+func imagesPinned(s *v1alpha1.ImagesStatus) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.RolloutImagesPinned, Message: s.Message}
+	switch {
+	case s.Message == "":
+		c.Status, c.Reason = metav1.ConditionTrue, "Pinned"
+	case strings.Contains(s.Message, pinning.AsWritten):
+		c.Status, c.Reason = metav1.ConditionFalse, "AsWritten"
+	default:
+		c.Status, c.Reason = metav1.ConditionUnknown, "WaitingForFirstNode"
+	}
+	return c
 }

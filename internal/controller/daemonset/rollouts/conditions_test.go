@@ -58,3 +58,42 @@ func TestConditions(t *testing.T) {
 		}
 	}
 }
+
+// TestImagesPinned: the condition is there while the policy pins, and only then.
+func TestImagesPinned(t *testing.T) {
+	begin := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
+	var all []metav1.Condition
+	for i, c := range []struct {
+		images *v1alpha1.ImagesStatus
+		want   string
+	}{
+		{nil, ""},
+		{&v1alpha1.ImagesStatus{Message: "the first node is to find out their digests"}, "Unknown WaitingForFirstNode@1"},
+		{&v1alpha1.ImagesStatus{Message: "all others wait for the digests that the first node gets"},
+			"Unknown WaitingForFirstNode@1"},
+		{&v1alpha1.ImagesStatus{}, "True Pinned@3"},
+		{&v1alpha1.ImagesStatus{Message: "demo:v1 is taken as written: n1 knows no digest of its repository"},
+			"False AsWritten@4"},
+		{&v1alpha1.ImagesStatus{}, "True Pinned@5"},
+		{nil, ""},
+	} {
+		s := &v1alpha1.DaemonSetRolloutStatus{Phase: v1alpha1.PhaseComplete, ObservedGeneration: int64(i), Images: c.images}
+		all = Conditions(s, all, begin.Add(time.Duration(i)*time.Hour))
+		if errs := metav1validation.ValidateConditions(all, field.NewPath("status", "conditions")); len(errs) > 0 {
+			t.Errorf("the API would refuse them: %v", errs)
+		}
+		got := ""
+		for _, is := range all {
+			if is.Type != v1alpha1.RolloutImagesPinned {
+				continue
+			}
+			got = fmt.Sprintf("%s %s@%d", is.Status, is.Reason, int(is.LastTransitionTime.Sub(begin).Hours()))
+			if is.Message != c.images.Message || is.ObservedGeneration != int64(i) {
+				t.Errorf("%+v is said as %+v", c.images, is)
+			}
+		}
+		if got != c.want {
+			t.Errorf("%d: it is %q, want %q", i, got, c.want)
+		}
+	}
+}
