@@ -76,9 +76,10 @@ type judge struct {
 	had   map[of]map[string]bool
 	first map[of][]made
 	names map[string]int64 // when the last pod of a name was made
-	// erased is when a DaemonSet's rollout was deleted, and unread until when its policy could not be followed.
-	erased, unread map[types.UID]int64
-	found          []history.Violation
+	// erased is when a DaemonSet's rollout was deleted, and unread until when its policy could not be followed. lost is
+	// since when it cannot be.
+	erased, unread, lost map[types.UID]int64
+	found                []history.Violation
 	// judged is how many pods were made with digests that were to be theirs.
 	judged int
 }
@@ -97,7 +98,7 @@ func Check(r history.Record) (found []history.Violation, pinned int) {
 		record: r, sets: map[types.UID]*appsv1.DaemonSet{}, policies: map[types.UID]*v1alpha1.RolloutPolicy{},
 		pinning: map[types.UID]pinning{}, rollouts: map[types.UID]spoken{}, said: map[of]said{},
 		pods: map[types.UID]*corev1.Pod{}, had: map[of]map[string]bool{}, first: map[of][]made{}, names: map[string]int64{},
-		erased: map[types.UID]int64{}, unread: map[types.UID]int64{},
+		erased: map[types.UID]int64{}, unread: map[types.UID]int64{}, lost: map[types.UID]int64{},
 	}
 	for _, e := range r.Events {
 		j.event(e)
@@ -160,8 +161,16 @@ func (j *judge) pin(at int64) {
 		is := policy != nil && policy.Spec.Images == v1alpha1.ImagesPinned && d.DeletionTimestamp == nil
 		j.read(uid, policy, at)
 		was, known := j.pinning[uid]
-		if !known || was.is != is {
+		followed := policy == nil || waves.CanBeFollowed(policy)
+		since, wasLost := j.lost[uid]
+		if !known || was.is != is || followed && wasLost && !j.pinnedBefore(was, since) {
 			j.pinning[uid] = pinning{is, at, known}
+		}
+		switch {
+		case followed:
+			delete(j.lost, uid)
+		case !wasLost:
+			j.lost[uid] = at
 		}
 	}
 }
@@ -181,12 +190,23 @@ func (j *judge) unsaid(set types.UID, revision int64) bool {
 	return revision < j.erased[set] && j.erased[set] < j.unread[set]
 }
 
+// pinnedBefore reports whether the controller knew of what a policy said of images before that could not be followed.
+func (j *judge) pinnedBefore(p pinning, lost int64) bool {
+	if !p.again || !j.record.Told {
+		return !p.again || p.since <= lost-lag
+	}
+	return slices.ContainsFunc(j.record.Sights, func(s history.Sight) bool {
+		return s.Version >= p.since && s.Version < lost && j.policies[s.UID] != nil
+	})
+}
+
 // pinnedSince reports whether the DaemonSet's policy pins, and the controller knew of nothing else at a revision and
 // later.
 func (j *judge) pinnedSince(set types.UID, revision int64) bool {
 	p := j.pinning[set]
+	lost, isLost := j.lost[set]
 	switch {
-	case !p.is || p.since > revision:
+	case !p.is || p.since > revision || isLost && !j.pinnedBefore(p, lost):
 		return false
 	case !p.again:
 		return true

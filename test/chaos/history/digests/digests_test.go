@@ -78,6 +78,13 @@ func (s *story) put(o metav1.Object) *story {
 	return s
 }
 
+// unseen puts what the controller does not see before the next version comes.
+func (s *story) unseen(o metav1.Object) *story {
+	s.put(o)
+	s.record.Sights = s.record.Sights[:len(s.record.Sights)-1]
+	return s
+}
+
 func (s *story) next() int64 { return int64(len(s.record.Events) + 1) }
 
 // gone has an object be gone.
@@ -170,6 +177,7 @@ func volume(image string) *story {
 
 func TestDigests(t *testing.T) {
 	told := func() *story { return begin().make("a", "demo:v1").put(pod("a", "demo:v1", one)) }
+	twice := func(s *story) *story { return s.make("a", "demo:v1").make("b", "demo:v1") }
 	for name, c := range map[string]struct {
 		story  *story
 		want   string // the rule that is broken
@@ -209,7 +217,19 @@ func TestDigests(t *testing.T) {
 			told().put(says(one)).put(elsewhere()).put(as(pinned)).gone(says(one)).make("b", "demo:v1"), Second, 0,
 		},
 		"a second one when the policy cannot be followed": {told().put(elsewhere()).make("b", "demo:v1"), Second, 0},
-		"the first one is gone":                           {begin().make("a", "demo:v1").gone(pod("a", "demo:v1", "")).make("b", "demo:v1"), "", 0},
+		"pinning that it did not see before the policy could not be followed": {
+			twice(begin().put(as("")).unseen(as(pinned)).put(elsewhere())), "", 0,
+		},
+		"pinning that it saw before the policy could not be followed": {
+			twice(begin().put(as("")).put(as(pinned)).put(elsewhere())), Second, 0,
+		},
+		"pinning that it sees when the policy can be followed again": {
+			twice(begin().put(as("")).unseen(as(pinned)).put(elsewhere()).put(as(pinned))), Second, 0,
+		},
+		"pinning that it does not see yet when the policy can be followed again": {
+			twice(begin().put(as("")).unseen(as(pinned)).put(elsewhere()).unseen(as(pinned))), "", 0,
+		},
+		"the first one is gone": {begin().make("a", "demo:v1").gone(pod("a", "demo:v1", "")).make("b", "demo:v1"), "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found, judged := Check(c.story.record)

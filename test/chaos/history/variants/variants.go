@@ -3,7 +3,7 @@
 //   - A pod is made as the variants of its revision say for its node, as that was of late, and these were stored
 //     before. While they are in conflict on the node it is made by the first by name; where they cannot be had none is.
 //   - A running pod is given other amounts as variants say for its node that are in no conflict there: the newest,
-//     those that the rollout goes to or back to, or those of another pod.
+//     those that the rollout goes to or back to, those of another pod, or the newest as far as each was heard of.
 //   - Where a policy is followed, no node gets the target before its step has begun: variants are a part of it.
 //   - In the end each daemon is as its DaemonSet's variants say for its node, and these say that they apply and are in
 //     no conflict.
@@ -189,13 +189,15 @@ func (j *judge) made(e history.Event, p *corev1.Pod, t *corev1.PodTemplateSpec) 
 
 // given judges the amounts that a running pod is given: somebody's that are its DaemonSet's, or were.
 func (j *judge) given(e history.Event, was, p *corev1.Pod, t *corev1.PodTemplateSpec) {
-	may := j.mayGo(e, p)
-	for _, n := range j.book.Nodes(daemon.TargetOf(p), 0, e.Revision) {
-		for _, all := range may {
-			if o := molds.For(t, all, n); !o.Keeps && amounts(o.Looks) == amounts(molds.OfPod(p)) {
-				return
-			}
-		}
+	nodes := j.book.Nodes(daemon.TargetOf(p), 0, e.Revision)
+	says := func(all []molds.Variant) bool {
+		return slices.ContainsFunc(nodes, func(n *corev1.Node) bool {
+			o := molds.For(t, all, n)
+			return !o.Keeps && amounts(o.Looks) == amounts(molds.OfPod(p))
+		})
+	}
+	if slices.ContainsFunc(j.mayGo(e, p), says) || j.book.Mixed(owner(p), e.Revision-lag, e.Revision, says) {
+		return
 	}
 	j.report(Given, e.Revision, p, "pod %s on node %s had %s and was given %s, as no variants say for that node",
 		p.Name, daemon.TargetOf(p), molds.OfPod(was), molds.OfPod(p))

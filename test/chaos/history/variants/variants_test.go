@@ -104,6 +104,19 @@ func canary() *v1alpha1.RolloutPolicy {
 	return p
 }
 
+// another is a variant that takes the place of the first, which is elsewhere's then.
+func another() *v1alpha1.DaemonSetVariant {
+	v := variant(molds.Fiftieth)
+	v.Name, v.UID = "w", "w"
+	return v
+}
+
+func elsewhere() *v1alpha1.DaemonSetVariant {
+	v := variant(molds.ByClass)
+	v.Spec.DaemonSets, v.Generation = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "elsewhere"}}, 2
+	return v
+}
+
 func TestVariants(t *testing.T) {
 	policed := func() *story { return begin().put(canary()) }
 	for name, c := range map[string]struct {
@@ -128,6 +141,8 @@ func TestVariants(t *testing.T) {
 		"amounts that it goes back to":            {begin().put(stored("y", molds.Hundredth)).put(pod("t_x", 200)).put(rollout("t_y", "t_x", "rest")).put(pod("t_x", 100)), ""},
 		"amounts by one in conflict":              {begin().put(clash()).put(pod("t", 100)).put(pod("t", 210)), Given},
 		"a new pod by the first in conflict":      {begin().put(clash()).put(pod("t_c", 210)), ""},
+		"amounts of half of an edit":              {begin().put(pod("t_x", 200)).later().put(another()).put(elsewhere()).put(pod("t_x", 100)), ""},
+		"amounts of half of an edit of long ago":  {begin().put(pod("t_x", 200)).put(another()).put(elsewhere()).later().put(pod("t_x", 100)), Given},
 		"amounts of no variant":                   {begin().put(pod("t_x", 200)).put(pod("t_x", 300)), Given},
 		"the target in the node's step":           {policed().put(rollout("t", "t_x", "rest")).later().put(pod("t_x", 200)), ""},
 		"the target before the node's step":       {policed().put(rollout("t", "t_x", "canary")).later().put(pod("t_x", 200)), Begun},

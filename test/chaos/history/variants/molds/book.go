@@ -2,6 +2,7 @@ package molds
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 
@@ -138,6 +139,31 @@ func (b *Book) at(set types.UID, at int64) (out []Variant) {
 		}
 	}
 	return out
+}
+
+// Mixed visits what a DaemonSet's variants can have been for who hears of each by itself, late and in another order:
+// each as it was at some moment between two revisions. It ends, and reports true, when visit does.
+func (b *Book) Mixed(set types.UID, low, high int64, visit func([]Variant) bool) bool {
+	all := slices.Collect(maps.Values(b.variants))
+	var choose func(left []*life[*v1alpha1.DaemonSetVariant], chosen []Variant) bool
+	choose = func(left []*life[*v1alpha1.DaemonSetVariant], chosen []Variant) bool {
+		if len(left) == 0 {
+			return visit(chosen)
+		}
+		l := left[0]
+		without := l.from[0] > low || l.end != 0 && l.end <= high
+		for _, v := range l.between(low, high) {
+			applies := slices.ContainsFunc(b.sets[set].between(low, high), func(d *appsv1.DaemonSet) bool {
+				return Chooses(v.Spec.DaemonSets, d.Labels)
+			})
+			without = without || !applies
+			if applies && choose(left[1:], append(slices.Clip(chosen), VariantOf(v))) {
+				return true
+			}
+		}
+		return without && choose(left[1:], chosen)
+	}
+	return choose(all, nil)
 }
 
 // Edited reports whether a variant came, changed or went between two revisions.
