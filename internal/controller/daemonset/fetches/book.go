@@ -107,10 +107,10 @@ type set struct {
 	refused  bool
 	failures int
 	until    time.Time // no pod is made before
-	// moved is to be settled, at next by time alone.
-	moved bool
-	next  time.Time
-	pulls map[types.UID]*pull
+	// moved is to be settled, at next by time alone, but not before rests.
+	moved       bool
+	next, rests time.Time
+	pulls       map[types.UID]*pull
 }
 
 // pull is what is done for one node.

@@ -3,6 +3,8 @@ package fetches
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 
 	"github.com/everynode/everynode/internal/change/fetch"
 	"github.com/everynode/everynode/internal/change/fetch/fetchpod"
+	"github.com/everynode/everynode/internal/controller/daemonset/matrix/action"
 	"github.com/everynode/everynode/internal/controller/daemonset/matrix/fact"
 )
 
@@ -207,6 +210,40 @@ func TestAPodThatCannotBeDeletedHoldsUpNobodyForEver(t *testing.T) {
 		w.sleep(time.Second)
 		if r := w.told[next]; r != (fetch.Report{Revision: revision, At: w.now}) {
 			t.Errorf("revision %s: the matrix knows %+v", revision, r)
+		}
+	}
+}
+
+// TestManyNodesAreLookedAtInPauses: of each of many nodes is heard something all the while, and each is compared with
+// all others.
+func TestManyNodesAreLookedAtInPauses(t *testing.T) {
+	for _, c := range []struct {
+		nodes int
+		pause time.Duration
+	}{{many - 1, 0}, {many, many * rest}, {3 * many, 3 * many * rest}} {
+		w := start(t, c.nodes)
+		for i := range c.nodes {
+			uid := types.UID(fmt.Sprint("d", i))
+			w.book.Takes(&action.FetchImages{Target: action.Target{UID: "logs", Namespace: "ns", Name: "logs"},
+				Node: "n-" + string(uid), PodName: "logs-" + string(uid), PodUID: uid, Revision: "b"})
+		}
+		w.work()
+		w.sleep(time.Second)
+		first := strings.Fields(w.there())
+		if len(first) != w.atOnce {
+			t.Fatalf("of %d nodes pods fetch after %q, want %d", c.nodes, first, w.atOnce)
+		}
+		w.says(types.UID(first[0]), has)
+		if at, ok := w.book.NextTick(); c.pause > 0 && (!ok || !at.Equal(w.now.Add(c.pause))) {
+			t.Errorf("of %d nodes something is to be done at %s (%t), want in %s", c.nodes, at, ok, c.pause)
+		}
+		if gone := !slices.Contains(strings.Fields(w.there()), first[0]); gone != (c.pause == 0) {
+			t.Errorf("of %d nodes the pod that has pulled is gone: %t", c.nodes, gone)
+		}
+		w.sleep(c.pause)
+		w.sleep(c.pause)
+		if now := strings.Fields(w.there()); len(now) != w.atOnce || slices.Contains(now, first[0]) {
+			t.Errorf("of %d nodes pods fetch after %q in the end, and after %q before", c.nodes, now, first)
 		}
 	}
 }
