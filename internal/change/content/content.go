@@ -154,6 +154,9 @@ func (c *Content) Adds(key []byte, owner string, sum Sum) bool {
 func (c *Content) Prove(key []byte, owner string, held func(Ref) (*Object, error)) (gone error) {
 	sums := map[Ref][]byte{}
 	for _, m := range c.Members {
+		if !m.HasCopy() {
+			continue
+		}
 		of := m.CopyRef()
 		o, err := held(of)
 		switch {

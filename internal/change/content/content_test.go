@@ -558,3 +558,16 @@ func FuzzManifests(f *testing.F) {
 }
 
 func meta(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
+
+// TestWhatNoObjectCanBeCalledHasNoCopy: the API takes any name in a volume. A content is proven without what cannot be.
+func TestWhatNoObjectCanBeCalledHasNoCopy(t *testing.T) {
+	spec := podSpec(t, `{volumes: [{name: v, configMap: {name: Extra_Conf, optional: true}}]}`)
+	c, err := Of(nil, "agent", Refs(spec), objects())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = c.Prove(nil, "agent", func(of Ref) (*Object, error) { return nil, fmt.Errorf("%s is read", of) })
+	if err != nil || c.Members[0].HasCopy() {
+		t.Errorf("%+v: %v", c.Members, err)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 )
 
@@ -18,6 +19,10 @@ func (m *Member) CopyRef() Ref {
 	of := sha256.Sum256([]byte("empty copy for " + m.Copy))
 	return Ref{m.Kind, NameFor(m.Name, of[:])}
 }
+
+// HasCopy reports whether there is to be a copy of the member. Of what was missing there can be none where no object
+// can have its name, which the API takes in volumes alone.
+func (m *Member) HasCopy() bool { return !m.Absent || len(validation.IsDNS1123Subdomain(m.Name)) == 0 }
 
 // nobodys begins a name that no object can have.
 const nobodys = "_"

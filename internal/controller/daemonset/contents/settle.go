@@ -282,7 +282,7 @@ const (
 // flaw says what is wrong with one copy; "" if nothing is. Of a kind that nobody reads nothing is known.
 func (b *Book) flaw(s *set, k *known, m content.Member) string {
 	sp := b.space(s.object.Namespace)
-	if !sp.sight[m.Kind].read {
+	if !sp.sight[m.Kind].read || !m.HasCopy() {
 		return ""
 	}
 	key, err := b.keyFor(s.object.Namespace, k.Refs())
