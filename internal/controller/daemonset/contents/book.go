@@ -99,7 +99,7 @@ type set struct {
 	// refs are what the template of refsOf names.
 	refs   []content.Ref
 	refsOf *corev1.PodTemplateSpec
-	sums   map[content.Ref]sum
+	sums   map[hashed]sum
 	// lost are copies that somebody deleted, for as long as they are wanted.
 	lost map[content.Ref]*object
 	last map[content.Ref]last
@@ -127,6 +127,9 @@ type known struct {
 	manifest *corev1.ConfigMap // nil while there is none
 	spoiled  bool              // it does not fit its copies
 }
+
+// hashed is an object, and the name under which it is content: an author's may have the name of a copy.
+type hashed struct{ object, as content.Ref }
 
 // sum is that of one version of an object.
 type sum struct {
@@ -231,7 +234,7 @@ func (b *Book) set(uid types.UID) *set {
 	s := b.sets[uid]
 	if s == nil {
 		s = &set{
-			sums: map[content.Ref]sum{}, lost: map[content.Ref]*object{}, last: map[content.Ref]last{},
+			sums: map[hashed]sum{}, lost: map[content.Ref]*object{}, last: map[content.Ref]last{},
 			known:    map[string]*known{},
 			unwanted: map[content.Ref]time.Time{},
 		}

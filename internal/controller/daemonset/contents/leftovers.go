@@ -68,7 +68,7 @@ func (b *Book) leftovers(s *set, sp *space, wanted map[string]bool) (out []metav
 	since := map[content.Ref]time.Time{}
 	listed := s.listed()
 	for ref, o := range sp.objects {
-		if needed[ref] || !s.keeps(o, listed[ref]) {
+		if needed[ref] || !b.mayGo(s, o, listed[ref]) {
 			continue
 		}
 		at, known := s.unwanted[ref]
@@ -88,9 +88,24 @@ func (b *Book) leftovers(s *set, sp *space, wanted map[string]bool) (out []metav
 	s.unwanted = since
 	out = slices.DeleteFunc(out, func(o metav1.Object) bool { return b.listsMore(sp, s, needed, out, o) })
 	maps.DeleteFunc(s.lost, func(ref content.Ref, _ *object) bool { return !needed[ref] })
-	maps.DeleteFunc(s.sums, func(ref content.Ref, _ sum) bool { return sp.objects[ref] == nil })
+	maps.DeleteFunc(s.sums, func(of hashed, _ sum) bool { return sp.objects[of.object] == nil })
 	slices.SortFunc(out, byManifest)
 	return out
+}
+
+// mayGo reports whether an object goes when no content of the DaemonSet needs it: it stands for one, and no template of
+// the namespace names it itself, as one does that was written from a pod.
+func (b *Book) mayGo(s *set, o *object, listed bool) bool {
+	if !s.keeps(o, listed) {
+		return false
+	}
+	for _, by := range b.sets {
+		if by.object != nil && by.object.Namespace == o.meta.GetNamespace() &&
+			slices.Contains(content.Refs(&by.object.Spec.Template.Spec), o.Ref) {
+			return false
+		}
+	}
+	return true
 }
 
 // misses notes of which content there is no list. For a moment that is nothing to tell.

@@ -146,16 +146,16 @@ func (b *Book) work(s *set) (content.Content, error) {
 
 // sumOf hashes an object once for each of its versions.
 func (s *set) sumOf(sp *space, key []byte, ref content.Ref) ([]byte, error) {
-	o := sp.objects[ref]
+	o, at := sp.objects[ref], hashed{ref, ref}
 	if o == nil {
-		delete(s.sums, ref)
+		delete(s.sums, at)
 		return nil, nil
 	}
-	have := s.sums[ref]
+	have := s.sums[at]
 	if have.of != &o.Object || have.keyed != string(key) {
 		have = sum{of: &o.Object, keyed: string(key)}
 		have.value, have.err = content.Hash(key, s.object.Name, ref, &o.Object)
-		s.sums[ref] = have
+		s.sums[at] = have
 	}
 	return have.value, have.err
 }
@@ -237,7 +237,7 @@ func (b *Book) adds(s *set, k *known) bool {
 		if m.Absent {
 			continue
 		}
-		have := s.sums[m.CopyRef()]
+		have := s.sums[hashed{m.CopyRef(), m.Ref}]
 		if have.value == nil || have.keyed != string(key) || !m.Names(have.value) {
 			return true
 		}
@@ -304,11 +304,12 @@ func (b *Book) flaw(s *set, k *known, m content.Member) string {
 
 // genuine reports whether a copy holds what it must; each is hashed once.
 func (s *set) genuine(key []byte, m content.Member, o *object) bool {
-	have := s.sums[o.Ref]
+	at := hashed{o.Ref, m.Ref}
+	have := s.sums[at]
 	if have.of != &o.Object || have.keyed != string(key) {
 		have = sum{of: &o.Object, keyed: string(key)}
 		have.value, have.err = content.Hash(key, s.object.Name, m.Ref, &o.Object)
-		s.sums[o.Ref] = have
+		s.sums[at] = have
 	}
 	return have.err == nil && m.Fits(&o.Object, have.value)
 }
