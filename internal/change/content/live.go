@@ -139,7 +139,7 @@ func Point(spec *corev1.PodSpec, members []Member) ([]Pointed, error) {
 			m, is := memberFor(members, ref)
 			switch {
 			case !is && IsID(ref.hash()):
-				err = fmt.Errorf("volume %s shows a copy of what is no longer content", v.Name)
+				err = nobodysCopy(v, ref)
 			case !is || ref.listed() == m.Copy:
 			case m.Absent:
 				err = fmt.Errorf("%s is gone", m.Ref)
@@ -166,6 +166,14 @@ func Point(spec *corev1.PodSpec, members []Member) ([]Pointed, error) {
 	}
 	slices.SortFunc(out, func(a, b Pointed) int { return a.Ref.Compare(b.Ref) })
 	return slices.Compact(out), nil
+}
+
+// nobodysCopy says what keeps a volume that shows a copy from following, where it is known of no member to be its own.
+func nobodysCopy(v *corev1.Volume, ref Ref) error {
+	if len(ref.listed()) == maxName {
+		return fmt.Errorf("the name of what volume %s shows is too long to be followed", v.Name)
+	}
+	return fmt.Errorf("volume %s shows a copy of what is no longer content", v.Name)
 }
 
 // staleVariable returns what a container's environment is made of that is another now; the zero Ref for nothing.
@@ -244,6 +252,7 @@ func showsWhole(spec *corev1.PodSpec, volume string) bool {
 func memberFor(members []Member, ref Ref) (Member, bool) {
 	for _, fits := range []func(*Member) bool{
 		func(m *Member) bool { return m.Name == ref.Name },
+		func(m *Member) bool { return m.Copy == ref.listed() || m.isCalled(ref.Name) },
 		func(m *Member) bool { return isCopyOf(ref.listed(), m.Name) },
 	} {
 		for i := range members {

@@ -91,6 +91,30 @@ func TestWhatARunningPodCannotFollow(t *testing.T) {
 	}
 }
 
+// Names that are cut tell not whose copy it is. What stays as it is keeps no pod from being given the rest, and of what
+// does not it is said that nobody knows.
+func TestARunningPodWithLongNames(t *testing.T) {
+	long := Ref{ConfigMap, strings.Repeat("n", 240)}
+	const of = "{containers: [{name: c, env: [{name: A, valueFrom: {configMapKeyRef: {name: VAR, key: a, optional: true}}}]}]," +
+		"volumes: [{name: v, configMap: {name: LONG}}, {name: w, configMap: {name: other}}]}"
+	cut := func(first byte) string { return NameFor(long.Name, append([]byte{first}, make([]byte, 31)...)) }
+	for _, m := range []Member{{Ref: long, Copy: cut(1)}, {Ref: long, Copy: cut(1), Absent: true}} {
+		for _, variables := range []string{"conf", long.Name} {
+			spec := podSpec(t, strings.NewReplacer("LONG", long.Name, "VAR", variables).Replace(of))
+			other := Ref{ConfigMap, "other"}
+			Rewrite(spec, []Member{m, {Ref: other, Copy: hashed("other", "a")}})
+			next := Member{Ref: other, Copy: hashed("other", "b")}
+			if got, err := Point(spec, []Member{m, next}); err != nil || len(got) != 1 || got[0].Copy != next.Copy {
+				t.Errorf("while %s stays as it is: %v, %v", m.Copy, got, err)
+			}
+			const want = "the name of what volume v shows is too long to be followed"
+			if got, err := Point(spec, []Member{{Ref: long, Copy: cut(2)}, next}); err == nil || err.Error() != want {
+				t.Errorf("when %s does not: %v, %v; want %q", m.Copy, got, err, want)
+			}
+		}
+	}
+}
+
 // A running pod whose volume refers to what is missing, by a name of this version or of an older one, stays while it is
 // missing and is shown what comes. What its environment lacks comes with another pod.
 func TestARunningPodIsShownWhatComes(t *testing.T) {
