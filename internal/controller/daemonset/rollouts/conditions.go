@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/change/content"
 	"github.com/everynode/everynode/internal/change/pinning"
 )
 
@@ -52,20 +53,21 @@ func Conditions(s *v1alpha1.DaemonSetRolloutStatus, before []metav1.Condition, n
 		meta.RemoveStatusCondition(&out, v1alpha1.RolloutImagesPinned)
 		return out
 	}
-	pinned := imagesPinned(s.Images)
+	pinned := imagesPinned(s)
 	pinned.ObservedGeneration, pinned.LastTransitionTime = s.ObservedGeneration, metav1.NewTime(now)
 	meta.SetStatusCondition(&out, pinned)
 	return out
 }
 
-// imagesPinned says in a condition whether images are pinned.
-func imagesPinned(s *v1alpha1.ImagesStatus) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.RolloutImagesPinned, Message: s.Message}
+// imagesPinned says in a condition whether the target's images are pinned. Others may wait for those of the stable one.
+func imagesPinned(s *v1alpha1.DaemonSetRolloutStatus) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.RolloutImagesPinned, Message: s.Images.Message}
+	known := pinning.Of(s.Images, content.TemplateOf(s.TargetRevision)) != nil
 	switch {
-	case s.Message == "":
-		c.Status, c.Reason = metav1.ConditionTrue, "Pinned"
-	case strings.Contains(s.Message, pinning.AsWritten):
+	case strings.Contains(c.Message, pinning.AsWritten):
 		c.Status, c.Reason = metav1.ConditionFalse, "AsWritten"
+	case c.Message == "", known:
+		c.Status, c.Reason = metav1.ConditionTrue, "Pinned"
 	default:
 		c.Status, c.Reason = metav1.ConditionUnknown, "WaitingForFirstNode"
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -55,6 +56,19 @@ func TestConditions(t *testing.T) {
 		}
 		if text := strings.Join(got, " "); text != c.want || all[0] != others {
 			t.Errorf("%s: the conditions are\n%s beside %v, want\n%s", c.phase, text, all[0], c.want)
+		}
+	}
+}
+
+// TestImagesOfTheStableTemplate: the condition is of the target, also while nodes before their turn wait for others.
+func TestImagesOfTheStableTemplate(t *testing.T) {
+	const message = "nodes before their turn wait for the digests that the first of them gets"
+	for of, want := range map[string]metav1.ConditionStatus{"new": metav1.ConditionTrue, "old": metav1.ConditionUnknown} {
+		s := &v1alpha1.DaemonSetRolloutStatus{TargetRevision: "new_bbbbbbbbbb", Images: &v1alpha1.ImagesStatus{
+			Message: message, Templates: []v1alpha1.PinnedTemplate{{Template: of}}}}
+		got := meta.FindStatusCondition(Conditions(s, nil, time.Time{}), v1alpha1.RolloutImagesPinned)
+		if got.Status != want {
+			t.Errorf("where the digests of %s are known it is %+v, want %s", of, got, want)
 		}
 	}
 }
