@@ -483,10 +483,31 @@ func TestChangesNameKeysAndNoValues(t *testing.T) {
 	if got := Changes(nil, &to, 20, nil); len(got) != 3 || got[0] != "ConfigMap a is part of the revision" {
 		t.Errorf("from no content they are %q", got)
 	}
+	// With Secrets beside them, or without, or by another key, copies of the same have other names.
+	other, _ := Of([]byte("other key"), "agent", refs, func(ref Ref) ([]byte, error) {
+		if o := objectOf(old, ref); o != nil {
+			return Hash([]byte("other key"), "agent", ref, o)
+		}
+		return nil, nil
+	})
+	if got := Changes(&from, &other, 20, func(m Member) *Object { return objectOf(old, m.Ref) }); len(got) != 0 {
+		t.Errorf("of what holds the same they are %q", got)
+	}
+	got = Changes(&from, &other, 20, func(Member) *Object { return nil })
+	if len(got) != 2 || got[0] != "ConfigMap a: keys that are not known" { // c is missing in both
+		t.Errorf("where nobody knows what it held they are %q", got)
+	}
 	none := Content{}
 	if got := Changes(&from, &none, 20, nil); len(got) != 3 || got[0] != "ConfigMap a is no longer part of the revision" {
 		t.Errorf("to no content they are %q", got)
 	}
+}
+
+func objectOf(all []*Object, ref Ref) *Object {
+	if i := slices.IndexFunc(all, func(o *Object) bool { return o.Ref == ref }); i >= 0 {
+		return all[i]
+	}
+	return nil
 }
 
 func TestRevisionNames(t *testing.T) {

@@ -90,7 +90,7 @@ func Changes(from, to *Content, most int, of func(Member) *Object) (lines []stri
 		was, had := before[m.Ref]
 		delete(before, m.Ref)
 		switch {
-		case had && was.Copy == m.Copy:
+		case had && (was.Copy == m.Copy || was.Absent && m.Absent):
 		case !had:
 			say(m.String() + " is part of the revision")
 		case m.Absent:
@@ -98,7 +98,9 @@ func Changes(from, to *Content, most int, of func(Member) *Object) (lines []stri
 		case was.Absent:
 			say(m.String() + " is there")
 		default:
-			say(m.String() + ": " + list(Keys(of(was), of(m))))
+			if keys := differing(of(was), of(m)); keys != "" {
+				say(m.String() + ": " + keys)
+			}
 		}
 	}
 	for _, m := range from.membersIn(before) {
@@ -108,6 +110,15 @@ func Changes(from, to *Content, most int, of func(Member) *Object) (lines []stri
 		lines = append(lines[:most-1], fmt.Sprintf("and %d more objects", len(lines)-most+1))
 	}
 	return lines
+}
+
+// differing says in which keys two objects differ; "" if in none, as where copies of the same have other names by a
+// key. nil is one of which nothing is known.
+func differing(from, to *Object) string {
+	if from == nil || to == nil {
+		return "keys that are not known"
+	}
+	return list(Keys(from, to))
 }
 
 // membersIn are those of the members that are left, in their order.
