@@ -21,7 +21,7 @@ const (
 
 	keyLost = "Secret " + content.KeyName + ", with which copies of Secrets are checked, is gone or holds no key: " +
 		wayOut
-	// otherKey is said of a copy.
+	// otherKey is said of a copy, or of a list.
 	otherKey = "does not fit Secret " + content.KeyName + ", which is younger, and not that with which it was made: " +
 		wayOut
 )
@@ -48,11 +48,14 @@ func (b *Book) misfits(namespace string) bool {
 	return false
 }
 
-// misfit names a copy that the namespace's key does not fit, of what may be given; "" if there is none.
+// misfit names a copy, or a list, that the namespace's key does not fit, of what may be given; "" if there is none.
 func (b *Book) misfit(s *set) string {
 	for _, id := range slices.Sorted(maps.Keys(s.known)) {
 		k := s.known[id]
 		of, why := b.missing(s, k)
+		if why == "" { // empty copies fit any key
+			of, why = s.listOf(id), b.listFlaw(s, k)
+		}
 		if why == otherKey && b.mayGive(s, id) {
 			return fmt.Sprintf("%s %s", of, why)
 		}
@@ -135,7 +138,23 @@ func (b *Book) keyFor(namespace string, refs []content.Ref) ([]byte, error) {
 	return nil, errLater
 }
 
-// unlike says why a copy is not what its name says. One that is immutable stays what it was made as.
+// listFlaw says why the list of a content is not that of its copies; "" if it is.
+func (b *Book) listFlaw(s *set, k *known) string {
+	switch {
+	case !k.spoiled && b.adds(s, k):
+		return ""
+	case k.spoiled, k.manifest == nil:
+		return spoiled
+	}
+	return b.space(s.object.Namespace).unlike(k, read(k.manifest))
+}
+
+// listOf is the list of a content.
+func (s *set) listOf(id string) content.Ref {
+	return content.Ref{Kind: content.ConfigMap, Name: content.ManifestName(s.object.Name, id)}
+}
+
+// unlike says why a copy or a list is not what its name says. One that is immutable stays what it was made as.
 func (sp *space) unlike(k *known, o *object) string {
 	if content.Keyed(k.Refs()) && o.Immutable && sp.keyed.After(o.meta.GetCreationTimestamp().Time) {
 		return otherKey
@@ -158,7 +177,7 @@ func (s *set) copied(ref content.Ref) (*known, content.Member) {
 // lists reports whether an object has the name of the list of a content.
 func (s *set) lists(ref content.Ref) bool {
 	for id := range s.known {
-		if ref.Kind == content.ConfigMap && ref.Name == content.ManifestName(s.object.Name, id) {
+		if ref == s.listOf(id) {
 			return true
 		}
 	}

@@ -74,6 +74,34 @@ func TestAKeyThatIsLostWhileNoControllerRuns(t *testing.T) {
 	}
 }
 
+// All that the template names is missing, so that each copy is empty and fits any key: that it is another one is told by
+// the list of them, and nobody is hindered to put the first one back.
+func TestAnotherKeyWhereAllIsMissing(t *testing.T) {
+	w := newWorld(t, careful)
+	w.drop(confRef)
+	w.drop(content.Ref{Kind: content.Secret, Name: "token"})
+	w.pass(10 * time.Minute)
+	kept := w.objects[content.KeyRef].(*corev1.Secret).DeepCopy()
+	w.tick(time.Minute)
+	w.anotherKey()
+	w.start(true)
+	w.edit()
+	w.pass(time.Minute)
+	list := content.ManifestName("agent", content.IDOf(w.status().StableRevision))
+	w.wantMessage("ConfigMap " + list + " does not fit Secret everynode-content-key, which is younger")
+	w.wantMessage("put it back from a backup")
+	w.drop(content.KeyRef)
+	w.pass(time.Minute)
+	if w.objects[content.KeyRef] != nil {
+		t.Error("the key that fits nothing is made again")
+	}
+	w.wantMessage(keyGone)
+	w.put(kept)
+	w.settle()
+	w.pass(10 * time.Minute)
+	w.wantPhase(complete, "5 of 5")
+}
+
 // Another DaemonSet of the namespace has no key made either where copies of this one are checked with a lost one.
 func TestNoKeyIsMadeOverTheCopiesOfOthers(t *testing.T) {
 	w := newWorld(t, careful)

@@ -40,7 +40,7 @@ func (s *set) needed(wanted map[string]bool) map[content.Ref]bool {
 		if k == nil {
 			return nil
 		}
-		needed[content.Ref{Kind: content.ConfigMap, Name: content.ManifestName(s.object.Name, id)}] = true
+		needed[s.listOf(id)] = true
 		for _, m := range k.Members {
 			needed[m.CopyRef()] = true
 		}

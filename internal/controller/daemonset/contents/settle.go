@@ -200,9 +200,8 @@ func (b *Book) unsound(s *set, revision string, meanwhile bool) (why string) {
 				m.CopyRef(), revision))
 		}
 	}
-	if k.spoiled || !b.adds(s, k) {
-		return fmt.Sprintf("revision %s cannot be given: ConfigMap %s %s", revision,
-			content.ManifestName(s.object.Name, id), spoiled)
+	if flaw := b.listFlaw(s, k); flaw != "" {
+		return fmt.Sprintf("revision %s cannot be given: %s %s", revision, s.listOf(id), flaw)
 	}
 	return why
 }
@@ -251,7 +250,7 @@ func (b *Book) adds(s *set, k *known) bool {
 func (b *Book) whole(s *set, k *known) (bool, error) {
 	switch {
 	case k.spoiled:
-		return false, fmt.Errorf("ConfigMap %s %s", content.ManifestName(s.object.Name, k.ID), spoiled)
+		return false, fmt.Errorf("%s %s", s.listOf(k.ID), spoiled)
 	case s.job.make.why != "":
 		return false, errors.New(s.job.make.why)
 	}
