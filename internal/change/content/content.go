@@ -149,8 +149,8 @@ func (c *Content) Adds(key []byte, owner string, sum Sum) bool {
 }
 
 // Prove returns an error unless a content is that of its copies: each holds for good what its name says, and together
-// they are what the ID says. The one for an object that was missing must hold nothing. held is what an object in the
-// API holds; nil if there is none. That one is gone hides nothing that is wrong with those after it.
+// they are what the ID says. One for an object that was missing must hold nothing, if it is there. held is what an
+// object in the API holds; nil if there is none. That one is gone hides nothing that is wrong with those after it.
 func (c *Content) Prove(key []byte, owner string, held func(Ref) (*Object, error)) (gone error) {
 	sums := map[Ref][]byte{}
 	for _, m := range c.Members {
@@ -162,6 +162,8 @@ func (c *Content) Prove(key []byte, owner string, held func(Ref) (*Object, error
 		switch {
 		case err != nil:
 			return err
+		case o == nil && m.Absent:
+			continue
 		case o == nil:
 			gone = cmp.Or(gone, fmt.Errorf("%s: %w", of, ErrGone))
 			continue

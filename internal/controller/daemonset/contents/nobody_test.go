@@ -42,3 +42,31 @@ func TestWhatNobodyCanMakeNeedsNoCopy(t *testing.T) {
 		}
 	}
 }
+
+// After an upgrade there is no empty copy yet, and a quota has no room for one. A pod that is lost is made all the same:
+// it reads nothing in its place.
+func TestEmptyCopyThatCannotBeMadeHoldsUpNoPod(t *testing.T) {
+	w := newWorld(t, careful)
+	w.drop(confRef)
+	w.pass(time.Minute)
+	stable := w.status().StableRevision
+	w.refuse = func(j *Job) string {
+		if len(j.Make) > 0 {
+			return "copy conf-x cannot be made: exceeded quota: few"
+		}
+		return ""
+	}
+	empty := w.copyOf(stable)
+	w.drop(empty)
+	w.start(true)
+	w.matrix.Step(podGone(w, "n2"))
+	w.pass(time.Minute)
+	if _, is := w.pods["n2"]; !is || w.objects[empty] != nil {
+		t.Errorf("the pod that was lost is not made again, or there is %v", w.objects[empty])
+	}
+	w.refuse = nil
+	w.pass(2 * time.Minute)
+	if w.objects[empty] == nil || w.status().StableRevision != stable {
+		t.Errorf("there is no empty copy when there is room, and the stable revision is %s", w.status().StableRevision)
+	}
+}

@@ -192,7 +192,7 @@ func (b *Book) unsound(s *set, revision string, meanwhile bool) (why string) {
 	}
 	for _, m := range k.Members {
 		switch flaw := b.flaw(s, k, m); {
-		case flaw == "":
+		case flaw == "", flaw == gone && m.Absent: // nothing is missing where there is to be nothing
 		case flaw != gone || b.held(s, &k.Content, m) == nil:
 			return fmt.Sprintf("revision %s cannot be given: %s %s", revision, m.CopyRef(), flaw)
 		case !meanwhile:

@@ -471,7 +471,7 @@ func (w *world) check() {
 			w.Errorf("at %s nobody knows what revision %s of the pod on %s holds", w.now, p.Revision, node)
 		}
 		for _, m := range members {
-			if w.objects[m.CopyRef()] == nil && w.refuse == nil {
+			if !m.Absent && w.objects[m.CopyRef()] == nil && w.refuse == nil {
 				w.Errorf("at %s the pod on %s refers to %s, which is gone", w.now, node, m.CopyRef())
 			}
 		}
@@ -486,7 +486,7 @@ func (w *world) checkStable() {
 	}
 	members, _ := w.book.Members(w.set.UID, content.IDOf(w.stored.StableRevision))
 	for _, m := range members {
-		if w.objects[m.CopyRef()] == nil {
+		if !m.Absent && w.objects[m.CopyRef()] == nil {
 			w.Errorf("at %s the copy %s of the stable revision is gone", w.now, m.CopyRef())
 		}
 	}
