@@ -25,6 +25,7 @@ type Cluster struct {
 	// devices is nil for a cluster that does not look at claims to devices.
 	devices Devices
 	index
+	recency
 }
 
 type placed struct {
@@ -73,6 +74,9 @@ func (c *Cluster) SetNode(object *corev1.Node) Change {
 	if moved {
 		c.countAll(node, 1)
 	}
+	if change != 0 {
+		c.touch(node)
+	}
 	return change
 }
 
@@ -86,6 +90,7 @@ func (c *Cluster) DeleteNode(name string) {
 	last := c.present[len(c.present)-1]
 	c.present[node.index], last.index = last, node.index
 	c.present = c.present[:len(c.present)-1]
+	c.leave(node)
 	node.unset()
 	c.drop(node)
 }
@@ -114,6 +119,7 @@ func (c *Cluster) DeletePod(uid types.UID) (nodeName string) {
 	c.leaveFamily(known.pod)
 	c.storage.Count(known.pod.ClaimKeys(), -1)
 	known.node.remove(known.pod)
+	c.touch(known.node)
 	c.drop(known.node)
 	return known.node.Name
 }
@@ -174,6 +180,7 @@ func (c *Cluster) place(pod *Pod, nodeName string, assumed bool) {
 	c.storage.Count(held.ClaimKeys(), 1)
 	node := c.node(nodeName)
 	node.add(&held)
+	c.touch(node)
 	c.pods[held.UID] = placed{pod: &held, node: node, assumed: assumed}
 	c.count(&held, node, 1)
 }

@@ -33,7 +33,13 @@ type Node struct {
 	Controlled map[types.UID]int
 
 	index int // place in Cluster.present; -1 while there is no API object, only pods that name it
+	// changed is when the node last changed; those that did so just before and after it are its neighbours.
+	changed      uint64
+	older, newer *Node
 }
+
+// Place is the node's place in Nodes. It is the same until a node is deleted.
+func (n *Node) Place() int { return n.index }
 
 func newNode(name string) *Node {
 	return &Node{Name: name, Pods: map[types.UID]*Pod{}, Controlled: map[types.UID]int{}, index: -1}

@@ -2,9 +2,11 @@ package fit
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	schedulinghelpers "k8s.io/component-helpers/scheduling/corev1"
@@ -86,6 +88,22 @@ func SamePod(a, b *corev1.Pod) bool {
 		(a.DeletionTimestamp != nil) == (b.DeletionTimestamp != nil) &&
 		controller(a) == controller(b) && started(a).Equal(started(b)) && maps.Equal(a.Labels, b.Labels) &&
 		!podfacts.Resizing(a) && !podfacts.Resizing(b)
+}
+
+// Alike reports whether a node says the same to two pods of which each depends on that node alone.
+func (p *Pod) Alike(other *Pod) bool {
+	a, b := &p.Object.Spec, &other.Object.Spec
+	return p.Priority == other.Priority && a.NodeName == b.NodeName && p.Requests.Equal(other.Requests) &&
+		slices.Equal(p.HostPorts, other.HostPorts) && maps.Equal(a.NodeSelector, b.NodeSelector) &&
+		equality.Semantic.DeepEqual(a.Tolerations, b.Tolerations) &&
+		equality.Semantic.DeepEqual(nodeAffinity(a), nodeAffinity(b))
+}
+
+func nodeAffinity(spec *corev1.PodSpec) *corev1.NodeAffinity {
+	if spec.Affinity == nil {
+		return nil
+	}
+	return spec.Affinity.NodeAffinity
 }
 
 func controller(object *corev1.Pod) types.UID {

@@ -90,6 +90,18 @@ type Question struct {
 // get as far as that rule.
 func (c *Cluster) Ask(pod *Pod) *Question { return &Question{pod: pod, cluster: c} }
 
+// NodesAlone reports whether what a node says to the pod follows from that node and what is on it: the pod has no claim
+// and no disk, is not to be spread, and is about no other pods, nor they about it.
+func (q *Question) NodesAlone() bool {
+	if len(q.pod.claims)+len(q.pod.disks)+len(q.spec().ResourceClaims)+len(q.spec().TopologySpreadConstraints) > 0 {
+		return false
+	}
+	if q.near == nil {
+		q.near = q.neighbours()
+	}
+	return q.near.readable && q.pod.readable && len(q.near.attract)+len(q.near.repel)+len(q.near.refused) == 0
+}
+
 // First returns the reasons of the first rule that the node fails; none if the pod fits.
 func (q *Question) First(node *Node, trial Trial) []Reason {
 	n := q.try(node, trial)

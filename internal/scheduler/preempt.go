@@ -37,7 +37,7 @@ func (l *loop) park(ctx context.Context, pod *fit.Pod, diagnosis *placement.Diag
 	if preemption.Node == "" {
 		// Where there will be room the devices can be had that the pod has, else it would not be room for it.
 		l.giveBackDevices(pod)
-		l.say(pod, text, l.keptNomination(pod, diagnosis))
+		l.say(pod, text, l.keptNomination(pod))
 		return
 	}
 	l.binder.metrics.preempted(len(preemption.Victims))
@@ -52,8 +52,8 @@ func (l *loop) park(ctx context.Context, pod *fit.Pod, diagnosis *placement.Diag
 
 // keptNomination is the nomination to write for a pod that preempts nothing now: what it has while victims are still
 // leaving its node, else none.
-func (l *loop) keptNomination(pod *fit.Pod, diagnosis *placement.Diagnosis) *string {
-	if l.placer.Awaits(pod, diagnosis, l.view()) {
+func (l *loop) keptNomination(pod *fit.Pod) *string {
+	if l.placer.Awaits(pod, l.view()) {
 		return nil
 	}
 	l.release(pod.Object)

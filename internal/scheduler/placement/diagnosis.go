@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -11,41 +12,60 @@ import (
 // NoNodes is the message when there is no node at all.
 const NoNodes = "no nodes available to schedule pods"
 
-// Failure is why one node does not fit.
-type Failure struct {
-	Node    string
-	Reasons []fit.Reason // of the first rule that it fails
+// failure is why nodes do not fit.
+type failure struct {
+	rule  fit.Rule // the first that they fail
+	texts []string // its reasons
+	// hopeless: removing pods from such a node would not help.
+	hopeless bool
 }
 
-// Hopeless reports whether removing pods from the node would not help.
-func (f *Failure) Hopeless() bool {
-	return slices.ContainsFunc(f.Reasons, func(r fit.Reason) bool { return r.Hopeless })
+func failureOf(reasons []fit.Reason) failure {
+	f := failure{rule: reasons[0].Rule}
+	for i := range reasons {
+		f.texts = append(f.texts, reasons[i].Text)
+		f.hopeless = f.hopeless || reasons[i].Hopeless
+	}
+	return f
 }
 
 // Diagnosis explains why a pod fits on no node.
 type Diagnosis struct {
 	// Total is the number of nodes.
 	Total int
-	// Failures are the nodes that were looked at and do not fit.
-	Failures []Failure
 	// Narrowed are the only nodes that the pod names; nil if it names none.
 	Narrowed []string
 	// HelpedBy is the set of changes that may help.
 	HelpedBy fit.Change
 	// Unbound is why the pod fits nowhere as its claims are; "" if that is not so.
 	Unbound string
+
+	// failed is how many nodes were looked at and do not fit, and counts how many of them have each reason.
+	failed int
+	counts map[string]int
+	// crowded are those which removing pods may help, and barren how many more there are that have no lesser pods.
+	crowded []*fit.Node
+	barren  int
 }
 
-func (d *Diagnosis) add(node string, reasons []fit.Reason) {
-	d.Failures = append(d.Failures, Failure{node, reasons})
-}
-
-// findHelp fills in which changes may help: those of the rules that failed, and a new node.
-func (d *Diagnosis) findHelp() {
-	d.HelpedBy = fit.NodeAdded
-	for _, failure := range d.Failures {
-		d.HelpedBy |= failure.Reasons[0].Rule.HelpedBy()
+// add takes up a node that was looked at.
+func (d *Diagnosis) add(node *fit.Node, f failure) {
+	d.count(f, 1)
+	if !f.hopeless {
+		d.crowded = append(d.crowded, node)
 	}
+}
+
+// count takes up that nodes fail so, and which changes may help them.
+func (d *Diagnosis) count(f failure, nodes int) {
+	if d.counts == nil {
+		d.counts = map[string]int{}
+	}
+	for _, text := range f.texts {
+		d.counts[text] += nodes
+	}
+	d.failed += nodes
+	d.HelpedBy |= f.rule.HelpedBy()
 }
 
 // Message is the text for the pod's event and condition. afterwards, if not empty, tells what preemption found.
@@ -59,13 +79,11 @@ func (d *Diagnosis) Message(afterwards string) string {
 	if d.Narrowed != nil && len(d.Narrowed) == 0 {
 		return aggregate(d.Total, nil, "pod affinity terms conflict", afterwards)
 	}
-	counts := map[string]int{}
-	for _, failure := range d.Failures {
-		for _, reason := range failure.Reasons {
-			counts[reason.Text]++
+	counts := maps.Clone(d.counts)
+	if rest := d.Total - d.failed; d.Narrowed != nil && rest > 0 {
+		if counts == nil {
+			counts = map[string]int{}
 		}
-	}
-	if rest := d.Total - len(d.Failures); d.Narrowed != nil && rest > 0 {
 		counts[fmt.Sprintf("node(s) didn't satisfy plugin(s) [%s]", fit.NodeAffinity)] += rest
 	}
 	return aggregate(d.Total, counts, "", afterwards)

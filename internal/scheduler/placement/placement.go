@@ -17,6 +17,8 @@ import (
 type Placer struct {
 	seed   uint64
 	cursor int // where the next search over all nodes starts
+	// remembered are the latest answers of all nodes to pods that wait, the latest first.
+	remembered []*answers
 }
 
 // New returns a Placer. Equal seeds and inputs give equal placements.
@@ -42,11 +44,11 @@ type Result struct {
 	Diagnosis Diagnosis
 }
 
-// Place chooses a node for pod.
+// Place chooses a node for pod. The result is good until the next call.
 func (p *Placer) Place(pod *fit.Pod, view View) Result {
 	diagnosis := Diagnosis{Total: len(view.Cluster.Nodes())}
-	candidates, search := candidates(pod, view, &diagnosis)
 	question := view.Cluster.Ask(pod)
+	candidates, search := p.candidates(pod, question, view, &diagnosis)
 	diagnosis.Unbound = question.Unbound()
 	if diagnosis.Unbound != "" {
 		diagnosis.HelpedBy = fit.VolumesChanged | fit.DevicesChanged
@@ -55,42 +57,47 @@ func (p *Placer) Place(pod *fit.Pod, view View) Result {
 	if node := nominated(pod, question, view); node != "" {
 		return Result{Node: node, Uses: question.Uses(view.Cluster.Node(node))}
 	}
-	enough := len(candidates)
-	if search {
-		enough = nodesToFind(len(candidates))
+	enough, first := len(candidates), 0
+	if search && enough > 0 {
+		enough, first = nodesToFind(diagnosis.Total), p.cursor%enough
 	}
 	var feasible []*fit.Node
 	visited := 0
 	for ; visited < len(candidates) && len(feasible) < enough; visited++ {
-		node := candidates[visited]
-		if search {
-			node = candidates[(p.cursor+visited)%len(candidates)]
-		}
+		node := candidates[(first+visited)%len(candidates)]
 		if reasons := check(pod, node, nil, question, view); len(reasons) > 0 {
-			diagnosis.add(node.Name, reasons)
+			diagnosis.add(node, failureOf(reasons))
 			continue
 		}
 		feasible = append(feasible, node)
 	}
-	if search && len(candidates) > 0 {
-		p.cursor = (p.cursor + visited) % len(candidates)
+	if search {
+		p.cursor = first + visited
 	}
 	if len(feasible) == 0 {
-		diagnosis.findHelp()
+		diagnosis.HelpedBy |= fit.NodeAdded
 		return Result{Diagnosis: diagnosis}
 	}
 	best := p.best(pod, feasible, view)
 	return Result{Node: best.Name, Uses: question.Uses(best), Diagnosis: diagnosis}
 }
 
-// candidates returns the nodes to look at, and whether they are all nodes.
-func candidates(pod *fit.Pod, view View, diagnosis *Diagnosis) ([]*fit.Node, bool) {
+// candidates returns the nodes to look at, and whether the search may start anywhere and end when enough were found.
+// Nodes of which it is known that they do not fit are in the diagnosis instead.
+func (p *Placer) candidates(
+	pod *fit.Pod, question *fit.Question, view View, diagnosis *Diagnosis,
+) (nodes []*fit.Node, search bool) {
 	names, named := nodeaffinity.Names(&pod.Object.Spec)
 	if !named {
-		return view.Cluster.Nodes(), true
+		if !question.NodesAlone() {
+			return view.Cluster.Nodes(), true
+		}
+		known := p.known(pod)
+		known.update(view.Cluster)
+		known.tell(diagnosis)
+		return known.fit.nodes, true
 	}
 	diagnosis.Narrowed = append([]string{}, names...)
-	var nodes []*fit.Node
 	for _, name := range names {
 		if node := view.Cluster.Node(name); node != nil {
 			nodes = append(nodes, node)
@@ -119,13 +126,14 @@ const TextRoomKept = "node(s) keep room for daemons that are still to start ther
 // check asks whether a pod fits on a node that some pods have left. Pods nominated to it that are not less important
 // than pod count as there, as do daemons that are still to come; it must fit without them too, for they may never come.
 func check(pod *fit.Pod, node *fit.Node, left []*fit.Pod, question *fit.Question, view View) []fit.Reason {
+	reasons := question.First(node, fit.Trial{Removed: left})
+	if len(reasons) > 0 {
+		return reasons
+	}
 	promised := view.Nominated.on(node.Name, pod)
 	if len(promised) > 0 {
-		if reasons := question.First(node, fit.Trial{Added: promised, Removed: left}); len(reasons) > 0 {
-			return reasons
-		}
+		reasons = question.First(node, fit.Trial{Added: promised, Removed: left})
 	}
-	reasons := question.First(node, fit.Trial{Removed: left})
 	if len(reasons) > 0 || view.ToCome == nil {
 		return reasons
 	}

@@ -36,7 +36,7 @@ func (p *Placer) Preempt(pod *fit.Pod, diagnosis *Diagnosis, view View) Preempti
 	if policy := pod.Object.Spec.PreemptionPolicy; policy != nil && *policy == corev1.PreemptNever {
 		return Preemption{Message: "preemption: not eligible due to preemptionPolicy=Never."}
 	}
-	if p.Awaits(pod, diagnosis, view) {
+	if p.Awaits(pod, view) {
 		return Preemption{Message: "preemption: not eligible due to a terminating pod on the nominated node."}
 	}
 	if diagnosis.Total == 0 {
@@ -46,14 +46,11 @@ func (p *Placer) Preempt(pod *fit.Pod, diagnosis *Diagnosis, view View) Preempti
 	enough := max(minCandidates, diagnosis.Total/10)
 	var candidates []candidate
 	counts := map[string]int{}
-	tried := 0
-	for i := range diagnosis.Failures {
-		failure := &diagnosis.Failures[i]
-		if failure.Hopeless() {
-			continue
-		}
-		tried++
-		found, reasons := victims(pod, view.Cluster.Node(failure.Node), question, view)
+	if diagnosis.barren > 0 {
+		counts[noVictims] = diagnosis.barren
+	}
+	for i := range diagnosis.crowded {
+		found, reasons := victims(pod, diagnosis.crowded[(p.cursor+i)%len(diagnosis.crowded)], question, view)
 		for _, reason := range reasons {
 			counts[reason]++
 		}
@@ -64,7 +61,7 @@ func (p *Placer) Preempt(pod *fit.Pod, diagnosis *Diagnosis, view View) Preempti
 		}
 	}
 	if len(candidates) == 0 {
-		if rest := diagnosis.Total - tried; rest > 0 {
+		if rest := diagnosis.Total - len(diagnosis.crowded) - diagnosis.barren; rest > 0 {
 			counts[notHelpful] += rest
 		}
 		return Preemption{Message: "preemption: " + aggregate(diagnosis.Total, counts, "", "")}
@@ -75,17 +72,15 @@ func (p *Placer) Preempt(pod *fit.Pod, diagnosis *Diagnosis, view View) Preempti
 
 // Awaits reports whether the pod has preempted already and a victim is still leaving: then it must wait, not take
 // another one. A nominated node that became hopeless is given up.
-func (p *Placer) Awaits(pod *fit.Pod, diagnosis *Diagnosis, view View) bool {
+func (p *Placer) Awaits(pod *fit.Pod, view View) bool {
 	name := view.Nominated.Node(pod.UID)
 	node := view.Cluster.Node(name)
 	if name == "" || node == nil {
 		return false
 	}
-	for i := range diagnosis.Failures {
-		failure := &diagnosis.Failures[i]
-		if failure.Node == name && failure.Hopeless() {
-			return false
-		}
+	reasons := view.Cluster.Ask(pod).First(node, fit.Trial{})
+	if len(reasons) > 0 && failureOf(reasons).hopeless {
+		return false
 	}
 	for _, other := range node.Pods {
 		if view.Nominated.awaits(pod.UID, other) || other.Priority < pod.Priority && other.Terminating {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -33,14 +34,16 @@ type Wait struct {
 
 // Queue holds the pods that wait for a node. Call New.
 type Queue struct {
-	config   Config
-	items    map[types.UID]*item
-	active   itemHeap
-	backoff  itemHeap
-	parked   itemHeap
-	anywhere map[types.UID]*item            // parked, any node may help
-	pinned   map[string]map[types.UID]*item // parked, by the nodes that may help
-	claimed  map[string]map[types.UID]*item // parked, by the claims that may help
+	config  Config
+	items   map[types.UID]*item
+	active  itemHeap
+	backoff itemHeap
+	parked  itemHeap
+	// Parked items for which any node may help, by the changes that may; those for which certain nodes may, by these; and
+	// all that have claims, by them.
+	anywhere map[fit.Change]map[types.UID]*item
+	pinned   map[string]map[types.UID]*item
+	claimed  map[string]map[types.UID]*item
 	sequence uint64
 }
 
@@ -80,7 +83,7 @@ func New(config Config) *Queue {
 	if config.MaxParked == 0 {
 		config.MaxParked = 5 * time.Minute
 	}
-	q := &Queue{config: config, items: map[types.UID]*item{}, anywhere: map[types.UID]*item{},
+	q := &Queue{config: config, items: map[types.UID]*item{}, anywhere: map[fit.Change]map[types.UID]*item{},
 		pinned:  map[string]map[types.UID]*item{},
 		claimed: map[string]map[types.UID]*item{}}
 	q.active.less = byPriority
@@ -213,13 +216,13 @@ func (q *Queue) Abort(uid types.UID, now time.Time) {
 
 // shelve parks an item where what it waits for finds it.
 func (q *Queue) shelve(known *item) {
-	uid, wait := known.pod.UID, known.wait
+	wait := known.wait
 	q.push(known, inParked)
 	for _, key := range wait.Claims {
 		put(q.claimed, key, known)
 	}
 	if wait.Nodes == nil {
-		q.anywhere[uid] = known
+		put(q.anywhere, wait.For, known)
 		return
 	}
 	for _, name := range wait.Nodes {
@@ -227,14 +230,14 @@ func (q *Queue) shelve(known *item) {
 	}
 }
 
-func put(in map[string]map[types.UID]*item, key string, known *item) {
+func put[K comparable](in map[K]map[types.UID]*item, key K, known *item) {
 	if in[key] == nil {
 		in[key] = map[types.UID]*item{}
 	}
 	in[key][known.pod.UID] = known
 }
 
-func take(from map[string]map[types.UID]*item, key string, known *item) {
+func take[K comparable](from map[K]map[types.UID]*item, key K, known *item) {
 	delete(from[key], known.pod.UID)
 	if len(from[key]) == 0 {
 		delete(from, key)
@@ -246,7 +249,18 @@ func (q *Queue) Changed(nodeName string, change fit.Change, now time.Time) {
 	if change == 0 {
 		return
 	}
-	q.wakeThose(now, func(waiting *item) bool { return waiting.wait.For&change != 0 }, q.anywhere, q.pinned[nodeName])
+	var woken []*item
+	for helpful, parked := range q.anywhere {
+		if helpful&change != 0 {
+			woken = slices.AppendSeq(woken, maps.Values(parked))
+		}
+	}
+	for _, waiting := range q.pinned[nodeName] {
+		if waiting.wait.For&change != 0 {
+			woken = append(woken, waiting)
+		}
+	}
+	q.wakeAll(woken, now)
 }
 
 // ChangedEverywhere tells of a change that is about all nodes.
@@ -262,22 +276,10 @@ func (q *Queue) ChangedEverywhere(change fit.Change, now time.Time) {
 
 // ClaimChanged tells of a change of a claim, named as namespace/name; pods parked with it are tried again.
 func (q *Queue) ClaimChanged(key string, now time.Time) {
-	q.wakeThose(now, func(*item) bool { return true }, q.claimed[key])
+	q.wakeAll(slices.Collect(maps.Values(q.claimed[key])), now)
 }
 
-// wakeThose wakes the parked pods for which it is meant, in the order in which they were parked.
-func (q *Queue) wakeThose(now time.Time, meant func(*item) bool, among ...map[types.UID]*item) {
-	var woken []*item
-	for _, parked := range among {
-		for _, waiting := range parked {
-			if meant(waiting) {
-				woken = append(woken, waiting)
-			}
-		}
-	}
-	q.wakeAll(woken, now)
-}
-
+// wakeAll wakes parked pods in the order in which they were parked.
 func (q *Queue) wakeAll(woken []*item, now time.Time) {
 	slices.SortFunc(woken, func(a, b *item) int { return cmp.Compare(a.sequence, b.sequence) })
 	for _, waiting := range woken {
@@ -368,7 +370,7 @@ func (q *Queue) remove(leaving *item) {
 	}
 	heap.Remove(q.heapOf(leaving.place), leaving.index)
 	if leaving.place == inParked {
-		delete(q.anywhere, leaving.pod.UID)
+		take(q.anywhere, leaving.wait.For, leaving)
 		for _, name := range leaving.wait.Nodes {
 			take(q.pinned, name, leaving)
 		}
