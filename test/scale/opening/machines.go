@@ -7,6 +7,9 @@ import (
 	"sync"
 	"time"
 
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	restclient "k8s.io/client-go/rest"
@@ -22,6 +25,41 @@ type machines struct {
 	line *line
 }
 
+// account is who the nodes are. An administrator's requests are served at once, however many there are; these wait for
+// seats, as those of machines' agents do.
+const account = "machines"
+
+// admit lets the account do what nodes do, in the seats of nodes.
+func admit(ctx context.Context, client kubernetes.Interface) error {
+	_, err := client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: account},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: account}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("let nodes do what they do: %w", err)
+	}
+	all := []string{flowcontrolv1.ResourceAll}
+	seats := &flowcontrolv1.FlowSchema{ObjectMeta: metav1.ObjectMeta{Name: account}}
+	seats.Spec = flowcontrolv1.FlowSchemaSpec{
+		PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: "system"},
+		MatchingPrecedence:         500, // as that of nodes
+		Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
+			Subjects: []flowcontrolv1.Subject{{
+				Kind: flowcontrolv1.SubjectKindUser, User: &flowcontrolv1.UserSubject{Name: account},
+			}},
+			ResourceRules: []flowcontrolv1.ResourcePolicyRule{
+				{Verbs: all, APIGroups: all, Resources: all, ClusterScope: true, Namespaces: all},
+			},
+		}},
+	}
+	_, err = client.FlowcontrolV1().FlowSchemas().Create(ctx, seats, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("give nodes their seats: %w", err)
+	}
+	return nil
+}
+
 // slowly has daemons take their time: a node is ready long before they are, so that nothing but its gate keeps other
 // pods away.
 const slowly = `
@@ -33,6 +71,7 @@ faults:
 func startMachines(ctx context.Context, config *restclient.Config) (*machines, error) {
 	m := &machines{line: &line{open: closed()}}
 	config = restclient.CopyConfig(config)
+	config.Impersonate = restclient.ImpersonationConfig{UserName: account}
 	config.Wrap(func(to http.RoundTripper) http.RoundTripper { return held{m.line, to} })
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

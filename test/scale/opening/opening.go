@@ -124,6 +124,10 @@ func (r *run) prepare(ctx context.Context) error {
 			return fmt.Errorf("make DaemonSet %s: %w", name, err)
 		}
 	}
+	err := admit(ctx, r.client)
+	if err != nil {
+		return err
+	}
 	own, err := everynode.NewForConfig(r.Server.Config())
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
