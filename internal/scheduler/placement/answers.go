@@ -56,8 +56,9 @@ func (p *Placer) known(pod *fit.Pod) *answers {
 	return a
 }
 
-// update asks the nodes that have changed.
-func (a *answers) update(c *fit.Cluster) {
+// update asks the nodes that have changed. The question is about the pod that is tried: the one of its sort that came
+// first may have got enemies since.
+func (a *answers) update(c *fit.Cluster, question *fit.Question) {
 	now := c.Now()
 	if !now.SamePlaces(a.seen) || a.kinds == nil {
 		*a = answers{pod: a.pod, kinds: []kind{{}}}
@@ -65,7 +66,6 @@ func (a *answers) update(c *fit.Cluster) {
 	if all := len(c.Nodes()); all > len(a.said) {
 		a.said = append(a.said, make([]answer, all-len(a.said))...)
 	}
-	question := c.Ask(a.pod)
 	for node := range c.ChangedSince(a.seen) {
 		a.forget(node)
 		a.take(node, question.First(node, fit.Trial{}))

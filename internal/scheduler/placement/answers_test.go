@@ -24,7 +24,7 @@ func sorts() []*corev1.Pod {
 	}
 	return []*corev1.Pod{
 		pod("small", "1", 0), pod("large", "3", 0), pod("important", "2", 5), pod("free", "", 0),
-		pod("small-important", "1", 5),
+		pod("small-important", "1", 5), pod("small-too", "1", 0),
 		with(pod("tolerant", "1", 0), func(s *corev1.PodSpec) {
 			s.Tolerations = []corev1.Toleration{{Key: "closed", Operator: corev1.TolerationOpExists}}
 		}),
@@ -155,4 +155,29 @@ func TestAnswersAreKept(t *testing.T) {
 			},
 		})
 	})
+}
+
+// TestAlikePodsHaveOtherEnemies: the nodes are asked about the pod that is tried, not about another of its sort, which
+// may have got an enemy since.
+func TestAlikePodsHaveOtherEnemies(t *testing.T) {
+	w := newWorld(1)
+	if got := w.place(pod("unwanted", "1", 0)); got.Node != "" {
+		t.Fatalf("without nodes a pod goes to %q", got.Node)
+	}
+	n := node("n", "4")
+	n.Labels = map[string]string{"zone": "a"}
+	w.cluster.SetNode(n)
+	enemy := pod("enemy", "", 0)
+	enemy.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+			TopologyKey: "zone", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"name": "unwanted"}},
+		}},
+	}}
+	w.run("n", enemy)
+	if got := w.place(pod("wanted", "1", 0)); got.Node != "n" {
+		t.Errorf("a pod without enemies goes to %q, want n: %s", got.Node, got.Diagnosis.Message(""))
+	}
+	if got := w.place(pod("unwanted", "1", 0)); got.Node != "" {
+		t.Errorf("a pod goes to %q, where its enemy is", got.Node)
+	}
 }

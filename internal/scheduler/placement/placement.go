@@ -93,7 +93,7 @@ func (p *Placer) candidates(
 			return view.Cluster.Nodes(), true
 		}
 		known := p.known(pod)
-		known.update(view.Cluster)
+		known.update(view.Cluster, question)
 		known.tell(diagnosis)
 		return known.fit.nodes, true
 	}
