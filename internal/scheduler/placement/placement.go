@@ -15,8 +15,10 @@ import (
 
 // Placer places pods one after another. Call New.
 type Placer struct {
-	seed   uint64
-	cursor int // where the next search over all nodes starts
+	seed uint64
+	// cursor is how many nodes all searches have visited. The next one starts after as many, whichever nodes it is over:
+	// one over few nodes, or over none, must not have those after it start where they have been.
+	cursor int
 	// remembered are the latest answers of all nodes to pods that wait, the latest first.
 	remembered []*answers
 }
@@ -72,7 +74,7 @@ func (p *Placer) Place(pod *fit.Pod, view View) Result {
 		feasible = append(feasible, node)
 	}
 	if search {
-		p.cursor = first + visited
+		p.cursor += visited
 	}
 	if len(feasible) == 0 {
 		diagnosis.HelpedBy |= fit.NodeAdded

@@ -203,6 +203,36 @@ func TestSearchStartsWhereTheLastOneStopped(t *testing.T) {
 	}
 }
 
+// TestSearchGoesOnAfterOneOverFewNodes: pods of other sorts, that fit on few nodes or on none, do not have the searches
+// of a pod start where they have been.
+func TestSearchGoesOnAfterOneOverFewNodes(t *testing.T) {
+	only := pod("only", "1m", 0)
+	only.Spec.NodeSelector = map[string]string{"only": ""}
+	for name, between := range map[string]*corev1.Pod{"fits nowhere": pod("large", "9", 0), "fits on one": only} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(0)
+			first := node("first", "4")
+			first.Labels = only.Spec.NodeSelector
+			w.cluster.SetNode(first)
+			for i := range 999 {
+				w.cluster.SetNode(node(fmt.Sprintf("n%d", i), "4"))
+			}
+			view, seen := w.view(), map[string]bool{}
+			view.ToCome = func(n *fit.Node) []*fit.Pod {
+				seen[n.Name] = true
+				return nil
+			}
+			for range 30 {
+				w.place(between)
+				w.placer.Place(fit.NewPod(pod("p", "1", 0)), view)
+			}
+			if len(seen) < 1000 {
+				t.Errorf("30 searches looked at %d of 1000 nodes, want all", len(seen))
+			}
+		})
+	}
+}
+
 func TestNominatedRoomIsKept(t *testing.T) {
 	w := newWorld(0, node("a", "2"))
 	important := pod("important", "2", 10)
