@@ -43,12 +43,19 @@ const (
 	inBarren
 )
 
-// known returns what is remembered for a pod like this one, or nothing yet.
+// remember has the answers to pods like this one kept from the next attempt on.
+func (p *Placer) remember(pod *fit.Pod) {
+	if p.known(pod) == nil {
+		most := min(len(p.remembered), mostRemembered-1)
+		p.remembered = slices.Insert(p.remembered[:most], 0, &answers{pod: pod})
+	}
+}
+
+// known returns what is remembered for a pod like this one, nil if nothing is.
 func (p *Placer) known(pod *fit.Pod) *answers {
 	at := slices.IndexFunc(p.remembered, func(a *answers) bool { return a.pod.Alike(pod) })
 	if at < 0 {
-		at = min(len(p.remembered), mostRemembered-1)
-		p.remembered = append(p.remembered[:at], &answers{pod: pod})
+		return nil
 	}
 	a := p.remembered[at]
 	copy(p.remembered[1:at+1], p.remembered[:at])

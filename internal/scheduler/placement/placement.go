@@ -19,7 +19,7 @@ type Placer struct {
 	// cursor is how many nodes all searches have visited. The next one starts after as many, whichever nodes it is over:
 	// one over few nodes, or over none, must not have those after it start where they have been.
 	cursor int
-	// remembered are the latest answers of all nodes to pods that wait, the latest first.
+	// remembered are the latest answers of all nodes to pods that did not find enough of them, the latest first.
 	remembered []*answers
 }
 
@@ -76,6 +76,11 @@ func (p *Placer) Place(pod *fit.Pod, view View) Result {
 	if search {
 		p.cursor += visited
 	}
+	// To ask all nodes costs more than a search that finds enough before, and is in vain if so many sorts are tried that
+	// none is remembered until its next attempt.
+	if search && visited == diagnosis.Total && question.NodesAlone() {
+		p.remember(pod)
+	}
 	if len(feasible) == 0 {
 		diagnosis.HelpedBy |= fit.NodeAdded
 		return Result{Diagnosis: diagnosis}
@@ -91,10 +96,13 @@ func (p *Placer) candidates(
 ) (nodes []*fit.Node, search bool) {
 	names, named := nodeaffinity.Names(&pod.Object.Spec)
 	if !named {
-		if !question.NodesAlone() {
+		var known *answers
+		if question.NodesAlone() {
+			known = p.known(pod)
+		}
+		if known == nil {
 			return view.Cluster.Nodes(), true
 		}
-		known := p.known(pod)
 		known.update(view.Cluster, question)
 		known.tell(diagnosis)
 		return known.fit.nodes, true
