@@ -265,6 +265,45 @@ func TestARepellingPodThatLeftRepelsNoMore(t *testing.T) {
 }
 
 // TestNothingIsKeptOfPodsThatLeft also looks at what is kept for many questions.
+// TestNodesAlone: whether a pod is about others is known without counting them, which costs a walk over all pods.
+func TestNodesAlone(t *testing.T) {
+	c := zones(1)
+	near := []corev1.PodAffinityTerm{{
+		TopologyKey: "zone", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+	}}
+	edits := map[string]func(*corev1.Pod){
+		"near": func(p *corev1.Pod) {
+			p.Spec.Affinity = &corev1.Affinity{
+				PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: near}}
+		},
+		"apart": func(p *corev1.Pod) {
+			p.Spec.Affinity = &corev1.Affinity{
+				PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: near}}
+		},
+		"spread": func(p *corev1.Pod) {
+			p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{byZone()}
+		},
+		"unwanted": func(p *corev1.Pod) { p.Labels = map[string]string{"app": "unwanted"} },
+		"alone":    func(*corev1.Pod) {},
+	}
+	enemy := webPod("enemy", "a")
+	edits["apart"](enemy)
+	enemy.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution = []corev1.PodAffinityTerm{{
+		TopologyKey: "zone", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "unwanted"}},
+	}}
+	c.SetPod(enemy)
+	for name, edit := range edits {
+		pod := webPod(name, "")
+		edit(pod)
+		if got := c.Ask(NewPod(pod)).NodesAlone(); got != (name == "alone") {
+			t.Errorf("pod %s depends on nodes alone: %v", name, got)
+		}
+	}
+	if len(c.groups) > 0 {
+		t.Errorf("%d groups of pods were counted, and no node was asked", len(c.groups))
+	}
+}
+
 func TestNothingIsKeptOfPodsThatLeft(t *testing.T) {
 	c := neighbourhood()
 	for i := range 3 * maxGroups {

@@ -93,13 +93,16 @@ func (c *Cluster) Ask(pod *Pod) *Question { return &Question{pod: pod, cluster: 
 // NodesAlone reports whether what a node says to the pod follows from that node and what is on it: the pod has no claim
 // and no disk, is not to be spread, and is about no other pods, nor they about it.
 func (q *Question) NodesAlone() bool {
-	if len(q.pod.claims)+len(q.pod.disks)+len(q.spec().ResourceClaims)+len(q.spec().TopologySpreadConstraints) > 0 {
+	spec := q.spec()
+	// The spec says it of most pods that are about others. To count those is for the rule, if a node gets as far as it.
+	if len(q.pod.claims)+len(q.pod.disks)+len(spec.ResourceClaims)+len(spec.TopologySpreadConstraints)+
+		len(requiredAffinity(spec))+len(requiredAntiAffinity(spec)) > 0 {
 		return false
 	}
 	if q.near == nil {
 		q.near = q.neighbours()
 	}
-	return q.near.readable && q.pod.readable && len(q.near.attract)+len(q.near.repel)+len(q.near.refused) == 0
+	return len(q.near.refused) == 0
 }
 
 // First returns the reasons of the first rule that the node fails; none if the pod fits.
