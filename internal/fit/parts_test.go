@@ -265,6 +265,38 @@ func TestARepellingPodThatLeftRepelsNoMore(t *testing.T) {
 }
 
 // TestNothingIsKeptOfPodsThatLeft also looks at what is kept for many questions.
+func TestAlike(t *testing.T) {
+	sort := func() *corev1.Pod {
+		p := webPod("p", "")
+		p.Spec.Tolerations = []corev1.Toleration{{Key: "k", Operator: corev1.TolerationOpExists}}
+		return p
+	}
+	tests := []struct {
+		name  string
+		edit  func(*corev1.Pod)
+		alike bool
+	}{
+		{"another name", func(p *corev1.Pod) { p.Name, p.UID = "other", "other" }, true},
+		{"other labels", func(p *corev1.Pod) { p.Labels = nil }, true},
+		{"bears a taint for so long", func(p *corev1.Pod) { p.Spec.Tolerations[0].TolerationSeconds = new(int64) }, true},
+		{"bears all taints", func(p *corev1.Pod) { p.Spec.Tolerations[0].Key = "" }, false},
+		{"a selector", func(p *corev1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }, false},
+		{"more important", func(p *corev1.Pod) { p.Spec.Priority = new(int32(1)) }, false},
+		{"a port", func(p *corev1.Pod) {
+			p.Spec.Containers = []corev1.Container{{Ports: []corev1.ContainerPort{{HostPort: 80}}}}
+		}, false},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			other := sort()
+			test.edit(other)
+			if got := NewPod(sort()).Alike(NewPod(other)); got != test.alike {
+				t.Errorf("the pods are alike: %v, want %v", got, test.alike)
+			}
+		})
+	}
+}
+
 // TestNodesAlone: whether a pod is about others is known without counting them, which costs a walk over all pods.
 func TestNodesAlone(t *testing.T) {
 	c := zones(1)

@@ -93,9 +93,11 @@ func SamePod(a, b *corev1.Pod) bool {
 // Alike reports whether a node says the same to two pods of which each depends on that node alone.
 func (p *Pod) Alike(other *Pod) bool {
 	a, b := &p.Object.Spec, &other.Object.Spec
+	// For how long a pod bears a taint is nothing to a node that is asked.
+	same := func(t, u corev1.Toleration) bool { return t.MatchToleration(&u) }
 	return p.Priority == other.Priority && a.NodeName == b.NodeName && p.Requests.Equal(other.Requests) &&
 		slices.Equal(p.HostPorts, other.HostPorts) && maps.Equal(a.NodeSelector, b.NodeSelector) &&
-		equality.Semantic.DeepEqual(a.Tolerations, b.Tolerations) &&
+		slices.EqualFunc(a.Tolerations, b.Tolerations, same) &&
 		equality.Semantic.DeepEqual(nodeAffinity(a), nodeAffinity(b))
 }
 
