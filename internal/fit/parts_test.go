@@ -264,7 +264,7 @@ func TestARepellingPodThatLeftRepelsNoMore(t *testing.T) {
 	}
 }
 
-// TestNothingIsKeptOfPodsThatLeft also looks at what is kept for many questions.
+// TestAlike: what no node looks at makes no other sort of a pod.
 func TestAlike(t *testing.T) {
 	sort := func() *corev1.Pod {
 		p := webPod("p", "")
@@ -336,6 +336,7 @@ func TestNodesAlone(t *testing.T) {
 	}
 }
 
+// TestNothingIsKeptOfPodsThatLeft also looks at what is kept for many questions.
 func TestNothingIsKeptOfPodsThatLeft(t *testing.T) {
 	c := neighbourhood()
 	for i := range 3 * maxGroups {
