@@ -1,6 +1,9 @@
 package fit
 
-import "iter"
+import (
+	"container/list"
+	"iter"
+)
 
 // Change says what of a node became different, as a set of bits.
 type Change uint8
@@ -35,7 +38,7 @@ func (m Moment) SamePlaces(other Moment) bool { return m.places == other.places 
 // recency keeps the existing nodes in the order of their latest changes.
 type recency struct {
 	now    Moment
-	latest *Node
+	latest list.List // of *Node, the latest first
 }
 
 // touch notes that what a node says to pods may be different now.
@@ -45,33 +48,18 @@ func (r *recency) touch(n *Node) {
 	}
 	r.now.change++
 	n.changed = r.now.change
-	if r.latest == n {
+	if n.recent == nil {
+		n.recent = r.latest.PushFront(n)
 		return
 	}
-	r.unlink(n)
-	if r.latest != nil {
-		r.latest.newer = n
-	}
-	n.older, r.latest = r.latest, n
+	r.latest.MoveToFront(n.recent)
 }
 
 // leave takes out a node that is deleted.
 func (r *recency) leave(n *Node) {
 	r.now.places++
-	if r.latest == n {
-		r.latest = n.older
-	}
-	r.unlink(n)
-}
-
-func (r *recency) unlink(n *Node) {
-	if n.newer != nil {
-		n.newer.older = n.older
-	}
-	if n.older != nil {
-		n.older.newer = n.newer
-	}
-	n.newer, n.older = nil, nil
+	r.latest.Remove(n.recent)
+	n.recent = nil
 }
 
 // Now is the moment after the latest event.
@@ -81,8 +69,9 @@ func (c *Cluster) Now() Moment { return c.now }
 // there are such nodes.
 func (c *Cluster) ChangedSince(m Moment) iter.Seq[*Node] {
 	return func(yield func(*Node) bool) {
-		for n := c.latest; n != nil && n.changed > m.change; n = n.older {
-			if !yield(n) {
+		for e := c.latest.Front(); e != nil; e = e.Next() {
+			n := e.Value.(*Node)
+			if n.changed <= m.change || !yield(n) {
 				return
 			}
 		}

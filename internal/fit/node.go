@@ -1,6 +1,7 @@
 package fit
 
 import (
+	"container/list"
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,9 +34,9 @@ type Node struct {
 	Controlled map[types.UID]int
 
 	index int // place in Cluster.present; -1 while there is no API object, only pods that name it
-	// changed is when the node last changed; those that did so just before and after it are its neighbours.
-	changed      uint64
-	older, newer *Node
+	// changed is when the node last changed, and recent its element among those that have; nil while there is no object.
+	changed uint64
+	recent  *list.Element
 }
 
 // Place is the node's place in Nodes. It is the same until a node is deleted.
