@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
@@ -33,11 +32,7 @@ func sorts() []*corev1.Pod {
 			s.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 80}}
 		}),
 		with(pod("alone", "1", 0), func(s *corev1.PodSpec) {
-			s.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
-				RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
-					TopologyKey: "zone", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"name": "small"}},
-				}},
-			}}
+			s.Affinity = awayFrom(map[string]string{"name": "small"})
 		}),
 	}
 }
@@ -84,7 +79,8 @@ func askAll(w *world, p *fit.Pod, promised map[string]string, coming map[string]
 func TestAnswersAreKept(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(1)
-		coming, promised := map[string]bool{}, map[string]string{} // nodes that await a daemon; nodes by the names of sorts
+		coming := map[string]bool{}     // nodes that await a daemon
+		promised := map[string]string{} // nodes by the names of sorts
 		view := func() placement.View {
 			v := w.view()
 			v.ToCome = func(n *fit.Node) []*fit.Pod {
@@ -132,12 +128,14 @@ func TestAnswersAreKept(t *testing.T) {
 					fresh := placement.New(1)
 					kept, first := w.placer.Place(facts, view()), fresh.Place(facts, view())
 					if kept.Node != first.Node {
-						t.Fatalf("%s goes to %q, and to %q for who asks for the first time", p.Name, kept.Node, first.Node)
+						t.Fatalf("%s goes to %q, and to %q for who asks for the first time",
+							p.Name, kept.Node, first.Node)
 					}
 					if kept.Node != "" {
 						continue
 					}
-					made, would := w.placer.Preempt(facts, &kept.Diagnosis, view()), fresh.Preempt(facts, &first.Diagnosis, view())
+					made := w.placer.Preempt(facts, &kept.Diagnosis, view())
+					would := fresh.Preempt(facts, &first.Diagnosis, view())
 					if a, b := fmt.Sprint(made.Node, victims(made)), fmt.Sprint(would.Node, victims(would)); a != b {
 						t.Fatalf("%s makes %s leave, and %s for who asks for the first time", p.Name, a, b)
 					}
@@ -168,11 +166,7 @@ func TestAlikePodsHaveOtherEnemies(t *testing.T) {
 	n.Labels = map[string]string{"zone": "a"}
 	w.cluster.SetNode(n)
 	enemy := pod("enemy", "", 0)
-	enemy.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
-			TopologyKey: "zone", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"name": "unwanted"}},
-		}},
-	}}
+	enemy.Spec.Affinity = awayFrom(map[string]string{"name": "unwanted"})
 	w.run("n", enemy)
 	if got := w.place(pod("wanted", "1", 0)); got.Node != "n" {
 		t.Errorf("a pod without enemies goes to %q, want n: %s", got.Node, got.Diagnosis.Message(""))

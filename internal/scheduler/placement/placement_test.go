@@ -69,15 +69,18 @@ func node(name, cpu string) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
 		Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{
-			corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("110"),
+			corev1.ResourceCPU: resource.MustParse(cpu), corev1.ResourceMemory: resource.MustParse("8Gi"),
+			corev1.ResourcePods: resource.MustParse("110"),
 		}},
 	}
 }
 
 func pod(name, cpu string, priority int32) *corev1.Pod {
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name), Labels: map[string]string{"name": name}},
-		Spec:       corev1.PodSpec{Priority: &priority, Containers: []corev1.Container{{}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name, UID: types.UID(name), Labels: map[string]string{"name": name},
+		},
+		Spec: corev1.PodSpec{Priority: &priority, Containers: []corev1.Container{{}}},
 	}
 	if cpu != "" {
 		p.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
@@ -90,16 +93,44 @@ func pinned(p *corev1.Pod, nodeName string) *corev1.Pod {
 		p.Spec.Affinity = &corev1.Affinity{}
 	}
 	p.Spec.Affinity.NodeAffinity = &corev1.NodeAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{nodeName}}},
-		}}},
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{
+				{MatchFields: []corev1.NodeSelectorRequirement{named(nodeName)}},
+			},
+		},
 	}
 	return p
 }
 
+func named(nodeName string) corev1.NodeSelectorRequirement {
+	return corev1.NodeSelectorRequirement{
+		Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{nodeName},
+	}
+}
+
+// near has a pod be in the zone of pods with these labels.
+func near(labels map[string]string) *corev1.Affinity {
+	return &corev1.Affinity{
+		PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: inZoneOf(labels)},
+	}
+}
+
+// awayFrom has a pod be in no zone of pods with these labels.
+func awayFrom(labels map[string]string) *corev1.Affinity {
+	return &corev1.Affinity{
+		PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: inZoneOf(labels)},
+	}
+}
+
+func inZoneOf(labels map[string]string) []corev1.PodAffinityTerm {
+	return []corev1.PodAffinityTerm{{TopologyKey: "zone", LabelSelector: &metav1.LabelSelector{MatchLabels: labels}}}
+}
+
 func TestMessages(t *testing.T) {
 	tainted := node("tainted", "4")
-	tainted.Spec.Taints = []corev1.Taint{{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule}}
+	tainted.Spec.Taints = []corev1.Taint{
+		{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule},
+	}
 	cordoned := node("cordoned", "4")
 	cordoned.Spec.Unschedulable = true
 	many := []*corev1.Node{tainted, cordoned}
@@ -108,7 +139,7 @@ func TestMessages(t *testing.T) {
 	}
 	contradiction := pinned(pod("p", "1", 0), "small1")
 	terms := contradiction.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
-	terms[0].MatchFields = append(terms[0].MatchFields, corev1.NodeSelectorRequirement{Key: "metadata.name", Operator: "In", Values: []string{"small2"}})
+	terms[0].MatchFields = append(terms[0].MatchFields, named("small2"))
 	selector := pod("p", "1", 0)
 	selector.Spec.NodeSelector = map[string]string{"disk": "ssd"}
 	never := pod("p", "2", 0)
@@ -122,13 +153,16 @@ func TestMessages(t *testing.T) {
 	}{
 		{"no nodes", nil, pod("p", "1", 0), "no nodes available to schedule pods"},
 		{"several reasons, sorted as text", many, pod("p", "2", 0),
-			"0/12 nodes are available: 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable, 10 Insufficient cpu. " +
+			"0/12 nodes are available: 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable, " +
+				"10 Insufficient cpu. " +
 				"preemption: 0/12 nodes are available: 12 Preemption is not helpful for scheduling."},
 		{"selector", many[1:4], selector,
-			"0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) didn't match Pod's node affinity/selector. " +
+			"0/3 nodes are available: 1 node(s) were unschedulable, " +
+				"2 node(s) didn't match Pod's node affinity/selector. " +
 				"preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."},
 		{"pinned and tainted", many[:3], pinned(pod("p", "1", 0), "tainted"),
-			"0/3 nodes are available: 1 node(s) had untolerated taint(s), 2 node(s) didn't satisfy plugin(s) [NodeAffinity]. " +
+			"0/3 nodes are available: 1 node(s) had untolerated taint(s), " +
+				"2 node(s) didn't satisfy plugin(s) [NodeAffinity]. " +
 				"preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."},
 		{"pinned to a vanished node", many[:3], pinned(pod("p", "1", 0), "gone"),
 			"0/3 nodes are available: 3 node(s) didn't satisfy plugin(s) [NodeAffinity]. " +
@@ -258,9 +292,11 @@ func TestPreemptsAsLittleAsPossible(t *testing.T) {
 		w.run("a", pod("low3", "1", 3))
 		got, text := w.preempt(t, pinned(pod("daemon", "2", 100), "a"))
 		if got.Node != "a" || !slices.Equal(victims(got), []string{"low2"}) {
-			t.Errorf("preempts %v on %q, want low2 on a: low1 alone is not enough, low3 is more important", victims(got), got.Node)
+			t.Errorf("preempts %v on %q, want low2 on a: low1 alone is not enough, low3 is more important",
+				victims(got), got.Node)
 		}
-		if want := "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't satisfy plugin(s) [NodeAffinity]."; text != want {
+		want := "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't satisfy plugin(s) [NodeAffinity]."
+		if text != want {
 			t.Errorf("message is %q, want %q", text, want)
 		}
 	})
@@ -271,7 +307,9 @@ func TestPreemptsAsLittleAsPossible(t *testing.T) {
 		if got.Node != "" {
 			t.Errorf("preempts %v, want nobody", victims(got))
 		}
-		if want := "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."; text != want {
+		want := "0/1 nodes are available: 1 Insufficient cpu. " +
+			"preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+		if text != want {
 			t.Errorf("message is %q, want %q", text, want)
 		}
 	})
@@ -280,7 +318,8 @@ func TestPreemptsAsLittleAsPossible(t *testing.T) {
 		w.run("a", pod("peer", "1", 5))
 		w.run("a", pod("low", "1", 1))
 		_, text := w.preempt(t, pod("p", "2", 5))
-		if want := "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 Insufficient cpu."; text != want {
+		want := "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 Insufficient cpu."
+		if text != want {
 			t.Errorf("message is %q, want %q", text, want)
 		}
 	})
@@ -323,8 +362,7 @@ func TestPreemptionLooksAtWhoIsLeft(t *testing.T) {
 		return p
 	}
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
-	term := corev1.PodAffinityTerm{TopologyKey: "zone", LabelSelector: selector}
-	awayFromWeb := &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{term}}}
+	awayFromWeb := awayFrom(selector.MatchLabels)
 	spread := func(p *corev1.Pod) *corev1.Pod {
 		p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
 			MaxSkew: 1, TopologyKey: "zone", WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: selector,
@@ -384,9 +422,10 @@ func TestPreemptionLooksAtWhoIsLeft(t *testing.T) {
 		w.run("a", web("low", 1))
 		w.run("a", pod("full", "8", 2))
 		p := pod("p", "1", 9)
-		p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{term}}}
+		p.Spec.Affinity = near(selector.MatchLabels)
 		if got, text := w.preempt(t, p); got.Node != "" {
-			t.Errorf("preempts %v on %s (%s), want nobody: without low the pod cannot run there", victims(got), got.Node, text)
+			t.Errorf("preempts %v on %s (%s), want nobody: without low the pod cannot run there",
+				victims(got), got.Node, text)
 		}
 	})
 }
@@ -399,9 +438,7 @@ func TestNotNearAPodThatMayNeverCome(t *testing.T) {
 	promised := pod("promised", "1", 9)
 	w.nominated.Set(fit.NewPod(promised), "a")
 	p := pod("p", "1", 1)
-	p.Spec.Affinity = &corev1.Affinity{PodAffinity: &corev1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
-		{TopologyKey: "zone", LabelSelector: &metav1.LabelSelector{MatchLabels: promised.Labels}},
-	}}}
+	p.Spec.Affinity = near(promised.Labels)
 	if result := w.place(p); result.Node != "" {
 		t.Error("a pod was placed near one that is not there yet")
 	}
@@ -415,10 +452,13 @@ func TestPreemptionSparesBudgets(t *testing.T) {
 	w := newWorld(0, node("a", "1"), node("b", "1"))
 	w.run("a", pod("guarded", "1", 1))
 	w.run("b", pod("free", "1", 2))
-	w.budgets = placement.Budgets{{Namespace: "default", Selector: labels.SelectorFromSet(labels.Set{"name": "guarded"}), Allowed: 0}}
+	w.budgets = placement.Budgets{{
+		Namespace: "default", Selector: labels.SelectorFromSet(labels.Set{"name": "guarded"}), Allowed: 0,
+	}}
 	got, _ := w.preempt(t, pod("p", "1", 9))
 	if got.Node != "b" {
-		t.Errorf("preempts on %s, want b: the budget of the pod on a is used up, though it has a lower priority", got.Node)
+		t.Errorf("preempts on %s, want b: the budget of the pod on a is used up, though it has a lower priority",
+			got.Node)
 	}
 	w.budgets[0].Allowed = 1
 	if got, _ = w.preempt(t, pod("p", "1", 9)); got.Node != "a" {
@@ -441,13 +481,15 @@ func TestWaitsForVictimsInsteadOfTakingMore(t *testing.T) {
 	if second.Node != "" {
 		t.Errorf("preempts %v while %v is still leaving", victims(second), victims(first))
 	}
-	if want := "0/1 nodes are available: 1 Insufficient cpu. preemption: not eligible due to a terminating pod on the nominated node."; text != want {
+	want := "0/1 nodes are available: 1 Insufficient cpu. " +
+		"preemption: not eligible due to a terminating pod on the nominated node."
+	if text != want {
 		t.Errorf("message is %q, want %q", text, want)
 	}
 }
 
-// TestPlacementsAndPreemptionsHold checks, for random clusters, that a placed pod fits, and that victims are lesser pods
-// without which the pod fits, none of them too many.
+// TestPlacementsAndPreemptionsHold checks, for random clusters, that a placed pod fits, and that victims are lesser
+// pods without which the pod fits, none of them too many.
 func TestPlacementsAndPreemptionsHold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(rapid.Uint64().Draw(t, "seed"))
@@ -461,7 +503,8 @@ func TestPlacementsAndPreemptionsHold(t *testing.T) {
 			on[name] = map[string]running{}
 		}
 		for i := range rapid.IntRange(0, 12).Draw(t, "pods") {
-			name, cpu, priority := fmt.Sprintf("p%d", i), rapid.Int64Range(1, 3).Draw(t, "cpu"), rapid.Int64Range(0, 3).Draw(t, "priority")
+			name, cpu := fmt.Sprintf("p%d", i), rapid.Int64Range(1, 3).Draw(t, "cpu")
+			priority := rapid.Int64Range(0, 3).Draw(t, "priority")
 			p := pod(name, fmt.Sprint(cpu), int32(priority))
 			result := w.place(p)
 			if result.Node != "" {
@@ -521,7 +564,9 @@ func BenchmarkPinnedPod(b *testing.B) {
 				w.cluster.SetNode(node(fmt.Sprintf("n%d", i), "64"))
 			}
 			p := pinned(pod("daemon", "100m", 0), fmt.Sprintf("n%d", nodes/2))
-			p.Spec.Tolerations = []corev1.Toleration{{Key: "a", Operator: "Exists"}, {Key: corev1.TaintNodeUnschedulable, Operator: "Exists"}}
+			p.Spec.Tolerations = []corev1.Toleration{
+				{Key: "a", Operator: "Exists"}, {Key: corev1.TaintNodeUnschedulable, Operator: "Exists"},
+			}
 			facts := fit.NewPod(p)
 			b.ReportAllocs()
 			for b.Loop() {

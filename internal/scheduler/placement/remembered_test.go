@@ -47,7 +47,9 @@ func TestWhoFindsEnoughIsNotRemembered(t *testing.T) {
 	for i := range 1000 {
 		c.SetNode(&corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i)},
-			Status:     corev1.NodeStatus{Allocatable: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("9")}},
+			Status: corev1.NodeStatus{
+				Allocatable: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("9")},
+			},
 		})
 	}
 	place := func(priority int32, selector map[string]string) (node string, remembered int) {
