@@ -7,6 +7,7 @@
 //	memory    which of the two
 //	handler   who answers: the zone, or somebody outside
 //	upstream  the node's own name servers, through CoreDNS's forward and cache
+//	loop      finds those of them that ask this one back
 //	server    listens
 //
 // When the control plane is down it answers from what it knows, and after a restart

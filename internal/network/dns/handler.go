@@ -29,6 +29,8 @@ type handler struct {
 	// door says who is answered, waiting has the places of questions that wait for outside.
 	door    *doorkeeper
 	waiting *places
+	// echoes are this name server's own questions.
+	echoes *echoes
 }
 
 // ServeDNS implements dns.Handler.
@@ -54,6 +56,9 @@ func (h *handler) reply(ctx context.Context, w dns.ResponseWriter, request *dns.
 		return new(dns.Msg).SetRcode(request, dns.RcodeRefused)
 	}
 	q := request.Question[0]
+	if h.echoes.hears(q.Name) {
+		return new(dns.Msg).SetRcode(request, dns.RcodeNameError)
+	}
 	z, knows := h.memory.zone()
 	if z.Holds(q.Name) && !knows {
 		// That a name is unknown is not known yet, and would be remembered.

@@ -77,7 +77,7 @@ func New(config Config) (*Server, error) {
 	u := newUpstream(config.ResolvConf, own)
 	return &Server{config: config, upstream: u, connections: newPlaces(maxConnections, maxConnectionsOf),
 		handler: &handler{memory: memory, outside: u, door: newDoorkeeper(config.Serves),
-			waiting: newPlaces(maxForwarded, maxOfClient)}}, nil
+			waiting: newPlaces(maxForwarded, maxOfClient), echoes: &u.echoes}}, nil
 }
 
 // Run answers until ctx ends. An address that is missing or taken is tried again:

@@ -45,28 +45,37 @@ func objects(endpoints int) []runtime.Object {
 	}
 }
 
-// internet is a name server that knows db.example.com, and counts questions.
+// internet is a name server that knows db.example.com, and counts questions, without echoes.
 func internet(t *testing.T) (address string, asked *atomic.Int32) {
+	t.Helper()
+	asked = new(atomic.Int32)
+	return outsider(t, func(w dns.ResponseWriter, r *dns.Msg) {
+		if r.Question[0].Qtype != dns.TypeHINFO {
+			asked.Add(1)
+		}
+		m := new(dns.Msg).SetRcode(r, dns.RcodeNameError)
+		if q := r.Question[0]; q.Name == "db.example.com." && q.Qtype == dns.TypeA {
+			m.Rcode = dns.RcodeSuccess
+			header := dns.RR_Header{Name: q.Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 300}
+			m.Answer = []dns.RR{&dns.A{Hdr: header, A: net.IPv4(192, 0, 2, 7)}}
+		}
+		_ = w.WriteMsg(m)
+	}), asked
+}
+
+// outsider is a name server that answers as it is told.
+func outsider(t *testing.T, answer dns.HandlerFunc) (address string) {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked = new(atomic.Int32)
 	running := make(chan struct{})
-	server := &dns.Server{PacketConn: conn, NotifyStartedFunc: func() { close(running) }, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, r *dns.Msg) {
-		asked.Add(1)
-		m := new(dns.Msg).SetRcode(r, dns.RcodeNameError)
-		if q := r.Question[0]; q.Name == "db.example.com." && q.Qtype == dns.TypeA {
-			m.Rcode = dns.RcodeSuccess
-			m.Answer = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: q.Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 300}, A: net.IPv4(192, 0, 2, 7)}}
-		}
-		_ = w.WriteMsg(m)
-	})}
+	server := &dns.Server{PacketConn: conn, NotifyStartedFunc: func() { close(running) }, Handler: answer}
 	go func() { _ = server.ActivateAndServe() }()
 	<-running
 	t.Cleanup(func() { _ = server.Shutdown() })
-	return conn.LocalAddr().String(), asked
+	return conn.LocalAddr().String()
 }
 
 // started is a running name server and how to stop what it watches with.

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -39,6 +40,11 @@ type upstream struct {
 	port    string
 	current atomic.Pointer[chain]
 	content []byte
+	// servers are those in content, and back those of them that asked this one back when it was looked at for the last
+	// time, which is zero while it was not.
+	servers, back []string
+	looked        time.Time
+	echoes        echoes
 }
 
 // chain is one set of name servers.
@@ -71,8 +77,11 @@ func (u *upstream) run(ctx context.Context) {
 	var last string
 	for {
 		err := u.reread()
+		if err == nil {
+			err = u.leaveOut(ctx, time.Now())
+		}
 		if err != nil && err.Error() != last {
-			logger.Error(err, "Names outside the cluster are not found", "file", u.path)
+			logger.Error(err, "Names outside the cluster may not be found", "file", u.path)
 		}
 		if last = ""; err != nil {
 			last = err.Error()
@@ -99,13 +108,42 @@ func (u *upstream) reread() error {
 	if err != nil {
 		return fmt.Errorf("read the node's name servers in %s: %w", u.path, err)
 	}
-	u.content = content
+	u.content, u.servers, u.back, u.looked = content, servers, nil, time.Time{}
 	if len(servers) == 0 {
 		u.replace(nil)
 		return errNoServers
 	}
 	u.replace(newChain(servers))
 	return nil
+}
+
+// leaveOut takes out those name servers that ask this one back: a question to them would go round until its time is up.
+// It looks at new ones once, and at those that do from time to time.
+func (u *upstream) leaveOut(ctx context.Context, now time.Time) error {
+	if u.looked.IsZero() || len(u.back) > 0 && now.Sub(u.looked) >= echoAgain {
+		u.looked = now
+		var back, rest []string
+		for _, server := range u.servers {
+			if u.echoes.comesBack(ctx, server) {
+				back = append(back, server)
+			} else {
+				rest = append(rest, server)
+			}
+		}
+		switch {
+		case slices.Equal(back, u.back):
+		case len(rest) == 0:
+			u.replace(nil)
+		default:
+			u.replace(newChain(rest))
+		}
+		u.back = back
+	}
+	if len(u.back) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the name servers %s ask this one back, so they are left out: have them ask others",
+		strings.Join(u.back, ", "))
 }
 
 func (u *upstream) replace(next *chain) {
