@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -52,11 +53,12 @@ type Guard struct {
 	// certificate knows callers by their certificates alone, identify by their tokens too.
 	certificate, identify authenticator.Request
 	answers               *cache.LRUExpireCache
+	strangers             *strangers
 }
 
 // New returns a Guard; it makes no call.
 func New(cfg Config) *Guard {
-	g := &Guard{cfg: cfg, answers: cache.NewLRUExpireCache(maxAnswers)}
+	g := &Guard{cfg: cfg, answers: cache.NewLRUExpireCache(maxAnswers), strangers: newStrangers()}
 	options := func() (x509.VerifyOptions, bool) {
 		out := certificates.DefaultVerifyOptions()
 		out.Roots, out.CurrentTime = cfg.ClientCAs(), cfg.Now()
@@ -96,7 +98,17 @@ func (g *Guard) review(ctx context.Context, token string) (*authenticator.Respon
 // Protect lets requests through to next whose callers may make them. Others are answered in a kubelet's words.
 func (g *Guard) Protect(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		from, _ := netip.ParseAddrPort(r.RemoteAddr)
+		token := r.Header.Get("Authorization") != ""
+		if token && g.strangers.tires(from.Addr(), g.cfg.Now()) {
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "Too many tokens that nobody has came from this address", http.StatusTooManyRequests)
+			return
+		}
 		who, ok, err := g.identify.AuthenticateRequest(r)
+		if token && !ok {
+			g.strangers.failed(from.Addr(), g.cfg.Now())
+		}
 		if err != nil {
 			klog.FromContext(r.Context()).Error(
 				err, "Could not tell who calls the node", "path", r.URL.Path, "from", r.RemoteAddr,

@@ -4,9 +4,11 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -201,5 +203,53 @@ func TestAnswersAreRemembered(t *testing.T) {
 	}
 	if code, _ := c.ask("", c.pair(c.bundle.Signer(), pki.KubeletClientUser), "GET", "/pods"); code != http.StatusOK {
 		t.Errorf("the API server itself: %d", code)
+	}
+}
+
+// Whoever makes tokens up has the API server asked about a few of them only.
+func TestMadeUpTokens(t *testing.T) {
+	c := newCluster(t)
+	refused := 0
+	for i := range 3 * mayFail {
+		if code, _ := c.ask(fmt.Sprintf("made-up-%d", i), nil, "GET", "/metrics"); code == http.StatusTooManyRequests {
+			refused++
+		}
+	}
+	if refused == 0 || int(c.reviews.Load())+refused != 3*mayFail {
+		t.Errorf("of %d made-up tokens the API server was asked about %d, and %d were refused",
+			3*mayFail, c.reviews.Load(), refused)
+	}
+	if code, _ := c.ask("", c.pair(c.bundle.Signer(), "admin"), "GET", "/containerLogs/ns/p/c"); code != http.StatusOK {
+		t.Errorf("a certificate from the same address: %d", code)
+	}
+}
+
+func TestStrangersAreToldApart(t *testing.T) {
+	s, now := newStrangers(), time.Now()
+	one, other := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+	for i := range mayFail {
+		if s.tires(one, now) {
+			t.Fatalf("after %d", i)
+		}
+		s.failed(one, now)
+	}
+	if !s.tires(one, now) || s.tires(other, now) {
+		t.Error("the address with too many is looked at, or another is not")
+	}
+	if s.tires(one, now.Add(time.Second)) {
+		t.Error("a second later it is still refused")
+	}
+	s = newStrangers()
+	for i := range byte(mayFail) {
+		s.failed(netip.AddrFrom16([16]byte{0xfd, 15: i}), now)
+	}
+	if !s.tires(netip.MustParseAddr("fd00::ffff"), now) || s.tires(netip.MustParseAddr("fd00:0:0:1::1"), now) {
+		t.Error("the addresses of a link count each for itself, or another link's with them")
+	}
+	for i := range maxStrangers {
+		s.failed(netip.AddrFrom4([4]byte{10, 1, byte(i >> 8), byte(i)}), now)
+	}
+	if n := s.of.Len(); n != maxStrangers {
+		t.Errorf("%d addresses are remembered", n)
 	}
 }
