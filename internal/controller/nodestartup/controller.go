@@ -75,7 +75,8 @@ type Config struct {
 	Events Recorder
 	// Clock is the wall clock if nil.
 	Clock clock.WithTicker
-	// Workers is the number of nodes looked at at a time; 8 if zero.
+	// Workers is the number of nodes looked at at a time; 64 if zero. What a worker does is mostly to wait for a write,
+	// and many nodes start in the same moment: with 8 of them gates waited for workers longer than for their writes.
 	Workers int
 	// Registerer gets the controller's metrics; nil for none.
 	Registerer prometheus.Registerer
@@ -135,7 +136,7 @@ func newController(informers Informers, reader client.Reader, cfg Config) (*cont
 		cfg.Clock = clock.RealClock{}
 	}
 	if cfg.Workers == 0 {
-		cfg.Workers = 8
+		cfg.Workers = 64
 	}
 	m, err := newMetrics(cfg.Registerer)
 	if err != nil {
