@@ -22,7 +22,7 @@ func IsHere(ip netip.Addr, own []net.IP, foreign bool) bool {
 		return true
 	}
 	link, err := netlink.LinkByIndex(route.LinkIndex)
-	if err != nil || route.Gw != nil || route.Via != nil {
+	if err != nil || route.Via != nil || route.Gw != nil && !isOwn(route.Gw) {
 		return false
 	}
 	if !foreign {
@@ -40,4 +40,11 @@ func IsHere(ip netip.Addr, own []net.IP, foreign bool) bool {
 		}
 	}
 	return true
+}
+
+// isOwn reports whether an address is the machine's own. As a gateway such a one leads nowhere else: Cilium routes the
+// pods of a node by way of its own address, which the kernel only leaves out if it was there before the route.
+func isOwn(ip net.IP) bool {
+	routes, err := netlink.RouteGet(ip)
+	return err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL
 }

@@ -84,9 +84,14 @@ func TestTunnelTakesNothingFromStrangers(t *testing.T) {
 	}
 }
 
-// Cilium routes the node's own pods by way of an address of the machine, on a link of its own; other nodes' pods have another
-// machine's address in their routes.
+// Cilium routes the node's own pods by way of an address of the machine, on a link of its own; other nodes' pods have
+// another machine's address in their routes.
 func TestWhoIsHereWithCilium(t *testing.T) {
+	t.Run("the address before the route", func(t *testing.T) { hereWithCilium(t, true) })
+	t.Run("the route before the address", func(t *testing.T) { hereWithCilium(t, false) })
+}
+
+func hereWithCilium(t *testing.T, addressFirst bool) {
 	nodes := cluster(t, Auto, "10.0.1.1", "10.0.1.2")
 	nodes[0].do(func() error {
 		link := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "cilium_host", Flags: net.FlagUp}}
@@ -94,26 +99,29 @@ func TestWhoIsHereWithCilium(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		err = netlink.AddrAdd(link, &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP("10.9.0.43"), Mask: net.CIDRMask(32, 32)}})
-		if err != nil {
-			return err
-		}
-		for text, gateway := range map[string]string{"10.9.0.0/24": "10.9.0.43", "10.9.1.0/24": "10.0.1.2"} {
-			_, to, err := net.ParseCIDR(text)
+		gateway := &net.IPNet{IP: net.ParseIP("10.9.0.43"), Mask: net.CIDRMask(32, 32)}
+		assign := func() error { return netlink.AddrAdd(link, &netlink.Addr{IPNet: gateway}) }
+		if addressFirst {
+			err = assign()
 			if err != nil {
 				return err
 			}
-			route := &netlink.Route{Dst: to, Gw: net.ParseIP(gateway)}
-			if gateway == "10.9.0.43" {
-				route.LinkIndex = link.Attrs().Index
-				direct := &netlink.Route{LinkIndex: route.LinkIndex, Scope: netlink.SCOPE_LINK,
-					Dst: &net.IPNet{IP: net.ParseIP(gateway), Mask: net.CIDRMask(32, 32)}}
-				err = netlink.RouteAdd(direct)
-				if err != nil {
-					return err
-				}
+		}
+		pods := func(third byte) *net.IPNet {
+			return &net.IPNet{IP: net.IPv4(10, 9, third, 0), Mask: net.CIDRMask(24, 32)}
+		}
+		for _, route := range []netlink.Route{
+			{LinkIndex: link.Attrs().Index, Scope: netlink.SCOPE_LINK, Dst: gateway},
+			{LinkIndex: link.Attrs().Index, Dst: pods(0), Gw: gateway.IP},
+			{Dst: pods(1), Gw: net.ParseIP("10.0.1.2")},
+		} {
+			err = netlink.RouteAdd(&route)
+			if err != nil {
+				return err
 			}
-			err = netlink.RouteAdd(route)
+		}
+		if !addressFirst {
+			err = assign()
 			if err != nil {
 				return err
 			}
