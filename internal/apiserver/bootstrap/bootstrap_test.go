@@ -2,11 +2,14 @@ package bootstrap
 
 import (
 	"errors"
+	"fmt"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -91,6 +94,51 @@ func TestEnsureRepairsAndKeepsAdditions(t *testing.T) {
 	}
 	if foreign, _ = bindings.Get(ctx, "system:discovery", metav1.GetOptions{}); foreign.RoleRef.Name != "system:discovery" {
 		t.Errorf("system:discovery still refers to %s", foreign.RoleRef.Name)
+	}
+}
+
+// A rule of a few kilobytes may stand for millions of rights. None is written out, none is lost, and the role gets what
+// it lacks all the same.
+func TestEnsureSparesLargeRules(t *testing.T) {
+	const each = 160
+	var large rbacv1.PolicyRule
+	for i := range each {
+		large.Verbs = append(large.Verbs, fmt.Sprintf("verb-%d", i))
+		large.APIGroups = append(large.APIGroups, fmt.Sprintf("group-%d", i))
+		large.Resources = append(large.Resources, fmt.Sprintf("resource-%d", i))
+	}
+	ctx, client := t.Context(), fake.NewClientset()
+	roles := client.RbacV1().ClusterRoles()
+	stored := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "system:node"}, Rules: []rbacv1.PolicyRule{large}}
+	if _, err := roles.Create(ctx, stored, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var before, after goruntime.MemStats
+	goruntime.ReadMemStats(&before)
+	for range 2 {
+		if err := Ensure(ctx, client); err != nil {
+			t.Fatal(err)
+		}
+	}
+	goruntime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 500<<20 {
+		t.Errorf("a rule of %d rights took %d MB", each*each*each, took>>20)
+	}
+	got, err := roles.Get(ctx, "system:node", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if covered, missing := validation.Covers(got.Rules, NodeRules()); !covered {
+		t.Errorf("the role lacks %v", missing)
+	}
+	kept := 0
+	for i := range got.Rules {
+		if apiequality.Semantic.DeepEqual(got.Rules[i], large) {
+			kept++
+		}
+	}
+	if kept != 1 {
+		t.Errorf("the large rule is there %d times", kept)
 	}
 }
 

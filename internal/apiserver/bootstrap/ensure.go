@@ -64,13 +64,15 @@ func ensureRoles(ctx context.Context, client kubernetes.Interface) error {
 	for _, want := range ClusterRoles() {
 		options = append(options, &reconciliation.ReconcileRoleOptions{
 			Role:   reconciliation.ClusterRoleRuleOwner{ClusterRole: &want},
-			Client: reconciliation.ClusterRoleModifier{Client: client.RbacV1().ClusterRoles()},
+			Client: &sparing{RuleOwnerModifier: reconciliation.ClusterRoleModifier{Client: client.RbacV1().ClusterRoles()}},
 		})
 	}
 	for _, want := range Roles() {
 		options = append(options, &reconciliation.ReconcileRoleOptions{
-			Role:   reconciliation.RoleRuleOwner{Role: &want},
-			Client: reconciliation.RoleModifier{Client: client.RbacV1(), NamespaceClient: client.CoreV1().Namespaces()},
+			Role: reconciliation.RoleRuleOwner{Role: &want},
+			Client: &sparing{RuleOwnerModifier: reconciliation.RoleModifier{
+				Client: client.RbacV1(), NamespaceClient: client.CoreV1().Namespaces(),
+			}},
 		})
 	}
 	return each(ctx, options, func(o *reconciliation.ReconcileRoleOptions) error {
