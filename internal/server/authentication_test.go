@@ -100,10 +100,11 @@ func TestWhoIsLetIn(t *testing.T) {
 		a := o.API.Authentication
 		a.Anonymous, a.AnonymousGiven = false, true
 		a.OIDC.IssuerURL, a.OIDC.ClientID, a.OIDC.CAFile = is.URL, "everynode", ca
-		a.OIDC.UsernamePrefix, a.OIDC.GroupsClaim, a.OIDC.GroupsPrefix = "corp:", "groups", "corp:"
+		a.OIDC.UsernamePrefix, a.OIDC.GroupsClaim = "corp:", "groups"
 		a.OIDC.SigningAlgorithms = []string{"ES256"}
 		o.API.ServiceAccounts.Issuers = []string{"https://new.example", "https://kubernetes.default.svc"}
 		o.API.ServiceAccounts.MaxExpiration = time.Hour
+		o.API.NodeNetworks = []string{"10.0.0.0/8"}
 		o.API.Objects.NotReadySeconds, o.API.Objects.UnreachableSeconds, o.API.Objects.EventLifetime = 7, 8, 2*time.Second
 	})
 	for _, path := range []string{"/version", "/livez", "/readyz", "/api", "/openapi/v2"} {
@@ -113,6 +114,7 @@ func TestWhoIsLetIn(t *testing.T) {
 		}
 	}
 	people(t, env, is)
+	nodes(t, env)
 	accounts(t, env)
 	objects(t, env)
 }
@@ -126,12 +128,12 @@ func people(t *testing.T, env *testenv.Env, is *issuer) {
 		}
 		return fmt.Sprint(review.Status.UserInfo.Username, review.Status.UserInfo.Groups), nil
 	}
-	good := is.token(t, map[string]any{"groups": []string{"ops", "system:masters"}})
+	good := is.token(t, map[string]any{"groups": []string{"ops", "corp:system:masters"}})
 	env.Eventually("the issuer's keys are known", func(ctx context.Context) error {
 		_, err := who(ctx, good)
 		return err
 	})
-	if got, err := who(t.Context(), good); err != nil || got != "corp:ann[corp:ops corp:system:masters system:authenticated]" {
+	if got, err := who(t.Context(), good); err != nil || got != "corp:ann[ops corp:system:masters system:authenticated]" {
 		t.Errorf("ann is %s, %v", got, err)
 	}
 	if _, err := with(t, env.Config, good).CoreV1().Secrets("kube-system").List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
@@ -141,11 +143,31 @@ func people(t *testing.T, env *testenv.Env, is *issuer) {
 	forged := &issuer{is.Server, stranger.key}
 	for name, token := range map[string]string{
 		"ended": is.token(t, map[string]any{"exp": time.Now().Add(-time.Minute).Unix()}), "for somebody else": is.token(t, map[string]any{"aud": "other"}),
-		"of another issuer": stranger.token(t, nil), "signed by another": forged.token(t, nil), "in the cluster's name": is.token(t, map[string]any{"iss": "https://kubernetes.default.svc"}),
+		"for an administrator": is.token(t, map[string]any{"groups": []string{"ops", "system:masters"}}),
+		"of another issuer":    stranger.token(t, nil), "signed by another": forged.token(t, nil), "in the cluster's name": is.token(t, map[string]any{"iss": "https://kubernetes.default.svc"}),
 	} {
 		if got, err := who(t.Context(), token); !apierrors.IsUnauthorized(err) {
 			t.Errorf("a token that is %s: %s, %v", name, got, err)
 		}
+	}
+}
+
+// nodes are of the networks that the operator has named.
+func nodes(t *testing.T, env *testenv.Env) {
+	t.Helper()
+	config := restclient.CopyConfig(env.Config)
+	config.Impersonate = restclient.ImpersonationConfig{UserName: "system:node:n1", Groups: []string{"system:nodes"}}
+	client := kubernetes.NewForConfigOrDie(config).CoreV1().Nodes()
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.168.0.1"}}
+	_, err := client.Create(t.Context(), n, metav1.CreateOptions{})
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "192.168.0.1") {
+		t.Errorf("a node with an address of another network: %v", err)
+	}
+	n.Status.Addresses[0].Address = "10.1.2.3"
+	_, err = client.Create(t.Context(), n, metav1.CreateOptions{})
+	if err != nil {
+		t.Errorf("a node with an address of theirs: %v", err)
 	}
 }
 

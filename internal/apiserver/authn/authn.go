@@ -31,7 +31,7 @@ type Config struct {
 	// Tokens are the service account tokens.
 	Tokens *Tokens
 	// BootstrapSecrets reads the Secrets of bootstrap tokens; nil accepts none.
-	BootstrapSecrets SecretGetter
+	BootstrapSecrets *JoinTokens
 	// ExtraTokens are further token authenticators, asked last.
 	ExtraTokens []authenticator.Token
 	// Anonymous says where those are let in who show nothing; nil for nowhere.

@@ -40,23 +40,31 @@ func (s *Stored) GetSecret(ctx context.Context, namespace, name string) (*corev1
 
 // JoinTokens reads the Secrets of join tokens, which anybody may name: from memory. One that is
 // not there may be too new, and is looked for in the database some times in a second at most.
-func (s *Stored) JoinTokens() SecretGetter {
-	return &joinTokens{stored: s, fresh: flowcontrol.NewTokenBucketRateLimiter(freshTokens, 2*freshTokens)}
+type JoinTokens struct {
+	known, stored func(ctx context.Context, namespace, name string) (*corev1.Secret, error)
+	fresh         flowcontrol.PassiveRateLimiter
+}
+
+// JoinTokens reads those that are stored.
+func (s *Stored) JoinTokens() *JoinTokens {
+	known := func(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+		return stored.Cached[*corev1.Secret](ctx, s.Secrets, namespace, name)
+	}
+	return newJoinTokens(known, s.GetSecret)
+}
+
+func newJoinTokens(known, stored func(context.Context, string, string) (*corev1.Secret, error)) *JoinTokens {
+	return &JoinTokens{known, stored, flowcontrol.NewTokenBucketRateLimiter(freshTokens, 2*freshTokens)}
 }
 
 // freshTokens is how many join tokens are looked for in the database in a second.
 const freshTokens = 5
 
-type joinTokens struct {
-	stored *Stored
-	fresh  flowcontrol.PassiveRateLimiter
-}
-
 // GetSecret implements SecretGetter.
-func (j *joinTokens) GetSecret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
-	secret, err := stored.Cached[*corev1.Secret](ctx, j.stored.Secrets, namespace, name)
+func (j *JoinTokens) GetSecret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	secret, err := j.known(ctx, namespace, name)
 	if apierrors.IsNotFound(err) && j.fresh.TryAccept() {
-		return j.stored.GetSecret(ctx, namespace, name)
+		return j.stored(ctx, namespace, name)
 	}
 	return secret, err
 }

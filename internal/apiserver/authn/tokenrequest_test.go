@@ -104,7 +104,7 @@ func TestRequestAuthenticator(t *testing.T) {
 	}
 	a, err := New(Config{ClientCAs: func() (x509.VerifyOptions, bool) {
 		return x509.VerifyOptions{Roots: bundle.CAPool(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, true
-	}, Tokens: w.Tokens, BootstrapSecrets: ofClient{w.api}, Clock: clock, Anonymous: &apiserver.AnonymousAuthConfig{Enabled: true}})
+	}, Tokens: w.Tokens, BootstrapSecrets: newJoinTokens(ofClient{w.api}.GetSecret, nil), Clock: clock, Anonymous: &apiserver.AnonymousAuthConfig{Enabled: true}})
 	if err != nil {
 		t.Fatal(err)
 	}

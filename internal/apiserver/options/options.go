@@ -90,12 +90,13 @@ func New() *Options {
 }
 
 // inFlight are how many reading and writing requests are served at a time: as many as
-// kube-apiserver serves on a machine with twenty cores or more, and fewer on a smaller
+// kube-apiserver serves on a machine with fifty cores or more, and fewer on a smaller
 // one. The control loops share the cores with the requests, and nothing in Go can put
-// one before the other: a crowd of requests that all run at once would be in the way
-// of nodes and rollouts, while one that waits in its queues is not.
+// one before the other: each step of a loop waits for all requests that run, so that a
+// crowd of them would be in the way of nodes and rollouts. One that waits in its queue
+// is not.
 func inFlight(cores int) (reading, writing int) {
-	return min(400, 20*cores), min(200, 10*cores)
+	return min(400, 8*cores), min(200, 4*cores)
 }
 
 // globals is the library's registry of versions and feature gates. They belong to

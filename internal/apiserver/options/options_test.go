@@ -32,7 +32,7 @@ func TestDefaults(t *testing.T) {
 }
 
 func TestSmallMachinesServeFewerRequestsAtATime(t *testing.T) {
-	for cores, want := range map[int][2]int{1: {20, 10}, 2: {40, 20}, 10: {200, 100}, 20: {400, 200}, 64: {400, 200}} {
+	for cores, want := range map[int][2]int{1: {8, 4}, 2: {16, 8}, 10: {80, 40}, 50: {400, 200}, 64: {400, 200}} {
 		if r, w := inFlight(cores); r != want[0] || w != want[1] {
 			t.Errorf("%d cores: %d and %d, want %v", cores, r, w, want)
 		}
