@@ -74,18 +74,20 @@ type node struct {
 	addresses *ownaddress.Addresses
 }
 
-// followAddress looks for the node's address, until ctx ends.
+// followAddress looks for the node's address, until ctx ends. A new one reaches the Node, its serving certificate and
+// its pods.
 func (n *node) followAddress(ctx context.Context) {
-	n.addresses.OnChange(n.addressChanged)
+	for _, part := range n.readdressed() {
+		n.addresses.OnChange(part.AddressChanged)
+	}
 	n.addresses.Run(ctx)
 }
 
-// addressChanged has the node's new address reach its Node, its serving certificate and its pods.
-func (n *node) addressChanged() {
-	n.reporter.Check()
-	n.identity.AddressChanged()
-	n.pods.AddressChanged()
-}
+// readdressed is a part that says the node's address to others.
+type readdressed interface{ AddressChanged() }
+
+// readdressed are all parts of that kind.
+func (n *node) readdressed() []readdressed { return []readdressed{n.reporter, n.identity, n.pods} }
 
 // run runs all parts until ctx ends. A part that fails ends it through fail.
 func (n *node) run(ctx context.Context, fail context.CancelCauseFunc) error {

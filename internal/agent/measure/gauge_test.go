@@ -68,3 +68,26 @@ func TestOnePodHidesNoOther(t *testing.T) {
 		t.Errorf("without the runtime and the disk: %+v, %v", got, err)
 	}
 }
+
+// Sidecars write as long as the pod runs. Other init containers only begin it.
+func TestLogsOfSidecarsCount(t *testing.T) {
+	g := gauged{root: t.TempDir()}
+	pod := podstest.Pod("good")
+	pod.Spec.InitContainers = []corev1.Container{
+		{Name: "first"}, {Name: "proxy", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)},
+	}
+	for name, size := range map[string]int{"first": 4 << 20, "proxy": 2 << 20, "main": 1 << 20} {
+		dir := filepath.Join(g.root, "good/logs", name)
+		podstest.Must(t, os.MkdirAll(dir, 0o755))
+		podstest.Must(t, os.WriteFile(filepath.Join(dir, "0.log"), make([]byte, size), 0o600))
+	}
+	for _, dir := range []string{"good/scratch", "uid-good"} {
+		podstest.Must(t, os.MkdirAll(filepath.Join(g.root, dir), 0o755))
+	}
+	meter := Gauge{Runtime: g, Volumes: g, Meter: diskuse.NewMeter(clock.RealClock{})}
+	got, err := meter.Pods(t.Context(), []*corev1.Pod{pod}, time.Minute)
+	podstest.Must(t, err)
+	if u := got[0]; u.Containers["proxy"].Disk < 2<<20 || u.Disk < 3<<20 || u.Disk >= 4<<20 {
+		t.Errorf("the logs of a sidecar and a container take %+v", u)
+	}
+}

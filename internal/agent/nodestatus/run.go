@@ -85,6 +85,9 @@ func (r *Reporter) Check() {
 	}
 }
 
+// AddressChanged has the node say its new address.
+func (r *Reporter) AddressChanged() { r.Check() }
+
 // ShutDown has the node say from now on that it shuts down.
 func (r *Reporter) ShutDown() {
 	r.mu.Lock()

@@ -453,6 +453,31 @@ func TestDevicesOfAForgottenLifeAreResetOnce(t *testing.T) {
 	}
 }
 
+// An agent that is unwell, such as one whose runtime hangs, says of its node that it is not ready.
+func TestUnwellAgentIsNotReady(t *testing.T) {
+	root, dataDir := tree(t, nil), t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, root, dataDir)
+		var unwell atomic.Bool
+		s.reporter.cfg.Healthy = func() error {
+			if unwell.Load() {
+				return errors.New("the runtime was not looked through for 3m")
+			}
+			return nil
+		}
+		s.run(t)
+		for _, is := range []bool{false, true, false} {
+			unwell.Store(is)
+			s.reporter.Check()
+			got := conditionOf(s.node(t).Status, corev1.NodeReady)
+			if (got.Status != corev1.ConditionTrue) != is || strings.Contains(got.Message, "looked through") != is {
+				t.Errorf("unwell: %v; the node says %+v", is, got)
+			}
+		}
+		s.stop(t)
+	})
+}
+
 // Who waits for the end of a shutdown can tell whether the server knows of it, and the next agent takes it back.
 func TestAShutdownIsToldAndTakenBack(t *testing.T) {
 	root, dataDir := tree(t, nil), t.TempDir()

@@ -65,8 +65,14 @@ func run(t *testing.T, c Config, pod *corev1.Pod, names ...string) (values []str
 // ran has an earlier run have had the pod, and know no Secret.
 func ran(t *testing.T, path string, pod *corev1.Pod) {
 	t.Helper()
+	keep(t, path, remember.Pod{Pod: pod})
+}
+
+// keep has an earlier run have kept what it knew of a pod.
+func keep(t *testing.T, path string, pod remember.Pod) {
+	t.Helper()
 	keeper, _, err := remember.NewPodKeeper(path, remember.Seal{}, func() *remember.Pods {
-		return &remember.Pods{Pods: []remember.Pod{{Pod: pod}}}
+		return &remember.Pods{Pods: []remember.Pod{pod}}
 	}, clock.RealClock{})
 	if err != nil {
 		t.Fatal(err)

@@ -84,6 +84,15 @@ pace: {nodesPerMinute: 200}`, ""},
 	}
 }
 
+// Each wave is compared with all before it, so nothing is said of the waves of a policy that has too many.
+func TestTooManyWavesAreNotCompared(t *testing.T) {
+	spec := v1alpha1.RolloutPolicySpec{Waves: make([]v1alpha1.Wave, 8000)}
+	errs := Validate(&spec, field.NewPath("spec"))
+	if len(errs) != 1 || errs[0].Type != field.ErrorTypeTooMany {
+		t.Errorf("%d errors, the first is %v", len(errs), errs[0])
+	}
+}
+
 // numbered repeats a text with the numbers from 0.
 func numbered(format string, n int) string {
 	var b strings.Builder
