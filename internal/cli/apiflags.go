@@ -32,11 +32,11 @@ func addAPIFlags(cmd *cobra.Command, o *options.Options) (names []string) {
 	f.IntVar(
 		&run.MaxRequestsInFlight, "max-requests-inflight", run.MaxRequestsInFlight,
 		"how many reading requests are served at a time; with priority and fairness, its sum with the next is shared out. "+
-			"The default is 40 for each core, up to 400",
+			"The default is 20 for each core, up to 400",
 	)
 	f.IntVar(
 		&run.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", run.MaxMutatingRequestsInFlight,
-		"how many writing requests are served at a time",
+		"how many writing requests are served at a time. The default is 10 for each core, up to 200",
 	)
 	f.BoolVar(
 		&o.Features.EnablePriorityAndFairness, "enable-priority-and-fairness", o.Features.EnablePriorityAndFairness,

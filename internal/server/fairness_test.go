@@ -46,6 +46,11 @@ func TestFairnessIsThereFromTheStart(t *testing.T) {
 	if err != nil || !strings.Contains(string(dump), "node-high,") {
 		t.Errorf("the debug endpoint says %.200q, %v", dump, err)
 	}
+	system, err := client.FlowcontrolV1().PriorityLevelConfigurations().Get(ctx, "system", metav1.GetOptions{})
+	if err != nil || system.Spec.Limited == nil || system.Spec.Limited.BorrowingLimitPercent == nil ||
+		*system.Spec.Limited.BorrowingLimitPercent != 200 {
+		t.Errorf("nodes may borrow as many seats as there are: %+v, %v", system.Spec.Limited, err)
+	}
 	// What the user has made his own stays his, all else comes back.
 	schemas := client.FlowcontrolV1().FlowSchemas()
 	patch := func(name, change string) *flowcontrolv1.FlowSchema {

@@ -83,10 +83,9 @@ func Ensure(ctx context.Context, client kubernetes.Interface) error {
 		copySpec: func(to, from *flowcontrolv1.FlowSchema) { to.Spec = *from.Spec.DeepCopy() },
 		clone:    func(o *flowcontrolv1.FlowSchema) *flowcontrolv1.FlowSchema { return o.DeepCopy() },
 	}
+	suggested := suggestedLevels()
 	// Schemas name levels, so levels come first, and go last.
-	if err := levels.keep(
-		ctx, bootstrap.MandatoryPriorityLevelConfigurations, bootstrap.SuggestedPriorityLevelConfigurations,
-	); err != nil {
+	if err := levels.keep(ctx, bootstrap.MandatoryPriorityLevelConfigurations, suggested); err != nil {
 		return err
 	}
 	if err := schemas.keep(ctx, bootstrap.MandatoryFlowSchemas, bootstrap.SuggestedFlowSchemas); err != nil {
@@ -95,9 +94,24 @@ func Ensure(ctx context.Context, client kubernetes.Interface) error {
 	if err := schemas.prune(ctx, bootstrap.MandatoryFlowSchemas, bootstrap.SuggestedFlowSchemas); err != nil {
 		return err
 	}
-	return levels.prune(
-		ctx, bootstrap.MandatoryPriorityLevelConfigurations, bootstrap.SuggestedPriorityLevelConfigurations,
-	)
+	return levels.prune(ctx, bootstrap.MandatoryPriorityLevelConfigurations, suggested)
+}
+
+// nodesBorrow is how many seats nodes may borrow at most, as a percentage of those that are theirs. The control loops
+// have the same cores: when many nodes join at a time, or report, each step of a loop waits for all of their requests
+// that run, and for none that waits for a seat.
+const nodesBorrow = 200
+
+// suggestedLevels are Kubernetes' own, but for what nodes may borrow.
+func suggestedLevels() (out []*flowcontrolv1.PriorityLevelConfiguration) {
+	for _, level := range bootstrap.SuggestedPriorityLevelConfigurations {
+		if level.Name == bootstrap.SuggestedPriorityLevelConfigurationSystem.Name {
+			level = level.DeepCopy()
+			level.Spec.Limited.BorrowingLimitPercent = new(int32(nodesBorrow))
+		}
+		out = append(out, level)
+	}
+	return out
 }
 
 // object is one of the two kinds.
