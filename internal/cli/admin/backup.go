@@ -118,11 +118,13 @@ Give the new server the addresses of the old one: nodes look for it there.`,
 				return err
 			}
 			defer done()
-			if _, err := backups.Restore(cmd.Context(), b, dataDir, time.Now()); err != nil {
+			revision, err := backups.Restore(cmd.Context(), b, dataDir, time.Now())
+			if err != nil {
 				return fmt.Errorf("restore %s: %w", args[0], err)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "Restored the control plane as it was at %s. Start it:\n\n  %s\n",
-				b.Manifest.Created.Format(time.RFC3339), startCommand(dataDir, b.Manifest.Start))
+			fmt.Fprintf(cmd.OutOrStdout(),
+				"Restored the control plane as it was at %s. Its revisions go on at %d. Start it:\n\n  %s\n",
+				b.Manifest.Created.Format(time.RFC3339), revision, startCommand(dataDir, b.Manifest.Start))
 			return nil
 		},
 	}
